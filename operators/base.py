@@ -1,0 +1,160 @@
+"""What every operator is: the contract between a method and the engine that runs it.
+
+An operator adds columns to each row. A row-wise operator only implements :meth:`Operator.open`;
+one that must see the whole dataset also implements :meth:`Operator.fit`, which leaves a small
+state in a folder that every later ``open`` may read. Nothing row-sized passes through the
+process that calls ``fit``: it hands work to an :class:`Executor` and gets small values back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+ROW_ID = "row_id"
+VALID = "valid"
+FEATURES = "x"
+LABEL = "y"
+GRADIENT = "gradient"
+PREDICTION = "prediction"
+LOSS = "loss"
+GROUP = "group"
+IS_OUTLIER = "is_outlier"
+OUTLIER_SOURCE = "outlier_source"
+WEIGHT = "weight"
+SPLIT = "split"
+
+VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=False))
+CATEGORY = pa.dictionary(pa.int8(), pa.string())
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = TypeVar("P", bound="OperatorParams")
+Apply = Callable[[pa.Table], pa.Table]
+
+
+class OperatorError(Exception):
+    """The data or parameters cannot be used: the text names the place, the value and the fix."""
+
+
+class RowError(OperatorError):
+    """One row cannot be used. ``shard`` and ``row`` (0-based within the shard) say which."""
+
+    def __init__(self, message: str, *, shard: int, row: int, column: str = "", value: str = "") -> None:
+        super().__init__(message)
+        self.shard, self.row, self.column, self.value = shard, row, column, value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = {"shard": self.shard, "row": self.row, "column": self.column, "value": self.value}
+        return _rebuild_row_error, (str(self), place)
+
+
+def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
+    return RowError(message, **place)
+
+
+class OperatorParams(BaseModel):
+    """Base of every operator's parameters: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Resources(OperatorParams):
+    """What one actor of an operator asks of the cluster."""
+
+    actors: int | None = None
+    """Actors in the pool; default: as many as there are CPUs (GPUs where ``gpus`` > 0), at most one per shard."""
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One frozen shard: rows ``first_row .. first_row + n_rows - 1`` of the plan, read from ``path``.
+
+    ``file_row`` is the position of the shard's first row inside its file (0-based), for error texts.
+    """
+
+    index: int
+    path: str
+    first_row: int
+    n_rows: int
+    file_row: int
+
+
+class ShardReader(Protocol):
+    """What an operator may read. Picklable: it travels to actors and opens files there.
+
+    ``read`` returns sidecar columns of earlier operators (and ``row_id``), valid rows only, in row
+    order. ``read_source`` returns raw source columns, all rows; truth columns are refused.
+    """
+
+    @property
+    def shards(self) -> Sequence[ShardInfo]: ...  # noqa: D102
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table: ...  # noqa: D102
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table: ...  # noqa: D102
+
+
+class Executor(Protocol):
+    """Runs functions somewhere: in this process or on a Ray cluster; same contract, same results."""
+
+    kind: Literal["local", "ray"]
+
+    def map(self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources = ...) -> Iterator[R]:
+        """``fn(item)`` for every item; results in the items' order. ``fn`` and items must pickle."""
+        ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything an operator gets to know at run time. Picklable."""
+
+    shards: ShardReader
+    state: Path
+    """This operator's own state folder; written by ``fit``, read by ``open``."""
+    states: Mapping[str, Path] = field(default_factory=dict)
+    """State folders of the operators named by ``uses``."""
+    seed: int = 0
+
+
+class Operator(ABC, Generic[P]):
+    """A method as the engine sees it; see the module's docstring."""
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    """Raise it whenever the same parameters would give other values: it is part of the fingerprint."""
+    Params: ClassVar[type[OperatorParams]]
+    uses: ClassVar[tuple[str, ...]] = ()
+    """Names of operators whose state this one reads."""
+
+    def __init__(self, params: P) -> None:
+        self.params = params
+
+    @property
+    @abstractmethod
+    def requires(self) -> tuple[str, ...]:
+        """Sidecar columns read; each must be added by an earlier operator."""
+
+    @property
+    @abstractmethod
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Columns written, as Arrow fields."""
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        return Resources()
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Look at the whole dataset; leave a state in ``context.state``; return metrics to record."""
+        return {}
+
+    @abstractmethod
+    def open(self, context: Context) -> Apply:
+        """Load the state once; return a function from a shard's table to its new columns, row for row."""
