@@ -64,6 +64,9 @@ class OperatorParams(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
+    """Parameters that change where and how fast values are computed, never the values: no part of the fingerprint."""
+
 
 class Resources(OperatorParams):
     """What one actor of an operator asks of the cluster."""
@@ -72,6 +75,16 @@ class Resources(OperatorParams):
     """Actors in the pool; default: as many as there are CPUs (GPUs where ``gpus`` > 0), at most one per shard."""
     cpus: float = 1.0
     gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a row of a shard was rejected. ``row`` counts from 0 within the shard."""
+
+    row: int
+    column: str
+    value: str
+    error: str
 
 
 @dataclass(frozen=True)
@@ -142,6 +155,11 @@ class Operator(ABC, Generic[P]):
         """Sidecar columns read; each must be added by an earlier operator."""
 
     @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Raw source columns read; then ``open``'s function gets all rows, not only valid ones."""
+        return ()
+
+    @property
     @abstractmethod
     def adds(self) -> tuple[pa.Field, ...]:
         """Columns written, as Arrow fields."""
@@ -154,6 +172,10 @@ class Operator(ABC, Generic[P]):
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Look at the whole dataset; leave a state in ``context.state``; return metrics to record."""
         return {}
+
+    def faults(self, context: Context, table: pa.Table) -> list[Fault]:
+        """Reasons for the rows that ``open``'s function marked as not valid; for ``source_columns`` users."""
+        return []
 
     @abstractmethod
     def open(self, context: Context) -> Apply:

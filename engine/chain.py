@@ -1,0 +1,72 @@
+"""Pure checks of a chain of operators: who adds what, who needs what, and the published contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from engine.errors import InputError
+from operators.base import (
+    CATEGORY,
+    GROUP,
+    IS_OUTLIER,
+    OUTLIER_SOURCE,
+    ROW_ID,
+    SPLIT,
+    WEIGHT,
+    Operator,
+)
+
+CONTRACT: tuple[pa.Field, ...] = (
+    pa.field(ROW_ID, pa.int64(), nullable=False),
+    pa.field(GROUP, pa.int32(), nullable=False),
+    pa.field(IS_OUTLIER, pa.bool_(), nullable=False),
+    pa.field(OUTLIER_SOURCE, CATEGORY, nullable=False),
+    pa.field(WEIGHT, pa.float32(), nullable=False),
+    pa.field(SPLIT, CATEGORY, nullable=False),
+)
+"""The columns every published row has, beside the source's."""
+
+USUAL_ADDER = {GROUP: "groups", IS_OUTLIER: "groups", OUTLIER_SOURCE: "groups", WEIGHT: "weights", SPLIT: "split"}
+USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
+
+
+def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
+    """Column -> name of the operator that adds it. Raises InputError when the chain does not close."""
+    adder: dict[str, str] = {}
+    seen: set[str] = set()
+    for operator in chain:
+        _check_inputs(operator, adder, seen)
+        for field in operator.adds:
+            if field.name in adder:
+                raise InputError(
+                    f"operators.{operator.name}: adds the column {field.name!r}, which {adder[field.name]} "
+                    f"adds already. Remove one of the two."
+                )
+            adder[field.name] = operator.name
+        seen.add(operator.name)
+    for field in CONTRACT[1:]:
+        if field.name not in adder:
+            raise InputError(
+                f"operators: nothing adds the column {field.name!r}, which every published row has. "
+                f"Add `{USUAL_ADDER[field.name]}: {{}}` to the recipe's operators."
+            )
+    return adder
+
+
+def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]) -> None:
+    for column in operator.requires:
+        if column not in adder:
+            usual = USUAL_ADDER.get(column)
+            fix = f"Put `{usual}: {{}}` before it." if usual else f"There are: {', '.join(sorted(adder))}."
+            raise InputError(
+                f"operators.{operator.name}: needs the column {column!r}, which no operator before it adds. {fix}"
+            )
+    for name in operator.uses:
+        if name not in seen:
+            raise InputError(
+                f"operators.{operator.name}: uses what {name} has fitted, but {name} does not run before it. "
+                f"Put `{name}: {{}}` before it."
+            )

@@ -1,0 +1,47 @@
+"""Errors a user can act on. Each carries the exit code of the command line."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """Exit codes of ``winnow``."""
+
+    DONE = 0
+    CRASH = 1
+    BAD_INPUT = 2
+    BUDGET = 3
+    INFEASIBLE = 4
+    LOCKED = 5
+
+
+class WinnowError(Exception):
+    """Base: one paragraph that names the place and the fix."""
+
+    exit_code: ClassVar[Exit] = Exit.CRASH
+
+
+class InputError(WinnowError):
+    """The recipe or the data cannot be used as they are."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+class BudgetError(WinnowError):
+    """More rows are faulty than ``source.max_error_rate`` allows."""
+
+    exit_code = Exit.BUDGET
+
+
+class InfeasibleError(WinnowError):
+    """The cluster cannot give what an operator asks for."""
+
+    exit_code = Exit.INFEASIBLE
+
+
+class LockedError(WinnowError):
+    """Another run is writing to the same output."""
+
+    exit_code = Exit.LOCKED

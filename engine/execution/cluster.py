@@ -1,0 +1,95 @@
+"""Starting or joining Ray quietly, with the settings that small shards need."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engine.errors import InfeasibleError
+from engine.execution.local import LocalExecutor
+from engine.recipe import RunSection
+from operators.base import Executor
+
+# Set before Ray is imported, so that its own processes inherit them; what the user set wins.
+QUIET = {
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_DEDUP_LOGS": "1",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+}
+DEFAULTS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray Train reports once per controller poll: 2 s by default, which dominates short trainings.
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+}
+LEAST_CPUS = 4
+"""Ray Data and Ray Train each hold a CPU for themselves; with fewer than this, small machines hang."""
+
+
+@contextmanager
+def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[Any]:
+    """The recipe's executor. Ray is started here only if nobody has, and then stopped again."""
+    if spec.executor == "local":
+        yield LocalExecutor()
+        return
+    set_environment(verbose)
+    import ray
+
+    from engine.execution.on_ray import RayExecutor
+
+    ours = not ray.is_initialized()
+    if ours:
+        _start(spec, verbose)
+    _quieten(verbose)
+    try:
+        yield RayExecutor(spec)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def set_environment(verbose: bool) -> None:
+    """Put our defaults into the environment, without overriding the user's."""
+    for name, value in (DEFAULTS if verbose else DEFAULTS | QUIET).items():
+        os.environ.setdefault(name, value)
+
+
+def _start(spec: RunSection, verbose: bool) -> None:
+    import ray
+
+    address = spec.address or os.environ.get("RAY_ADDRESS")
+    noise: dict[str, Any] = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
+    if address:
+        try:
+            ray.init(address=address, **noise)
+        except ConnectionError as error:
+            raise InfeasibleError(
+                f"No Ray cluster answers at {address!r}: {error}. Start one, or leave run.address out "
+                f"(and RAY_ADDRESS unset) to run on this machine."
+            ) from None
+        return
+    # A token for this run only: Ray's default would write one to the home folder, readable by all.
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    cpus = spec.cpus or max(os.cpu_count() or 1, LEAST_CPUS)
+    memory = spec.object_store_mb * 2**20
+    ray.init(address="local", num_cpus=cpus, object_store_memory=memory, include_dashboard=False, **noise)
+
+
+def _quieten(verbose: bool) -> None:
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.print_on_execution_start = verbose
+    context.enable_progress_bars = verbose
+    if not verbose:
+        for name in ("ray", "ray.data", "ray.train"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+
+__all__ = ["Executor", "executor", "set_environment"]

@@ -1,0 +1,114 @@
+"""What happens to one shard: read, apply, keep row count, commit. The same code on every executor."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+from engine.errors import InputError, WinnowError
+from engine.quarantine import write_faults
+from engine.reader import StoreReader
+from engine.store import Commit
+from operators.base import ROW_ID, VALID, Context, Operator, OperatorError, RowError
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A fault as plain values: exceptions of user code may not pickle."""
+
+    operator: str
+    shard: int
+    message: str
+    expected: bool
+    trace: str = ""
+
+    def raised(self) -> WinnowError:
+        """The error to raise in the driver."""
+        if self.expected:
+            return InputError(self.message)
+        error = WinnowError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
+        error.add_note(self.trace)
+        return error
+
+
+@dataclass(frozen=True)
+class Job:
+    """One operator over some shards of one plan. Picklable."""
+
+    operator: Operator[Any]
+    context: Context
+    reader: StoreReader
+    fingerprint: str
+
+
+class ShardWorker:
+    """Opens an operator once, then turns shards into committed parts."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._apply = job.operator.open(job.context)
+
+    def __call__(self, shard: int) -> Commit | Failure:
+        """Process one shard; faults come back as values."""
+        name = self.job.operator.name
+        try:
+            return self._process(shard)
+        except RowError as error:
+            return Failure(name, shard, self._locate(error), expected=True)
+        except (OperatorError, ConnectorError, InputError) as error:
+            return Failure(name, shard, str(error), expected=True)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            return Failure(name, shard, text, expected=False, trace=traceback.format_exc())
+
+    def _process(self, shard: int) -> Commit:
+        started = time.perf_counter()
+        job, operator = self.job, self.job.operator
+        if operator.source_columns:
+            table = job.reader.read_source(shard, operator.source_columns)
+            table = table.add_column(0, ROW_ID, job.reader.row_ids(shard))
+        else:
+            table = job.reader.read(shard, operator.requires)
+        columns = check_output(operator, self._apply(table), table.num_rows)
+        n_faults = 0
+        if VALID in columns.column_names:
+            n_faults = write_faults(job, shard, table, columns)
+        else:
+            columns = self._scatter(shard, table.column(ROW_ID), columns)
+        seconds = time.perf_counter() - started
+        store = job.reader.store
+        return store.commit(job.fingerprint, shard, columns, seconds=seconds, quarantined=n_faults)
+
+    def _scatter(self, shard: int, row_ids: pa.ChunkedArray, columns: pa.Table) -> pa.Table:
+        """Put results of valid rows back at their places; other rows get nulls."""
+        info = self.job.reader.shards[shard]
+        if columns.num_rows == info.n_rows:
+            return columns
+        places = pa.nulls(info.n_rows, pa.int64()).to_numpy(zero_copy_only=False)
+        positions = row_ids.to_numpy() - info.first_row
+        places[positions] = range(len(positions))
+        return columns.take(pa.array(places, from_pandas=True).cast(pa.int64()))
+
+    def _locate(self, error: RowError) -> str:
+        info = self.job.reader.shards[error.shard]
+        return f"{info.path}: row {info.file_row + error.row} (counted from 0): {error}"
+
+
+def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.Table:
+    """Cast an operator's result to the columns it declares. Raises OperatorError."""
+    declared = pa.schema(list(operator.adds))
+    if columns.num_rows != n_rows:
+        raise OperatorError(
+            f"operators.{operator.name}: returned {columns.num_rows} rows for a shard of {n_rows}; "
+            f"an operator returns one row for each it gets."
+        )
+    if set(columns.column_names) != set(declared.names):
+        raise OperatorError(
+            f"operators.{operator.name}: returned the columns {columns.column_names}, declared {declared.names}."
+        )
+    return columns.select(declared.names).cast(declared)

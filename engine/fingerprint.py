@@ -1,0 +1,51 @@
+"""Fingerprints: what an operator's output depends on, hashed. Same fingerprint, same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from engine.store import write_json
+
+
+def digest(value: Any) -> str:
+    """Hex sha256 (first 32 digits) of a JSON-able value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
+
+
+class IdentityCache:
+    """Remembers the content hash of local files by size and modification time.
+
+    Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
+    """
+
+    def __init__(self, path: Path, hash_file: Callable[[str], str]) -> None:
+        self._path, self._hash = path, hash_file
+
+    def identities(self, paths: Iterable[str]) -> dict[str, str]:
+        """Path -> content hash; new results are kept if the folder exists."""
+        known = self._load()
+        fresh = {path: self._entry(path, known.get(path)) for path in paths}
+        changed = any(known.get(path) != entry for path, entry in fresh.items())
+        # Planning alone leaves no trace: the folder is made by the first run.
+        if changed and self._path.parent.is_dir():
+            write_json(self._path, known | fresh)
+        return {path: entry["identity"] for path, entry in fresh.items()}
+
+    def _load(self) -> dict[str, dict[str, Any]]:
+        try:
+            known: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known
+
+    def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
+        stat = Path(path).stat()
+        stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        if known and all(known.get(key) == value for key, value in stamp.items()):
+            return known
+        return {**stamp, "identity": self._hash(path)}

@@ -1,0 +1,55 @@
+"""Turns validation errors into lines a user can act on: the key, what is wrong, the nearest match."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` for the closest known name, or an empty text."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: str = "") -> str:
+    """One line for each fault of a recipe (or of an operator's parameters under ``prefix``)."""
+    lines = []
+    for fault in error.errors(include_url=False):
+        keys = [str(key) for key in fault["loc"]]
+        dotted = prefix + ".".join(keys)
+        if fault["type"] == "extra_forbidden":
+            siblings = list(_model_at(model, keys[:-1]).model_fields)
+            text = "unknown key." + (nearest(keys[-1], siblings) or f" Known keys: {', '.join(siblings)}.")
+        elif fault["type"] == "missing":
+            text = "is required."
+        else:
+            text = f"{fault['msg']}; got {_short(fault['input'])}."
+        lines.append(f"{place}: {dotted}: {text}")
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _model_at(model: type[BaseModel], keys: list[str]) -> type[BaseModel]:
+    for key in keys:
+        field = model.model_fields.get(key)
+        inner = _model_in(field.annotation) if field else None
+        if inner is not None:
+            model = inner
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+    return None

@@ -1,0 +1,203 @@
+"""The plan: a recipe with everything decided. Shards frozen, columns composed, fingerprints computed.
+
+Planning reads file listings, footers and (for text formats) the bytes once to count rows; it never
+starts Ray and holds nothing row-sized.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from connectors.base import ConnectorError, Listing, Source
+from engine.chain import CONTRACT, compose
+from engine.errors import InputError
+from engine.fingerprint import digest
+from engine.hints import explain, nearest
+from engine.reader import StoreReader
+from engine.recipe import Recipe
+from engine.store import RunStore
+from operators.base import Operator, ShardInfo
+from operators.registry import operator_class, operator_names
+
+FORMAT = 1
+"""Raise it when the layout of published files changes."""
+
+
+@dataclass(frozen=True)
+class PlannedOperator:
+    """One operator with its place in the chain."""
+
+    operator: Operator[Any]
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        """Name in the recipe."""
+        return self.operator.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Parameters that decide values; those that only say where to run are left out."""
+        params = self.operator.params
+        found: dict[str, Any] = params.model_dump(mode="json", exclude=set(params.execution_only))
+        return found
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Frozen input of a run. ``version`` names what it publishes."""
+
+    recipe: Recipe
+    source: Source
+    listing: Listing
+    features: tuple[str, ...]
+    operators: tuple[PlannedOperator, ...]
+    fingerprint: str
+    version: str
+
+    @cached_property
+    def shards(self) -> tuple[ShardInfo, ...]:
+        """Shards with their dense row ids."""
+        infos, first = [], 0
+        for index, shard in enumerate(self.listing.shards):
+            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row))
+            first += shard.n_rows
+        return tuple(infos)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.n_rows for shard in self.listing.shards)
+
+    @cached_property
+    def store(self) -> RunStore:
+        """Run store of this plan's output."""
+        return RunStore(Path(self.recipe.output.path) / "store")
+
+    @cached_property
+    def published_schema(self) -> pa.Schema:
+        """Source columns, then the contract's."""
+        prefix = self.recipe.output.prefix
+        fields = [pa.field(prefix + field.name, field.type) for field in CONTRACT]
+        return pa.schema([*self.listing.schema, *fields])
+
+    def fingerprint_of(self, name: str) -> str:
+        """Fingerprint of the named operator. Raises KeyError."""
+        return next(planned.fingerprint for planned in self.operators if planned.name == name)
+
+    def reader(self) -> StoreReader:
+        """What operators read."""
+        columns = {
+            field.name: planned.fingerprint for planned in self.operators for field in planned.operator.adds
+        }
+        hidden = frozenset(self.recipe.truth.columns)
+        return StoreReader(
+            self.source, self.listing.shards, self.listing.schema, self.shards, self.store, columns, hidden
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able record of the plan."""
+        return {
+            "version": self.version,
+            "fingerprint": self.fingerprint,
+            "rows": self.n_rows,
+            "features": list(self.features),
+            "schema": [{"name": f.name, "type": str(f.type)} for f in self.published_schema],
+            "shards": [
+                {"path": s.path, "first_row": i.first_row, "rows": s.n_rows, "range": [s.start, s.stop]}
+                for s, i in zip(self.listing.shards, self.shards, strict=True)
+            ],
+            "files": self.listing.identities,
+            "operators": [
+                {
+                    "name": planned.name,
+                    "version": planned.operator.version,
+                    "params": planned.params,
+                    "requires": list(planned.operator.requires),
+                    "adds": [{"name": f.name, "type": str(f.type)} for f in planned.operator.adds],
+                    "fingerprint": planned.fingerprint,
+                }
+                for planned in self.operators
+            ],
+        }
+
+
+def make_plan(recipe: Recipe) -> Plan:
+    """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
+    from engine.sources import list_source, resolve_features
+
+    try:
+        source, listing = list_source(recipe)
+        features = resolve_features(recipe, listing.schema)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    check_contract_names(recipe, listing.schema)
+    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features))]
+    chain += [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
+    compose([operator for operator in chain])
+    content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
+    planned = _fingerprints(chain, content, recipe.seed)
+    fingerprint = digest([content, [p.fingerprint for p in planned]])
+    version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
+    return Plan(recipe, source, listing, features, planned, fingerprint, version)
+
+
+def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operator[Any]:
+    """Look an operator up and check its parameters. Raises InputError with the nearest match."""
+    try:
+        kind = operator_class(name)
+    except KeyError:
+        hint = nearest(name, operator_names()) or f" Known operators: {', '.join(operator_names())}."
+        raise InputError(f"operators.{name}: there is no such operator.{hint}") from None
+    if name == "ingest" and "ingest" in recipe.operators:
+        raise InputError("operators.ingest: always runs first; set its options under `source`.")
+    try:
+        return kind(kind.Params.model_validate(params))
+    except ValidationError as error:
+        raise InputError(explain(error, kind.Params, recipe.name, prefix=f"operators.{name}.")) from None
+
+
+def check_contract_names(recipe: Recipe, schema: pa.Schema) -> None:
+    """Refuse a source column that has the name of one of ours."""
+    prefix = recipe.output.prefix
+    taken = [prefix + field.name for field in CONTRACT if prefix + field.name in schema.names]
+    if taken:
+        raise InputError(
+            f"The source already has a column named {taken[0]!r}, which Winnow adds. Keep both with "
+            f"--set output.prefix=winnow_ (our columns are then winnow_row_id, winnow_group, ...)."
+        )
+
+
+def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
+    source = recipe.source
+    return {
+        "label": source.label,
+        "features": features,
+        "classes": source.classes,
+        "on_error": source.on_error,
+        "max_error_rate": source.max_error_rate,
+    }
+
+
+def _fingerprints(chain: list[Operator[Any]], content: str, seed: int) -> tuple[PlannedOperator, ...]:
+    """Each operator's fingerprint covers only those it reads from, so that others may change freely."""
+    adder: dict[str, str] = {}
+    planned: list[PlannedOperator] = []
+    by_name: dict[str, str] = {}
+    for operator in chain:
+        inputs = {adder[column] for column in operator.requires}
+        inputs |= {by_name[name] for name in operator.uses}
+        if "ingest" in by_name:
+            inputs.add(by_name["ingest"])
+        params = operator.params.model_dump(mode="json", exclude=set(operator.params.execution_only))
+        value = digest([operator.name, operator.version, params, seed, content, sorted(inputs)])
+        adder.update((field.name, value) for field in operator.adds)
+        by_name[operator.name] = value
+        planned.append(PlannedOperator(operator, value))
+    return tuple(planned)

@@ -1,0 +1,174 @@
+"""The sink: source columns and sidecars zipped into an immutable version; the pointer flips last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.sink import write_parquet
+from engine.chain import CONTRACT
+from engine.fingerprint import digest
+from engine.plan import FORMAT, Plan
+from engine.reader import StoreReader
+from engine.store import write_json, write_text
+from engine.versions import package_versions
+from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT, Executor
+
+POINTER = "CURRENT"
+QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: "quarantine", WEIGHT: 0.0, SPLIT: "dropped"}
+"""Contract values of rows that no operator saw."""
+
+
+@dataclass(frozen=True)
+class PartJob:
+    """Everything one shard's publication needs. Picklable."""
+
+    reader: StoreReader
+    schema: pa.Schema
+    prefix: str
+    folder: Path
+    shard: int
+
+
+def version_folder(output: Path, version: str) -> Path:
+    """Folder of a published version."""
+    return output / "versions" / version
+
+
+def is_published(output: Path, version: str) -> bool:
+    """Whether the version is complete: its manifest is written last."""
+    return (version_folder(output, version) / "manifest.json").exists()
+
+
+def publish(plan: Plan, executor: Executor) -> Iterator[dict[str, Any]]:
+    """Write every part, then the manifest, then make the folder visible. Yields each part's record."""
+    output = Path(plan.recipe.output.path)
+    final = version_folder(output, plan.version)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    scratch = final.parent / f".{plan.version}-{uuid.uuid4().hex}.tmp"
+    scratch.mkdir()
+    try:
+        jobs = [
+            PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, scratch, shard.index)
+            for shard in plan.shards
+        ]
+        parts = []
+        for part in executor.map(write_part, jobs):
+            parts.append(part)
+            yield part
+        write_json(scratch / "manifest.json", manifest(plan, parts))
+        shutil.rmtree(final, ignore_errors=True)
+        scratch.replace(final)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def point_to(output: Path, version: str) -> None:
+    """Make a published version the current one."""
+    write_text(output / POINTER, version + "\n")
+
+
+def write_part(job: PartJob) -> dict[str, Any]:
+    """Publish one shard. Runs on a worker."""
+    names = [field.name for field in CONTRACT if field.name != ROW_ID]
+    ours = job.reader.read_all(job.shard, names)
+    columns = {ROW_ID: ours.column(ROW_ID)}
+    columns |= {name: fill(ours.column(name), QUARANTINED[name]) for name in names}
+    source_names = [name for name in job.schema.names[: -len(CONTRACT)]]
+    table = job.reader.read_unhidden(job.shard, source_names)
+    for field in CONTRACT:
+        table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
+    path = job.folder / f"part-{job.shard:05d}.parquet"
+    written = write_parquet(table.cast(job.schema), str(path))
+    return {
+        "path": path.name,
+        "rows": table.num_rows,
+        "bytes": written.n_bytes,
+        "sha256": written.sha256,
+        "summary": summarise(columns),
+    }
+
+
+def fill(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    """Replace nulls (rows no operator saw) by the contract's value."""
+    if column.null_count == 0:
+        return column
+    if pa.types.is_dictionary(column.type):
+        return pc.fill_null(column.cast(pa.string()), value)
+    return pc.fill_null(column, pa.scalar(value, column.type))
+
+
+def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
+    """Small counts of a part; they add up over parts."""
+    weight = columns[WEIGHT].to_numpy().astype(np.float64)
+    return {
+        "groups": _counts(columns[GROUP]),
+        "splits": _counts(columns[SPLIT]),
+        "outliers": int(pc.sum(columns[IS_OUTLIER]).as_py() or 0),
+        "weight_sum": float(weight.sum()),
+        "weight_square_sum": float((weight**2).sum()),
+    }
+
+
+def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The record of a version. Holds nothing that differs between two runs over the same bytes."""
+    record = plan.to_dict()
+    published = [{key: part[key] for key in ("path", "rows", "bytes", "sha256")} for part in parts]
+    return {
+        "format": FORMAT,
+        "version": plan.version,
+        "recipe": plan.recipe.name,
+        "seed": plan.recipe.seed,
+        "rows": plan.n_rows,
+        "content": digest([part["sha256"] for part in published]),
+        "parts": published,
+        "schema": record["schema"],
+        "summary": total([part["summary"] for part in parts]),
+        "source": {
+            "path": plan.recipe.source.path,
+            "label": plan.recipe.source.label,
+            "features": list(plan.features),
+            "files": record["files"],
+            "shards": record["shards"],
+        },
+        "operators": [
+            {key: value for key, value in operator.items() if key in ("name", "version", "params", "fingerprint")}
+            for operator in record["operators"]
+        ],
+        "packages": package_versions(),
+    }
+
+
+def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up the parts' counts."""
+    counts: dict[str, Counter[str]] = {"groups": Counter(), "splits": Counter()}
+    for summary in summaries:
+        for key, counter in counts.items():
+            counter.update(summary[key])
+    weight, square = (sum(s[key] for s in summaries) for key in ("weight_sum", "weight_square_sum"))
+    return {
+        **{key: dict(counter) for key, counter in counts.items()},
+        "outliers": sum(summary["outliers"] for summary in summaries),
+        "effective_sample_size": weight**2 / square if square else 0.0,
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Manifest of a published version."""
+    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
+    return found
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    pairs = pc.value_counts(column.cast(pa.string())).to_pylist()
+    return {pair["values"]: pair["counts"] for pair in pairs}

@@ -1,0 +1,170 @@
+"""The recipe: what a user writes. YAML in, checked values out; every error names the key and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from engine.errors import InputError
+from engine.hints import explain, nearest
+
+STANDARD_CHAIN: dict[str, dict[str, Any]] = {
+    name: {} for name in ("probe", "gradients", "groups", "weights", "split")
+}
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceSection(Section):
+    """Where the rows come from and which columns matter."""
+
+    path: str = Field(description="File, directory or glob; relative to the working directory, or a URI")
+    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    label: str = Field(description="Column with the class of each row")
+    features: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Numeric or vector columns; default: all of them but the label, `exclude` and `truth`",
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
+    classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
+    shard_bytes: int = Field(default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes")
+    on_error: Literal["fail", "quarantine"] = Field(default="fail", description="What to do with a faulty row")
+    max_error_rate: float = Field(default=0.01, ge=0, le=1, description="Share of rows that may be quarantined")
+
+
+class TruthSection(Section):
+    """Columns with the truth, for scoring only: no operator may read them."""
+
+    group: str | None = None
+    outlier: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return tuple(name for name in (self.group, self.outlier) if name)
+
+
+class OutputSection(Section):
+    """Where versions, the run store and the records go."""
+
+    path: str = Field(description="Folder of published versions; made if absent")
+    prefix: str = Field(default="", description="Put before our column names when the source has the same ones")
+
+
+class RunSection(Section):
+    """How the run is carried out; changes no value."""
+
+    executor: Literal["ray", "local"] = "ray"
+    address: str | None = Field(default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one")
+    cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
+    object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
+    shards_in_flight: int | None = Field(default=None, ge=1, description="Upper limit of actors per operator")
+
+
+class ImageSection(Section):
+    """How to draw a row as a picture in the report."""
+
+    column: str
+    height: int = Field(ge=1)
+    width: int = Field(ge=1)
+    channels: Literal[1, 3] = 1
+
+
+class ReportSection(Section):
+    """What the report shows."""
+
+    title: str | None = None
+    image: ImageSection | None = None
+    fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")
+    rows_per_group: int = Field(default=12, ge=1, le=100)
+
+
+class TrackingSection(Section):
+    """MLflow. The server comes from MLFLOW_TRACKING_URI, else a SQLite file in the output folder."""
+
+    experiment: str = "winnow"
+    enabled: bool = True
+
+
+class Recipe(Section):
+    """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``engine.run(recipe)`` runs it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(default=0, ge=0)
+    source: SourceSection
+    truth: TruthSection = TruthSection()
+    operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))
+    output: OutputSection
+    run: RunSection = RunSection()
+    report: ReportSection = ReportSection()
+    tracking: TrackingSection = TrackingSection()
+
+    @field_validator("operators", mode="before")
+    @classmethod
+    def _no_parameters_is_empty(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: {} if params is None else params for name, params in value.items()}
+        return value
+
+    @classmethod
+    def parse(cls, value: Any, place: str = "recipe") -> Recipe:
+        """Check a mapping. Raises InputError with one line for each fault."""
+        if not isinstance(value, dict):
+            raise InputError(f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}.")
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise InputError(explain(error, cls, place)) from None
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+        """Read a YAML file and apply ``a.b=c`` overrides. Raises InputError."""
+        value = read_yaml(Path(path))
+        for override in overrides:
+            apply_override(value, override)
+        return cls.parse(value, str(path))
+
+
+def read_yaml(path: Path) -> Any:
+    """Load YAML safely. Raises InputError naming the line and column of a fault."""
+    try:
+        return yaml.safe_load(path.read_text("utf-8"))
+    except FileNotFoundError:
+        folder = path.parent if path.parent.is_dir() else Path()
+        hint = nearest(path.name, [entry.name for entry in folder.iterdir()])
+        raise InputError(f"The recipe {path} does not exist.{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The recipe {path} cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def apply_override(value: Any, override: str) -> None:
+    """Apply ``a.b.c=value`` (the value is YAML) in place. Raises InputError."""
+    key, equals, text = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise InputError(f"--set {override}: write it as section.key=value, for example source.label=target.")
+    try:
+        parsed = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"--set {override}: the value is not valid YAML: {' '.join(str(error).split())}") from None
+    place = value
+    for name in names[:-1]:
+        if not isinstance(place, dict):
+            raise InputError(f"--set {override}: {name!r} lies inside a value that has no keys.")
+        if place.get(name) is None:
+            place[name] = {}
+        place = place[name]
+    if not isinstance(place, dict):
+        raise InputError(f"--set {override}: {names[-1]!r} lies inside a value that has no keys.")
+    place[names[-1]] = parsed

@@ -1,0 +1,52 @@
+"""From a recipe's `source` section to a connector, a frozen listing and the feature columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from connectors import Listing, Source, open_source
+from connectors.files import identity
+from engine.errors import InputError
+from engine.fingerprint import IdentityCache
+from engine.hints import nearest
+from engine.recipe import Recipe
+from operators.ingest.kernel import default_features
+
+
+def list_source(recipe: Recipe) -> tuple[Source, Listing]:
+    """Open the source and freeze its shards. Raises ConnectorError or InputError."""
+    spec = recipe.source
+    cache = IdentityCache(Path(recipe.output.path) / "identities.json", identity)
+    source = open_source(spec.path, spec.format, shard_bytes=spec.shard_bytes, identities=cache.identities)
+    return source, source.list()
+
+
+def resolve_features(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
+    """The feature columns, checked against the schema. Raises InputError."""
+    spec, truth = recipe.source, recipe.truth
+    _check_columns("source.label", (spec.label,), schema)
+    _check_columns("source.exclude", spec.exclude, schema)
+    _check_columns("truth", truth.columns, schema)
+    if spec.features is None:
+        features = default_features(schema, {spec.label, *spec.exclude, *truth.columns})
+        if not features:
+            raise InputError(
+                f"source.features: no numeric or vector column is left beside the label {spec.label!r}. "
+                f"The columns are: {', '.join(schema.names)}."
+            )
+        return features
+    _check_columns("source.features", spec.features, schema)
+    forbidden = sorted({spec.label, *truth.columns}.intersection(spec.features))
+    if forbidden:
+        role = "the label" if forbidden[0] == spec.label else "named under `truth`, for scoring only"
+        raise InputError(f"source.features: {forbidden[0]!r} is {role}; remove it from the features.")
+    return spec.features
+
+
+def _check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:
+    for name in names:
+        if name not in schema.names:
+            hint = nearest(name, schema.names) or f" The columns are: {', '.join(schema.names)}."
+            raise InputError(f"{key}: the source has no column {name!r}.{hint}")

@@ -1,0 +1,117 @@
+"""The run store: sidecars and fitted states, keyed by fingerprint, made visible by a commit record.
+
+``<root>/<fingerprint>/part-00003.parquet`` holds an operator's new columns for shard 3 and
+``part-00003.json`` is its commit record: the part counts only once the record exists. A fitted
+state is a folder renamed into place, committed by ``fit.json``. Nothing else is state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.sink import write_parquet
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is recorded about one written part."""
+
+    shard: int
+    rows: int
+    bytes: int
+    sha256: str
+    seconds: float
+    quarantined: int = 0
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a reader sees the old file or the whole new one, never a part."""
+    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text atomically: temporary name in the same folder, flush to disk, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with temporary.open("w", encoding="utf-8") as handle:
+        handle.write(text)
+        handle.flush()
+        os.fsync(handle.fileno())
+    temporary.replace(path)
+
+
+@dataclass(frozen=True)
+class RunStore:
+    """Sidecars of all operators of all runs over one output. Picklable; holds only the root."""
+
+    root: Path
+
+    def folder(self, fingerprint: str) -> Path:
+        """Folder of one operator at one fingerprint."""
+        return self.root / fingerprint
+
+    def part(self, fingerprint: str, shard: int) -> Path:
+        """Parquet file of one shard's new columns."""
+        return self.folder(fingerprint) / f"part-{shard:05d}.parquet"
+
+    def quarantine(self, fingerprint: str, shard: int) -> Path:
+        """Parquet file of one shard's rejected rows."""
+        return self.folder(fingerprint) / f"quarantine-{shard:05d}.parquet"
+
+    def state(self, fingerprint: str) -> Path:
+        """Folder of the operator's fitted state."""
+        return self.folder(fingerprint) / "state"
+
+    def commit(
+        self, fingerprint: str, shard: int, table: pa.Table, *, seconds: float, quarantined: int = 0
+    ) -> Commit:
+        """Write a part, then its record. A crash in between leaves the part uncommitted."""
+        path = self.part(fingerprint, shard)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = write_parquet(table, str(path))
+        record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined)
+        write_json(path.with_suffix(".json"), asdict(record))
+        return record
+
+    def committed(self, fingerprint: str) -> dict[int, Commit]:
+        """Commit records by shard."""
+        records = self.folder(fingerprint).glob("part-*.json")
+        commits = (Commit(**json.loads(path.read_text("utf-8"))) for path in sorted(records))
+        return {commit.shard: commit for commit in commits}
+
+    def fitted(self, fingerprint: str) -> dict[str, Any] | None:
+        """Record of a committed fit (its metrics), or None."""
+        path = self.folder(fingerprint) / "fit.json"
+        if not path.exists():
+            return None
+        record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return record
+
+    @contextmanager
+    def fitting(self, fingerprint: str) -> Iterator[Path]:
+        """A scratch folder that becomes the state if the block ends without an error."""
+        folder = self.folder(fingerprint)
+        scratch = folder / f".state-{uuid.uuid4().hex}.tmp"
+        scratch.mkdir(parents=True)
+        try:
+            yield scratch
+            shutil.rmtree(self.state(fingerprint), ignore_errors=True)
+            scratch.replace(self.state(fingerprint))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def commit_fit(self, fingerprint: str, metrics: dict[str, float], seconds: float) -> None:
+        """Make a finished fit visible."""
+        record = {"metrics": metrics, "seconds": seconds}
+        write_json(self.folder(fingerprint) / "fit.json", record)

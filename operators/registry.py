@@ -1,0 +1,59 @@
+"""Names to operators: the built-in ones, and those of other packages by entry point."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any
+
+from operators.base import Operator
+
+ENTRY_POINTS = "winnow.operators"
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "ingest": "operators.ingest.adaptor:Ingest",
+        "probe": "operators.probe.adaptor:Probe",
+        "gradients": "operators.gradients.adaptor:Gradients",
+        "groups": "operators.grasp.adaptor:Groups",
+        "weights": "operators.weights.adaptor:Weights",
+        "split": "operators.split.adaptor:Split",
+    }
+)
+_log = logging.getLogger("winnow")
+
+
+def operator_names() -> tuple[str, ...]:
+    """All known names; a plugin cannot take a built-in one's."""
+    plugins = [point.name for point in _plugins() if point.name not in BUILT_IN]
+    return (*BUILT_IN, *sorted(plugins))
+
+
+def operator_class(name: str) -> type[Operator[Any]]:
+    """The class behind a name. Raises KeyError for an unknown name or a plugin that does not load."""
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        found: type[Operator[Any]] = getattr(import_module(module), attribute)
+        return found
+    for point in _plugins():
+        if point.name == name:
+            return _load(point)
+    raise KeyError(name)
+
+
+def _plugins() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def _load(point: EntryPoint) -> type[Operator[Any]]:
+    try:
+        found = point.load()
+    except Exception as error:
+        _log.warning("The operator plugin %s (%s) does not load and is skipped: %s", point.name, point.value, error)
+        raise KeyError(point.name) from error
+    if not (isinstance(found, type) and issubclass(found, Operator)):
+        _log.warning("The operator plugin %s (%s) is no operators.base.Operator; skipped", point.name, point.value)
+        raise KeyError(point.name)
+    return found
