@@ -1,0 +1,32 @@
+"""Classifiers as plain descriptions, and their storage without pickle.
+
+Importing this package does not import torch: the first use of one of the names below does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from operators.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from operators.models.building import Standardize, build
+    from operators.models.device import prepare_device
+    from operators.models.storage import load, save
+
+__all__ = ["ModelSpec", "Standardize", "build", "load", "prepare_device", "save"]
+
+_HOMES = {
+    "Standardize": "building",
+    "build": "building",
+    "prepare_device": "device",
+    "load": "storage",
+    "save": "storage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'operators.models' has no attribute '{name}'")
+    return getattr(import_module(f"operators.models.{_HOMES[name]}"), name)

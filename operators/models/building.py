@@ -1,0 +1,137 @@
+"""From a :class:`ModelSpec` to a torch module."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from operators.base import OperatorError
+from operators.models.spec import ModelSpec
+
+
+class Standardize(nn.Module):
+    """``(x - mean) / std``, fixed buffers of shape (n_features,); starts as the identity."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("std", torch.ones(n_features))
+
+    @torch.no_grad()
+    def set(self, mean: Tensor, std: Tensor) -> None:
+        """Take over a mean and a standard deviation, both (n_features,).
+
+        A column whose deviation is lost in float32 at the size of its mean counts as constant: its
+        std becomes 1, so that it is centred and left alone instead of blown up.
+        """
+        resolution = torch.finfo(torch.float32).eps * mean.abs()
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(std > resolution, std, torch.ones_like(std)))
+        self.std[self.std == 0] = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardise rows of shape (n, n_features)."""
+        return (x - self.mean) / self.std
+
+
+def build(spec: ModelSpec, seed: int) -> nn.Module:
+    """Build the model with initial weights that depend on ``seed`` alone.
+
+    The result is a ``Sequential``: ``standardize`` if asked for, then ``head`` for ``logistic``,
+    ``hidden1, relu1, ..., head`` for ``mlp``, ``model`` for a factory's module. It maps (n, n_features)
+    to (n, n_classes) logits, also for two classes. torch's global random state is left as it was.
+
+    Raises
+    ------
+    OperatorError
+        The factory cannot be imported or called, or what it returns does not give (n, n_classes).
+    """
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed: that would also reseed the GPUs, which fork_rng does not restore here.
+        torch.default_generator.manual_seed(seed)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        if spec.standardize:
+            layers["standardize"] = Standardize(spec.n_features)
+        layers.update(_layers(spec))
+        return nn.Sequential(layers)
+
+
+def _layers(spec: ModelSpec) -> OrderedDict[str, nn.Module]:
+    if ":" in spec.model:
+        return OrderedDict(model=_from_factory(spec))
+    widths = (spec.n_features, *(spec.hidden if spec.model == "mlp" else ()))
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for number, (wide, narrow) in enumerate(pairwise(widths), start=1):
+        layers[f"hidden{number}"] = nn.Linear(wide, narrow)
+        layers[f"relu{number}"] = nn.ReLU()
+    layers["head"] = nn.Linear(widths[-1], spec.n_classes)
+    return layers
+
+
+def _from_factory(spec: ModelSpec) -> nn.Module:
+    factory = _find_factory(spec.model)
+    call = f"{spec.model.partition(':')[2]}({spec.n_features}, {spec.n_classes})"
+    try:
+        module = factory(spec.n_features, spec.n_classes)
+    except Exception as error:
+        raise OperatorError(
+            f"model '{spec.model}': the call {call} failed with {type(error).__name__}: {error}. "
+            "A factory takes (n_features, n_classes) and returns a torch.nn.Module."
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise OperatorError(
+            f"model '{spec.model}': {call} returned a {type(module).__name__}; "
+            "a factory must return a torch.nn.Module."
+        )
+    _check_output(spec, module)
+    return module
+
+
+def _find_factory(path: str) -> Callable[..., Any]:
+    module_name, _, attribute = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise OperatorError(
+            f"model '{path}': no module named '{error.name}'. Check the spelling, and that the package is "
+            "installed or on PYTHONPATH on every node."
+        ) from error
+    factory = getattr(module, attribute, None)
+    if callable(factory):
+        return factory  # type: ignore[no-any-return]
+    near = difflib.get_close_matches(attribute, [n for n in dir(module) if callable(getattr(module, n))], n=1)
+    hint = f" Did you mean '{module_name}:{near[0]}'?" if near else ""
+    raise OperatorError(f"model '{path}': '{module_name}' has no callable '{attribute}'.{hint}")
+
+
+def _check_output(spec: ModelSpec, module: nn.Module) -> None:
+    """Two rows of zeros must give two rows of logits; also lets lazy layers learn their shapes."""
+    expected = (2, spec.n_classes)
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        with torch.no_grad():
+            output = module.eval()(torch.zeros(2, spec.n_features))
+    except Exception as error:
+        raise OperatorError(
+            f"model '{spec.model}': an input of shape (2, {spec.n_features}) failed with "
+            f"{type(error).__name__}: {error}. The module must accept (n, {spec.n_features}) float32 rows."
+        ) from error
+    finally:
+        for part, training in modes:
+            part.training = training
+    shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+    if shape != expected:
+        raise OperatorError(
+            f"model '{spec.model}': an input of shape (2, {spec.n_features}) gave {shape} instead of "
+            f"{expected}. The module must end in one logit per class, also for two classes."
+        )

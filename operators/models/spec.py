@@ -1,0 +1,43 @@
+"""What a classifier is, in words that fit into a recipe."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+BUILT_IN = ("logistic", "mlp")
+
+
+def check_model_name(name: str) -> str:
+    """Return ``name`` if it is ``logistic``, ``mlp`` or ``package.module:factory``; else raise ValueError."""
+    if name in BUILT_IN or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return name
+    near = difflib.get_close_matches(name, BUILT_IN, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    raise ValueError(
+        f"model '{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'.{hint}"
+    )
+
+
+ModelName = Annotated[str, AfterValidator(check_model_name)]
+Widths = tuple[Annotated[int, Field(ge=1)], ...]
+
+
+class ModelSpec(BaseModel):
+    """A classifier from ``n_features`` numbers to ``n_classes`` logits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: ModelName = "logistic"
+    """``logistic`` (one linear layer), ``mlp`` (ReLU layers of ``hidden`` widths), or the import path
+    ``package.module:factory`` of a function that is called as ``factory(n_features, n_classes)`` and returns
+    a ``torch.nn.Module`` from (n, n_features) rows to (n, n_classes) logits."""
+    hidden: Widths = (50, 50)
+    """Widths of the hidden layers; only ``mlp`` reads it."""
+    standardize: bool = True
+    """Put a fixed layer ``(x - mean) / std`` in front."""
+    n_features: int = Field(ge=1)
+    n_classes: int = Field(ge=2)

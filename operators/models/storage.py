@@ -1,0 +1,64 @@
+"""Models on disk: weights as safetensors, the description as JSON. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from pydantic import ValidationError
+from torch import nn
+
+from operators.base import OperatorError
+from operators.models.building import build
+from operators.models.spec import ModelSpec
+
+WEIGHTS = "model.safetensors"
+DESCRIPTION = "model.json"
+
+
+def save(model: nn.Module, spec: ModelSpec, folder: Path) -> None:
+    """Write ``model.safetensors`` and ``model.json`` into ``folder``, which is made if missing.
+
+    Equal weights give equal bytes. Weights that are tied inside the model are stored once.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_model(model, str(folder / WEIGHTS))
+    (folder / DESCRIPTION).write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def load(folder: Path) -> nn.Module:
+    """Read what :func:`save` wrote; the module comes back on the CPU, in eval mode.
+
+    A ``package.module:factory`` is imported and called, as in training; the file itself runs no code.
+
+    Raises
+    ------
+    OperatorError
+        A file is missing or damaged, or the weights do not fit the described model.
+    """
+    spec = load_spec(folder)
+    model = build(spec, seed=0)
+    try:
+        safetensors.torch.load_model(model, str(folder / WEIGHTS))
+    except FileNotFoundError as error:
+        raise OperatorError(
+            f"{folder / WEIGHTS} is missing: run the operator that trains it again."
+        ) from error
+    except (RuntimeError, safetensors.SafetensorError) as error:
+        raise OperatorError(
+            f"{folder / WEIGHTS} does not hold the weights of model '{spec.model}' that {DESCRIPTION} "
+            f"beside it describes: {error}. If the factory's code changed, train again."
+        ) from error
+    return model.eval()
+
+
+def load_spec(folder: Path) -> ModelSpec:
+    """Read the description that :func:`save` wrote. Raises OperatorError if missing or damaged."""
+    path = folder / DESCRIPTION
+    try:
+        return ModelSpec.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise OperatorError(f"{path} is missing: run the operator that trains the model again.") from error
+    except ValidationError as error:
+        raise OperatorError(f"{path} is no description of a model: {error}. Train it again.") from error
