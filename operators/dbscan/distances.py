@@ -1,0 +1,178 @@
+"""Which pairs of rows lie within eps: fast products first, exact differences where they cannot decide.
+
+A product of row blocks gives every distance of a tile with a known rounding error. Only pairs
+closer to the threshold than that error are decided again, one by one, in float64. The answer is
+therefore the one that float64 alone would give, at the price of one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Metric: TypeAlias = Literal["euclidean", "cosine", "centered_cosine"]
+Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
+Index: TypeAlias = npt.NDArray[np.intp]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Float64: TypeAlias = npt.NDArray[np.float64]
+
+METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "centered_cosine")
+
+PANEL = 1024  # features summed by one product: short sums keep the error bound, hence the recheck, small
+PAIRS_AT_ONCE = 1 << 22  # float64 entries gathered at once when pairs are decided one by one
+CROWDED = 1 / 64  # share of undecided pairs in a tile above which float64 products come first
+
+
+class Points:
+    """Rows prepared for one metric.
+
+    The distance of two rows is the Euclidean one, or 1 - cos, in [0, 2]. ``centered_cosine``
+    subtracts the mean of all rows first. A zero row has no direction: as in scikit-learn its cosine
+    distance is 1 to every other row, zero rows included.
+
+    Parameters
+    ----------
+    X : (n, p) float32 or float64, finite; products run in its dtype.
+    metric : "euclidean", "cosine" or "centered_cosine".
+
+    Attributes
+    ----------
+    vectors : (n, p), dtype of X: unit rows for the cosine metrics (zero rows stay zero). For
+        "euclidean", rows moved to the mean and divided by one power of two, so that no square over-
+        or underflows; their distances are the true ones divided by ``unit``.
+
+    Raises
+    ------
+    ValueError : unknown metric, or X without rows or columns.
+    """
+
+    def __init__(self, X: Matrix, metric: Metric) -> None:
+        if metric not in METRICS:
+            raise ValueError(f"metric is {metric!r}; use one of {', '.join(METRICS)}")
+        if 0 in X.shape:
+            raise ValueError(f"X has shape {X.shape}; give at least one row and one column")
+        self.metric = metric
+        self.n, n_features = X.shape
+        self._X = X
+        self._shift = np.zeros(n_features) if metric == "cosine" else mean_row(X)
+        self.unit = 1.0
+        self._norm: Float64 | None = None
+        if metric == "euclidean":
+            self.unit = _power_of_two_above(max(float(np.abs(b).max()) for b in self._shifted()))
+            self.unit *= _power_of_two_above(np.sqrt(n_features))
+        else:
+            self._norm = self._row_norms()
+        self.vectors: Matrix = np.empty(X.shape, X.dtype)
+        for rows in blocks(self.n):
+            self.vectors[rows] = self.prepared(rows)
+        self._half = self._half_norms(self.vectors).astype(X.dtype)
+
+    def prepared(self, rows: Index) -> Float64:
+        """``vectors[rows]`` before rounding to the dtype of X."""
+        moved = self._X[rows].astype(np.float64) - self._shift
+        if self._norm is None:
+            return np.asarray(moved / self.unit)
+        norm = self._norm[rows, None]
+        return np.divide(moved, norm, out=np.zeros_like(moved), where=norm > 0)
+
+    def within(self, rows: Index, cols: Index, eps: float) -> Mask:
+        """(len(rows), len(cols)) bool: distance <= eps."""
+        return self.decide(self.gaps(rows, cols), rows, cols, eps)
+
+    def gaps(self, rows: Index, cols: Index) -> Matrix:
+        """Approximate distances of a tile: d^2 / (2 unit^2) for Euclid, 1 - cos otherwise."""
+        return _gaps(self.vectors[rows], self.vectors[cols], self._half[rows], self._half[cols])
+
+    def decide(self, gaps: Matrix, rows: Index, cols: Index, eps: float) -> Mask:
+        """Exact neighbours from approximate ``gaps(rows, cols)``."""
+        inside, near = self._split(gaps, self._half[rows], self._half[cols], eps)
+        if gaps.dtype == np.float32 and len(near[0]) > CROWDED * gaps.size:
+            A, B = self.prepared(rows), self.prepared(cols)
+            half_a, half_b = self._half_norms(A), self._half_norms(B)
+            inside, near = self._split(_gaps(A, B, half_a, half_b), half_a, half_b, eps)
+        step = max(1, PAIRS_AT_ONCE // max(1, self._X.shape[1]))
+        for start in range(0, len(near[0]), step):
+            i, j = near[0][start : start + step], near[1][start : start + step]
+            inside[i, j] = self._within_exactly(rows[i], cols[j], eps)
+        return inside
+
+    def _split(self, gaps: Matrix, half_rows: Matrix, half_cols: Matrix, eps: float) -> tuple[Mask, Any]:
+        """Neighbours as the products see them, and the pairs too close to the threshold to trust that."""
+        scaled = float(eps) / self.unit
+        # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
+        threshold = min(scaled, 4.0) ** 2 / 2 if self.metric == "euclidean" else min(scaled, 4.0)
+        bound = _rounding_error(self._X.shape[1], gaps.dtype)
+        error = bound * float(half_rows.max() + half_cols.max()) + _smallest(self._X.shape[1], gaps.dtype)
+        inside: Mask = gaps <= threshold
+        doubtful = (gaps <= threshold + error) ^ (gaps < threshold - error)
+        return inside, np.nonzero(doubtful) if doubtful.any() else (np.empty(0, np.intp),) * 2
+
+    def _within_exactly(self, i: Index, j: Index, eps: float) -> Mask:
+        if self.metric == "euclidean":
+            difference = self._X[i].astype(np.float64) - self._X[j].astype(np.float64)
+            return np.asarray(np.einsum("ij,ij->i", difference, difference) <= float(eps) ** 2)
+        cosine = np.einsum("ij,ij->i", self.prepared(i), self.prepared(j))
+        return np.asarray(np.minimum(1.0 - cosine, 2.0) <= eps)
+
+    def _half_norms(self, vectors: Matrix) -> Float64:
+        if self.metric != "euclidean":
+            return np.full(len(vectors), 0.5)
+        return np.concatenate([_squared_norms(vectors[b]) / 2 for b in blocks(len(vectors))])
+
+    def _shifted(self) -> Iterator[Float64]:
+        return (self._X[rows].astype(np.float64) - self._shift for rows in blocks(self.n))
+
+    def _row_norms(self) -> Float64:
+        norms = np.sqrt(np.concatenate([_squared_norms(b) for b in self._shifted()]))
+        # What the subtraction of the mean leaves of a row equal to the mean is rounding, not a direction.
+        norms[norms <= 4 * np.finfo(np.float64).eps * np.linalg.norm(self._shift)] = 0.0
+        return np.asarray(norms)
+
+
+def blocks(n: int, size: int = 2048) -> list[Index]:
+    """``arange(n)`` cut into pieces of at most ``size``."""
+    return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def mean_row(X: Matrix) -> Float64:
+    """(p,) float64 mean of the rows, exact when all rows are equal."""
+    first = X[0].astype(np.float64)
+    total = sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X)))
+    return np.asarray(first + total / len(X))
+
+
+def _gaps(A: Matrix, B: Matrix, half_a: Matrix, half_b: Matrix) -> Matrix:
+    """half_a_i + half_b_j - <A_i, B_j>, the inner products summed in panels of PANEL features."""
+    products = A[:, :PANEL] @ B[:, :PANEL].T
+    for start in range(PANEL, A.shape[1], PANEL):
+        products += A[:, start : start + PANEL] @ B[:, start : start + PANEL].T
+    np.subtract(half_b, products, out=products)
+    products += half_a[:, None]
+    return products
+
+
+def _rounding_error(n_features: int, dtype: Any) -> float:
+    """Bound on |gap - exact gap| / (half_i + half_j).
+
+    A sum of k products errs by at most k unit roundoffs, in whatever order it is summed; casts,
+    norms and the last additions need fewer than 16. One machine epsilon is two unit roundoffs, so
+    the bound holds twice over, which also covers the rounding of the exact decision itself.
+    """
+    panels = -(-n_features // PANEL)
+    return (min(n_features, PANEL) + panels + 16) * float(np.finfo(dtype).eps)
+
+
+def _smallest(n_features: int, dtype: Any) -> float:
+    return n_features * float(np.finfo(dtype).tiny)
+
+
+def _squared_norms(X: Matrix) -> Float64:
+    X = X.astype(np.float64, copy=False)
+    return np.asarray(np.einsum("ij,ij->i", X, X))
+
+
+def _power_of_two_above(value: float) -> float:
+    return float(2.0 ** np.ceil(np.log2(value))) if value > 0 else 1.0
