@@ -1,0 +1,31 @@
+"""Winnow's engine: recipe -> plan -> run -> publish. ``engine.run(engine.Recipe.load(path))``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.plan import Plan, make_plan
+    from engine.recipe import Recipe
+    from engine.run import RunResult, run
+
+__all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run"]
+_HOMES = {
+    "Plan": "engine.plan",
+    "Recipe": "engine.recipe",
+    "RunResult": "engine.run",
+    "make_plan": "engine.plan",
+    "run": "engine.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load on first use: the command line must start without torch, Ray or MLflow."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    # Importing engine.run has just bound the submodule to this name; the function is what is meant.
+    globals()[name] = value
+    return value

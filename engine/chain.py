@@ -29,7 +29,13 @@ CONTRACT: tuple[pa.Field, ...] = (
 )
 """The columns every published row has, beside the source's."""
 
-USUAL_ADDER = {GROUP: "groups", IS_OUTLIER: "groups", OUTLIER_SOURCE: "groups", WEIGHT: "weights", SPLIT: "split"}
+USUAL_ADDER = {
+    GROUP: "groups",
+    IS_OUTLIER: "groups",
+    OUTLIER_SOURCE: "groups",
+    WEIGHT: "weights",
+    SPLIT: "split",
+}
 USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 
 
@@ -62,7 +68,8 @@ def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]
             usual = USUAL_ADDER.get(column)
             fix = f"Put `{usual}: {{}}` before it." if usual else f"There are: {', '.join(sorted(adder))}."
             raise InputError(
-                f"operators.{operator.name}: needs the column {column!r}, which no operator before it adds. {fix}"
+                f"operators.{operator.name}: needs the column {column!r}, which no operator before it adds. "
+                f"{fix}"
             )
     for name in operator.uses:
         if name not in seen:

@@ -33,7 +33,9 @@ def writer_lock(output: Path, recipe: str) -> Iterator[None]:
             raise LockedError(_who(path, output)) from None
         since = datetime.now(UTC).isoformat(timespec="seconds")
         handle.truncate(0)
-        handle.write(json.dumps({"recipe": recipe, "host": socket.gethostname(), "pid": os.getpid(), "since": since}))
+        handle.write(
+            json.dumps({"recipe": recipe, "host": socket.gethostname(), "pid": os.getpid(), "since": since})
+        )
         handle.flush()
         try:
             yield

@@ -140,7 +140,7 @@ def make_plan(recipe: Recipe) -> Plan:
     check_contract_names(recipe, listing.schema)
     chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features))]
     chain += [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
-    compose([operator for operator in chain])
+    compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     planned = _fingerprints(chain, content, recipe.seed)
     fingerprint = digest([content, [p.fingerprint for p in planned]])

@@ -84,7 +84,7 @@ def write_part(job: PartJob) -> dict[str, Any]:
     ours = job.reader.read_all(job.shard, names)
     columns = {ROW_ID: ours.column(ROW_ID)}
     columns |= {name: fill(ours.column(name), QUARANTINED[name]) for name in names}
-    source_names = [name for name in job.schema.names[: -len(CONTRACT)]]
+    source_names = job.schema.names[: -len(CONTRACT)]
     table = job.reader.read_unhidden(job.shard, source_names)
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
@@ -142,7 +142,11 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "shards": record["shards"],
         },
         "operators": [
-            {key: value for key, value in operator.items() if key in ("name", "version", "params", "fingerprint")}
+            {
+                key: value
+                for key, value in operator.items()
+                if key in ("name", "version", "params", "fingerprint")
+            }
             for operator in record["operators"]
         ],
         "packages": package_versions(),

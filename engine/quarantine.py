@@ -71,7 +71,8 @@ def check_budget(plan: Plan, commits: Iterable[Commit]) -> int:
         raise BudgetError(
             f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "
             f"source.max_error_rate allows {allowed:.2%}. The rows and the reasons are in "
-            f"{folder}/quarantine-*.parquet (`winnow quarantine RECIPE` shows them). Mend the rows, or raise the rate."
+            f"{folder}/quarantine-*.parquet (`winnow quarantine RECIPE` shows them). Mend the rows, or raise "
+            f"the rate."
         )
     return n_faulty
 

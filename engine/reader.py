@@ -60,8 +60,8 @@ class StoreReader:
         refused = sorted(self.hidden.intersection(columns))
         if refused:
             raise OperatorError(
-                f"The column {refused[0]!r} is named under `truth` and kept for scoring only; no operator may "
-                f"read it. Remove it from `source.features`, or from `truth`."
+                f"The column {refused[0]!r} is named under `truth` and kept for scoring only; no operator "
+                f"may read it. Remove it from `source.features`, or from `truth`."
             )
         return self.read_unhidden(shard, columns)
 

@@ -36,9 +36,15 @@ class SourceSection(Section):
     )
     exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
     classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
-    shard_bytes: int = Field(default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes")
-    on_error: Literal["fail", "quarantine"] = Field(default="fail", description="What to do with a faulty row")
-    max_error_rate: float = Field(default=0.01, ge=0, le=1, description="Share of rows that may be quarantined")
+    shard_bytes: int = Field(
+        default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
+    )
+    on_error: Literal["fail", "quarantine"] = Field(
+        default="fail", description="What to do with a faulty row"
+    )
+    max_error_rate: float = Field(
+        default=0.01, ge=0, le=1, description="Share of rows that may be quarantined"
+    )
 
 
 class TruthSection(Section):
@@ -57,14 +63,18 @@ class OutputSection(Section):
     """Where versions, the run store and the records go."""
 
     path: str = Field(description="Folder of published versions; made if absent")
-    prefix: str = Field(default="", description="Put before our column names when the source has the same ones")
+    prefix: str = Field(
+        default="", description="Put before our column names when the source has the same ones"
+    )
 
 
 class RunSection(Section):
     """How the run is carried out; changes no value."""
 
     executor: Literal["ray", "local"] = "ray"
-    address: str | None = Field(default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one")
+    address: str | None = Field(
+        default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one"
+    )
     cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
     object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
     shards_in_flight: int | None = Field(default=None, ge=1, description="Upper limit of actors per operator")
@@ -119,7 +129,9 @@ class Recipe(Section):
     def parse(cls, value: Any, place: str = "recipe") -> Recipe:
         """Check a mapping. Raises InputError with one line for each fault."""
         if not isinstance(value, dict):
-            raise InputError(f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}.")
+            raise InputError(
+                f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
+            )
         try:
             return cls.model_validate(value)
         except ValidationError as error:
@@ -157,7 +169,9 @@ def apply_override(value: Any, override: str) -> None:
     try:
         parsed = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError(f"--set {override}: the value is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(
+            f"--set {override}: the value is not valid YAML: {' '.join(str(error).split())}"
+        ) from None
     place = value
     for name in names[:-1]:
         if not isinstance(place, dict):

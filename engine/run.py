@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import InputError
-from engine.events import Event, Listener, silent
+from engine.events import Event, Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.worker import Failure, Job
 from engine.locking import writer_lock
@@ -46,17 +45,18 @@ class RunResult:
     """Whether everything had been computed and published before."""
     operators: tuple[OperatorResult, ...]
     manifest: dict[str, Any]
-    report: Path | None
+    report: Path
     mlflow_run_id: str | None
     seconds: float
 
 
 def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> RunResult:
     """Carry a recipe out. Raises WinnowError; what was committed until then is kept and reused."""
-    started = time.perf_counter()
-    listener(Event("start", "plan"))
+    meter = Meter(listener, "plan")
+    meter.tell("start")
     plan = make_plan(recipe)
-    listener(Event("finish", "plan", plan.n_rows, plan.n_rows, len(plan.shards), len(plan.shards), _since(started)))
+    meter.rows, meter.shards = plan.n_rows, len(plan.shards)
+    meter.tell("finish")
     output = Path(recipe.output.path)
     with writer_lock(output, recipe.name), Tracker.open(plan) as tracker, ExitStack() as stack:
         session = Session(plan, listener, stack, verbose)
@@ -67,7 +67,7 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
         tracker.finish(manifest, results, report)
         point_to(output, plan.version)
         path = version_folder(output, plan.version)
-        seconds = _since(started)
+        seconds = meter.seconds
         record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
         write_json(output / "runs" / f"{plan.version}.json", record)
         return RunResult(plan.version, path, reused, results, manifest, report, tracker.run_id, seconds)
@@ -91,64 +91,58 @@ class Session:
 
     def operator(self, planned: PlannedOperator) -> OperatorResult:
         """Fit and apply one operator, except what is committed already."""
-        plan, store = self.plan, self.plan.store
+        store, meter = self.plan.store, self._meter(planned.name)
         done = store.committed(planned.fingerprint)
-        missing = [shard.index for shard in plan.shards if shard.index not in done]
+        missing = [shard.index for shard in self.plan.shards if shard.index not in done]
         fitted = store.fitted(planned.fingerprint)
-        total = {"total_rows": plan.n_rows, "total_shards": len(plan.shards)}
         if fitted and not missing:
-            check_budget_of(planned, plan, done)
-            self.listener(Event("reused", planned.name, plan.n_rows, shards=len(done), **total))
+            check_budget_of(planned, self.plan, done)
+            meter.reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
-        started = time.perf_counter()
-        self.listener(Event("start", planned.name, **total))
+        meter.tell("start")
         metrics = fitted["metrics"] if fitted else self._fit(planned)
-        n_rows = sum(commit.rows for commit in done.values())
+        meter.add(sum(commit.rows for commit in done.values()), len(done))
         for commit in self._apply(planned, missing):
             done[commit.shard] = commit
-            n_rows += commit.rows
-            self.listener(Event("progress", planned.name, n_rows, shards=len(done), seconds=_since(started), **total))
-        check_budget_of(planned, plan, done)
-        seconds = _since(started)
-        self.listener(Event("finish", planned.name, n_rows, shards=len(done), seconds=seconds, **total))
-        return OperatorResult(planned.name, len(missing), len(done) - len(missing), seconds, metrics)
+            meter.add(commit.rows)
+        check_budget_of(planned, self.plan, done)
+        meter.tell("finish")
+        return OperatorResult(planned.name, len(missing), len(done) - len(missing), meter.seconds, metrics)
 
     def publish(self) -> bool:
         """Publish the version unless it is there; return whether it was."""
-        plan = self.plan
-        total = {"total_rows": plan.n_rows, "total_shards": len(plan.shards)}
-        if is_published(Path(plan.recipe.output.path), plan.version):
-            self.listener(Event("reused", "publish", plan.n_rows, shards=len(plan.shards), **total))
+        meter = self._meter("publish")
+        if is_published(Path(self.plan.recipe.output.path), self.plan.version):
+            meter.reused()
             return True
-        started = time.perf_counter()
-        n_rows = n_parts = 0
-        self.listener(Event("start", "publish", **total))
-        for part in publish(plan, self.executor):
-            n_rows, n_parts = n_rows + part["rows"], n_parts + 1
-            event = Event("progress", "publish", n_rows, shards=n_parts, seconds=_since(started), **total)
-            self.listener(event)
-        self.listener(Event("finish", "publish", n_rows, shards=n_parts, seconds=_since(started), **total))
+        meter.tell("start")
+        for part in publish(self.plan, self.executor):
+            meter.add(part["rows"])
+        meter.tell("finish")
         return False
 
-    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Path | None:
+    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Path:
         """Draw the report of this version."""
         path = Path(self.plan.recipe.output.path) / "reports" / f"{self.plan.version}.html"
-        started = time.perf_counter()
-        self.listener(Event("start", "report"))
+        meter = Meter(self.listener, "report")
+        meter.tell("start")
         write_report(self.plan, manifest, {result.name: result.metrics for result in results}, path)
-        self.listener(Event("finish", "report", seconds=_since(started)))
+        meter.tell("finish")
         return path
 
+    def _meter(self, name: str) -> Meter:
+        return Meter(self.listener, name, self.plan.n_rows, len(self.plan.shards))
+
     def _fit(self, planned: PlannedOperator) -> dict[str, float]:
-        started = time.perf_counter()
-        self.listener(Event("fit", planned.name, total_rows=self.plan.n_rows))
+        meter = self._meter(planned.name)
+        meter.tell("fit")
         store = self.plan.store
         with store.fitting(planned.fingerprint) as scratch:
             try:
                 metrics = planned.operator.fit(self._context(planned, scratch), self.executor)
             except OperatorError as error:
                 raise InputError(str(error)) from None
-        store.commit_fit(planned.fingerprint, metrics, _since(started))
+        store.commit_fit(planned.fingerprint, metrics, meter.seconds)
         return metrics
 
     def _apply(self, planned: PlannedOperator, shards: list[int]) -> Iterator[Commit]:
@@ -171,7 +165,3 @@ def check_budget_of(planned: PlannedOperator, plan: Plan, commits: dict[int, Com
     """After ingest, whether it was reused or not: too many faulty rows end the run."""
     if planned.name == "ingest":
         check_budget(plan, commits.values())
-
-
-def _since(started: float) -> float:
-    return time.perf_counter() - started

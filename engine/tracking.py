@@ -75,7 +75,9 @@ class Tracker:
         from mlflow.entities import Metric
 
         values = _metrics(manifest, results)
-        self._client.log_batch(self.run_id, metrics=[Metric(_key(key), value, 0, 0) for key, value in values.items()])
+        self._client.log_batch(
+            self.run_id, metrics=[Metric(_key(key), value, 0, 0) for key, value in values.items()]
+        )
         self._client.log_dict(self.run_id, manifest, "manifest.json")
         if report is not None:
             self._client.log_artifact(self.run_id, str(report))
@@ -88,11 +90,13 @@ def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
     recipe = plan.recipe
     tags = {VERSION_TAG: plan.version, OUTPUT_TAG: str(output.resolve())}
     try:
-        run = mlflow_client.create_run(_experiment(mlflow_client, recipe.tracking.experiment, output), tags=tags)
+        run = mlflow_client.create_run(
+            _experiment(mlflow_client, recipe.tracking.experiment, output), tags=tags
+        )
     except MlflowException as error:
         raise InputError(
-            f"MLflow at {tracking_uri(output)} does not answer: {error}. Check MLFLOW_TRACKING_URI, or record "
-            f"nothing with --set tracking.enabled=false."
+            f"MLflow at {tracking_uri(output)} does not answer: {error}. Check MLFLOW_TRACKING_URI, or "
+            f"record nothing with --set tracking.enabled=false."
         ) from None
     run_id: str = run.info.run_id
     mlflow_client.update_run(run_id, name=f"{recipe.name} {plan.version}")
@@ -102,7 +106,9 @@ def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
     entries = [Param(key, _text(value)) for key, value in params.items()]
     mlflow_client.log_batch(run_id, params=entries)
     mlflow_client.log_inputs(run_id, [dataset_input(plan)])
-    mlflow_client.log_text(run_id, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False), "recipe.yaml")
+    mlflow_client.log_text(
+        run_id, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False), "recipe.yaml"
+    )
     mlflow_client.log_dict(run_id, plan.to_dict(), "plan.json")
     return run_id
 

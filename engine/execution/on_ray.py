@@ -38,7 +38,7 @@ class RayExecutor:
     ) -> Iterator[R]:
         """One task for each item, a bounded number in flight; results in order."""
         wanted = resources or Resources()
-        check_feasible("a task", wanted)
+        check_feasible("operators.NAME", wanted)
         task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
         waiting = iter(items)
         window = [task.remote(fn, item) for item in islice(waiting, self._width(wanted, len(items)))]
@@ -77,12 +77,13 @@ class RayExecutor:
 def check_feasible(who: str, wanted: Resources) -> None:
     """Raises InfeasibleError when no single node has what one actor asks for."""
     for key, label, amount in (("CPU", "cpus", wanted.cpus), ("GPU", "gpus", wanted.gpus)):
-        most = max((float(node["Resources"].get(key, 0)) for node in ray.nodes() if node["Alive"]), default=0.0)
+        most = max(
+            (float(node["Resources"].get(key, 0)) for node in ray.nodes() if node["Alive"]), default=0.0
+        )
         if amount > most:
             raise InfeasibleError(
-                f"{who} asks for {amount:g} {key} in one actor, and the largest node of the cluster has {most:g}. "
-                f"Lower it (--set {who if who != 'a task' else 'operators.NAME'}.resources.{label}={most:g}), "
-                f"or add such a node."
+                f"{who} asks for {amount:g} {key} in one actor, and the largest node of the cluster has "
+                f"{most:g}. Lower it (--set {who}.resources.{label}={most:g}), or add such a node."
             )
 
 

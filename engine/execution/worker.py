@@ -109,6 +109,7 @@ def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.
         )
     if set(columns.column_names) != set(declared.names):
         raise OperatorError(
-            f"operators.{operator.name}: returned the columns {columns.column_names}, declared {declared.names}."
+            f"operators.{operator.name}: returned the columns {columns.column_names}, "
+            f"declared {declared.names}."
         )
     return columns.select(declared.names).cast(declared)

@@ -1,0 +1,43 @@
+# The front door. `make demo` and `make test` set everything up on a machine with Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
+PINNED := pyproject.toml deploy/constraints.txt
+
+.PHONY: demo test lint format bench clean help
+
+help:  ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.run: $(PINNED)
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[cpu]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(PIP) --editable '.[cpu,dev]'
+	touch $@
+
+demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report
+	$(BIN)/python -m connectors.digits demo/data
+	$(BIN)/winnow run deploy/recipes/demo.yaml
+
+test: $(VENV)/.dev  ## Run every test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## Mend style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## Time the kernels against their peers
+	$(BIN)/python -m tests.benchmarks
+
+clean:  ## Remove everything that was made here
+	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,184 @@
+"""The commands. Each parses its options, calls the engine, and shows what came back."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.errors import Exit, WinnowError
+
+if TYPE_CHECKING:
+    from engine.recipe import Recipe
+
+app = typer.Typer(
+    help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe, a YAML file")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a key of the recipe; repeatable")
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
+
+
+def main() -> None:
+    """Entry point."""
+    app()
+
+
+@app.command()
+def validate(recipe: RecipeFile, overrides: Overrides = None, verbose: Verbose = False) -> None:
+    """Check a recipe and its source; change nothing."""
+    with shown_errors(verbose):
+        from engine.plan import make_plan
+
+        plan = make_plan(_load(recipe, overrides))
+        typer.echo(f"{recipe}: fine. {plan.n_rows:,} rows in {len(plan.shards)} shards.")
+
+
+@app.command()
+def plan(
+    recipe: RecipeFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Show shards, columns and fingerprints, without starting Ray."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json, show_plan
+        from engine.plan import make_plan
+
+        made = make_plan(_load(recipe, overrides))
+        if as_json:
+            show_json(made.to_dict())
+        else:
+            show_plan(made)
+
+
+@app.command()
+def run(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    log_format: Annotated[str, typer.Option(help="auto, rich, plain or json")] = "auto",
+    verbose: Verbose = False,
+) -> None:
+    """Run a recipe and publish a version. What is committed already is reused."""
+    with shown_errors(verbose):
+        from engine.cli.progress import listener_for
+        from engine.cli.show import show_result
+        from engine.execution.cluster import set_environment
+        from engine.run import run as engine_run
+
+        set_environment(verbose)
+        loaded = _load(recipe, overrides)
+        with listener_for(log_format) as listener:
+            result = engine_run(loaded, listener=listener, verbose=verbose)
+        show_result(result, as_json=log_format == "json")
+
+
+@app.command()
+def status(
+    recipe: RecipeFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Show how far a recipe's run is, from files alone."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json, show_status
+        from engine.plan import make_plan
+        from engine.status import status_of
+
+        found = status_of(make_plan(_load(recipe, overrides)))
+        if as_json:
+            show_json(found)
+        else:
+            show_status(found)
+
+
+@app.command()
+def operators(
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the operators with their columns, or print the schema of a recipe."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json, show_operators
+        from engine.schema import recipe_schema
+
+        if schema:
+            show_json(recipe_schema())
+        else:
+            show_operators()
+
+
+@app.command()
+def quarantine(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    limit: Annotated[int, typer.Option(help="Most rows to show", min=1)] = 20,
+    verbose: Verbose = False,
+) -> None:
+    """Show the rows that were set aside, and why."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_quarantine
+        from engine.plan import make_plan
+        from engine.quarantine import read_quarantine
+
+        show_quarantine(read_quarantine(make_plan(_load(recipe, overrides)), limit))
+
+
+@app.command()
+def lineage(
+    version: Annotated[str, typer.Argument(help="A version's name or its folder")],
+    output: Annotated[Path | None, typer.Option(help="Output folder of the recipe; default: search")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Walk from a published version to its MLflow run and its source files."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json, show_lineage
+        from engine.lineage import trace
+
+        found = trace(version, output)
+        if as_json:
+            show_json(found)
+        else:
+            show_lineage(found)
+
+
+def _load(recipe: Path, overrides: list[str] | None) -> Recipe:
+    from engine.recipe import Recipe
+
+    return Recipe.load(recipe, overrides or ())
+
+
+@contextmanager
+def shown_errors(verbose: bool) -> Iterator[None]:
+    """Turn errors into one paragraph and an exit code; the trace only with -v."""
+    try:
+        yield
+    except WinnowError as error:
+        if verbose:
+            traceback.print_exc()
+        else:
+            _complain(str(error))
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        _complain("stopped. What was committed is kept; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        else:
+            _complain(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
+        raise typer.Exit(Exit.CRASH) from None
+
+
+def _complain(text: str) -> None:
+    styled = sys.stderr.isatty()
+    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + text, err=True)

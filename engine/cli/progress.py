@@ -1,0 +1,121 @@
+"""Progress as the reader can use it: bars on a terminal, one line per operator elsewhere, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from engine.errors import InputError
+from engine.events import Event, Listener
+from engine.hints import nearest
+
+FORMATS = ("auto", "rich", "plain", "json")
+
+
+@contextmanager
+def listener_for(log_format: str) -> Iterator[Listener]:
+    """The listener for a ``--log-format``. Raises InputError for an unknown one."""
+    if log_format not in FORMATS:
+        raise InputError(
+            f"--log-format {log_format}: choose one of {', '.join(FORMATS)}.{nearest(log_format, FORMATS)}"
+        )
+    if log_format == "json":
+        yield _as_json
+    elif log_format == "rich" or (log_format == "auto" and sys.stderr.isatty()):
+        with _Bars() as bars:
+            yield bars
+    else:
+        yield _as_lines
+
+
+def _as_json(event: Event) -> None:
+    print(json.dumps(asdict(event) | {"rows_per_second": round(event.rows_per_second, 1)}), flush=True)
+
+
+def _as_lines(event: Event) -> None:
+    line = describe(event)
+    if line:
+        print(line, file=sys.stderr, flush=True)
+
+
+def describe(event: Event) -> str:
+    """One line for the events worth a line; empty for the others."""
+    if event.kind == "reused":
+        return f"{event.operator:<10} reused   {event.shards} of {event.total_shards} shards"
+    if event.kind == "finish":
+        shards = f", {event.shards} shards" if event.shards else ""
+        rows = f"{event.rows:,} rows{shards}, {event.rows_per_second:,.0f} rows/s, " if event.rows else ""
+        return f"{event.operator:<10} done     {rows}{event.seconds:.1f} s"
+    return ""
+
+
+class _Rate(ProgressColumn):
+    """Rows per second."""
+
+    def render(self, task: Task) -> Text:
+        """Draw the cell."""
+        rate = task.fields.get("rate", 0.0)
+        return Text(f"{rate:,.0f} rows/s" if rate else "", style="cyan")
+
+
+class _Bars:
+    """A bar for each operator, drawn on standard error."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description:<10}"),
+            BarColumn(bar_width=28),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
+            _Rate(),
+            TimeElapsedColumn(),
+            TextColumn("ETA"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("[dim]{task.fields[note]}"),
+            console=Console(stderr=True),
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Draw an event."""
+        if event.kind == "note":
+            self._progress.console.print(f"[dim]{event.text}")
+            return
+        if event.operator not in self._tasks:
+            total = event.total_rows or 1
+            self._tasks[event.operator] = self._progress.add_task(
+                event.operator, total=total, note="", rate=0.0
+            )
+        task = self._tasks[event.operator]
+        if event.kind == "fit":
+            self._progress.update(task, note="fitting")
+        elif event.kind == "progress":
+            self._progress.update(task, completed=event.rows, note="", rate=event.rows_per_second)
+        elif event.kind in ("finish", "reused"):
+            note = "reused" if event.kind == "reused" else ""
+            total = event.total_rows or 1
+            self._progress.update(task, total=total, completed=total, note=note, rate=event.rows_per_second)

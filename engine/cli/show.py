@@ -1,0 +1,163 @@
+"""Tables and trees for people; JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from engine.plan import Plan
+    from engine.run import RunResult
+
+MOST_SHARDS = 20
+console = Console(highlight=False)
+
+
+def show_json(value: Any) -> None:
+    """Print JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def show_plan(plan: Plan) -> None:
+    """Shards, operators and the published schema."""
+    size = sum(shard.n_bytes for shard in plan.listing.shards)
+    console.print(
+        f"[bold]{escape(plan.recipe.name)}[/]: {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in "
+        f"{len(plan.shards)} shards -> version [bold]{plan.version}[/]"
+    )
+    shards = _table("shard", "rows", "row_id", "file", "range")
+    for source, info in list(zip(plan.listing.shards, plan.shards, strict=True))[:MOST_SHARDS]:
+        last = info.first_row + info.n_rows - 1
+        place = f"{source.start}..{source.stop}"
+        shards.add_row(
+            str(info.index), f"{info.n_rows:,}", f"{info.first_row}..{last}", escape(source.path), place
+        )
+    console.print(shards)
+    if len(plan.shards) > MOST_SHARDS:
+        console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
+    chain = _table("operator", "reads", "adds", "committed", "fingerprint")
+    for planned in plan.operators:
+        reads = (*planned.operator.requires, *planned.operator.source_columns, *planned.operator.uses)
+        adds = ", ".join(f"{field.name}: {field.type}" for field in planned.operator.adds)
+        done = f"{len(plan.store.committed(planned.fingerprint))}/{len(plan.shards)}"
+        chain.add_row(
+            planned.name, escape(", ".join(dict.fromkeys(reads))), adds, done, planned.fingerprint[:12]
+        )
+    console.print(chain)
+    columns = _table("published column", "type")
+    for field in plan.published_schema:
+        columns.add_row(escape(field.name), str(field.type))
+    console.print(columns)
+
+
+def show_status(found: dict[str, Any]) -> None:
+    """Committed shards of each operator."""
+    state = (
+        "published, current" if found["current"] else "published" if found["published"] else "not published"
+    )
+    console.print(f"version [bold]{found['version']}[/]: {state}")
+    table = _table("operator", "fitted", "shards", "rows", "quarantined", "worker seconds")
+    for row in found["operators"]:
+        shards = f"{row['committed']}/{row['total']}"
+        fitted = "yes" if row["fitted"] else "no"
+        table.add_row(
+            row["operator"],
+            fitted,
+            shards,
+            f"{row['rows']:,}",
+            str(row["quarantined"]),
+            f"{row['seconds']:.1f}",
+        )
+    console.print(table)
+
+
+def show_operators() -> None:
+    """What can stand under `operators`, with parameters and defaults."""
+    from operators.registry import operator_class, operator_names
+
+    table = _table("operator", "what it does", "parameters (defaults)")
+    for name in operator_names():
+        if name == "ingest":
+            continue
+        kind = operator_class(name)
+        fields = kind.Params.model_fields.items()
+        params = ", ".join(f"{key}={field.get_default(call_default_factory=True)!r}" for key, field in fields)
+        table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(params))
+    console.print(table)
+
+
+def show_quarantine(rows: pa.Table) -> None:
+    """Rejected rows with their reasons."""
+    if rows.num_rows == 0:
+        console.print("No row is in quarantine.")
+        return
+    table = _table("row_id", "file", "row", "column", "value", "error")
+    for row in rows.to_pylist():
+        cells = (row["row_id"], row["file"], row["row"], row["column"], row["value"], row["error"])
+        table.add_row(*(escape(str(cell)) for cell in cells))
+    console.print(table)
+
+
+def show_lineage(found: dict[str, Any]) -> None:
+    """Version -> run -> source as a tree."""
+    tree = Tree(f"version [bold]{found['version']}[/] {escape(found['folder'])} ({found['rows']:,} rows)")
+    if not found["runs"]:
+        tree.add("no MLflow run is recorded for it")
+    for run in found["runs"]:
+        when = datetime.fromtimestamp(run["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
+        branch = tree.add(f"run [bold]{run['run_id']}[/] {run['status']} {when}")
+        for entry in run["inputs"]:
+            branch.add(f"input {escape(entry['name'])} digest {entry['digest']}")
+    source = tree.add(f"source {escape(found['source']['path'])}")
+    for path, identity in found["source"]["files"].items():
+        source.add(f"{escape(path)} {identity[:19]}")
+    console.print(tree)
+    console.print(f"[dim]MLflow: {escape(found['tracking_uri'])}")
+
+
+def show_result(result: RunResult, *, as_json: bool) -> None:
+    """The last lines of a run."""
+    groups = result.manifest["summary"]["groups"]
+    summary = {
+        "event": "published",
+        "version": result.version,
+        "path": str(result.path),
+        "already_published": result.reused,
+        "rows": result.manifest["rows"],
+        "groups": len([group for group in groups if group != "-1"]),
+        "outliers": result.manifest["summary"]["outliers"],
+        "report": str(result.report),
+        "mlflow_run_id": result.mlflow_run_id,
+        "seconds": round(result.seconds, 1),
+    }
+    if as_json:
+        print(json.dumps(summary), flush=True)
+        return
+    computed = sum(operator.computed for operator in result.operators)
+    reused = sum(operator.reused for operator in result.operators)
+    how = (
+        "already published: every shard reused, nothing computed"
+        if computed == 0 and result.reused
+        else (f"{computed} operator shards computed, {reused} reused")
+    )
+    console.print(f"[bold green]{result.version}[/] {how}, {result.seconds:.1f} s", soft_wrap=True)
+    console.print(f"  {summary['rows']:,} rows, {summary['groups']} groups, {summary['outliers']:,} outliers")
+    console.print(f"  data    {escape(str(result.path))}", soft_wrap=True)
+    console.print(f"  report  {escape(str(result.report))}", soft_wrap=True)
+    if result.mlflow_run_id:
+        console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

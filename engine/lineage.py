@@ -1,0 +1,76 @@
+"""From a published version back to the run that made it and the files it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.errors import InputError
+from engine.hints import nearest
+from engine.publish import is_published, read_manifest, version_folder
+from engine.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
+
+
+def trace(version: str, output: Path | None) -> dict[str, Any]:
+    """Version, MLflow runs (latest first) and source. Raises InputError if the version is not found."""
+    output, name = _locate(version, output)
+    manifest = read_manifest(version_folder(output, name))
+    return {
+        "version": name,
+        "folder": str(version_folder(output, name)),
+        "content": manifest["content"],
+        "rows": manifest["rows"],
+        "tracking_uri": tracking_uri(output),
+        "runs": _runs(name, output),
+        "source": manifest["source"],
+        "operators": manifest["operators"],
+    }
+
+
+def _locate(version: str, output: Path | None) -> tuple[Path, str]:
+    folder = Path(version)
+    if (folder / "manifest.json").exists():
+        return folder.resolve().parent.parent, folder.resolve().name
+    output = output or _output_of(version)
+    if not is_published(output, version):
+        known = [entry.name for entry in (output / "versions").glob("v*")]
+        hint = nearest(version, known) or f" Published are: {', '.join(sorted(known)) or 'none'}."
+        raise InputError(f"There is no published version {version!r} in {output}.{hint}")
+    return output, version
+
+
+def _output_of(version: str) -> Path:
+    """Ask the MLflow server that the environment names where a version lies."""
+    here = Path()
+    if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
+        raise InputError(
+            f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
+            f"Give the version's folder, or its name with --output FOLDER, or set MLFLOW_TRACKING_URI."
+        )
+    runs = _runs(version, here)
+    if not runs:
+        raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
+    return Path(runs[0]["output"])
+
+
+def _runs(version: str, output: Path) -> list[dict[str, Any]]:
+    if tracking_uri(output).startswith("sqlite:///") and not (output / "mlflow.db").exists():
+        return []
+    mlflow_client = client(output)
+    experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]
+    found = mlflow_client.search_runs(experiments, f"tags.`{VERSION_TAG}` = '{version}'", max_results=50)
+    return [
+        {
+            "run_id": run.info.run_id,
+            "name": run.info.run_name,
+            "status": run.info.status,
+            "started_ms": run.info.start_time,
+            "output": run.data.tags.get(OUTPUT_TAG, ""),
+            "inputs": [
+                {"name": entry.dataset.name, "digest": entry.dataset.digest}
+                for entry in run.inputs.dataset_inputs
+            ],
+            "metrics": dict(run.data.metrics),
+        }
+        for run in found
+    ]
