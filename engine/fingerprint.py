@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,28 @@ class IdentityCache:
     Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
     """
 
-    def __init__(self, path: Path, hash_file: Callable[[str], str]) -> None:
-        self._path, self._hash = path, hash_file
+    def __init__(self, path: Path, identify: Callable[[str], str]) -> None:
+        self._path, self._identify = path, identify
+        self._known = self._load()
+        self._changed = False
 
-    def identities(self, paths: Iterable[str]) -> dict[str, str]:
-        """Path -> content hash; new results are kept if the folder exists."""
-        known = self._load()
-        fresh = {path: self._entry(path, known.get(path)) for path in paths}
-        changed = any(known.get(path) != entry for path, entry in fresh.items())
-        # Planning alone leaves no trace: the folder is made by the first run.
-        if changed and self._path.parent.is_dir():
-            write_json(self._path, known | fresh)
-        return {path: entry["identity"] for path, entry in fresh.items()}
+    def __call__(self, path: str) -> str:
+        """The file's identity, computed only if the file is new or has changed."""
+        if not Path(path).is_file():
+            return self._identify(path)
+        stat = Path(path).stat()
+        stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        known = self._known.get(path)
+        if known is None or any(known.get(key) != value for key, value in stamp.items()):
+            known = {**stamp, "identity": self._identify(path)}
+            self._known[path] = known
+            self._changed = True
+        return str(known["identity"])
+
+    def save(self) -> None:
+        """Keep what was computed, if the folder exists: planning alone leaves no trace."""
+        if self._changed and self._path.parent.is_dir():
+            write_json(self._path, self._known)
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:
@@ -42,10 +52,3 @@ class IdentityCache:
         except (OSError, ValueError):
             return {}
         return known
-
-    def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
-        stat = Path(path).stat()
-        stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        if known and all(known.get(key) == value for key, value in stamp.items()):
-            return known
-        return {**stamp, "identity": self._hash(path)}

@@ -71,14 +71,19 @@ class Plan:
         return tuple(infos)
 
     @property
+    def output(self) -> Path:
+        """The output folder, absolute."""
+        return Path(self.recipe.output.path).absolute()
+
+    @property
     def n_rows(self) -> int:
         """Rows of all shards."""
         return sum(shard.n_rows for shard in self.listing.shards)
 
     @cached_property
     def store(self) -> RunStore:
-        """Run store of this plan's output."""
-        return RunStore(Path(self.recipe.output.path) / "store")
+        """Run store of this plan's output; absolute, since workers have working directories of their own."""
+        return RunStore(self.output / "store")
 
     @cached_property
     def published_schema(self) -> pa.Schema:

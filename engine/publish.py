@@ -52,7 +52,7 @@ def is_published(output: Path, version: str) -> bool:
 
 def publish(plan: Plan, executor: Executor) -> Iterator[dict[str, Any]]:
     """Write every part, then the manifest, then make the folder visible. Yields each part's record."""
-    output = Path(plan.recipe.output.path)
+    output = plan.output
     final = version_folder(output, plan.version)
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = final.parent / f".{plan.version}-{uuid.uuid4().hex}.tmp"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from engine.errors import InputError
 from engine.events import Event, Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
-from engine.execution.worker import Failure, Job
+from engine.execution.worker import Failure, Job, ShardExecutor
 from engine.locking import writer_lock
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.publish import is_published, point_to, publish, read_manifest, version_folder
@@ -57,7 +57,7 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     plan = make_plan(recipe)
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
-    output = Path(recipe.output.path)
+    output = plan.output
     with writer_lock(output, recipe.name), Tracker.open(plan) as tracker, ExitStack() as stack:
         session = Session(plan, listener, stack, verbose)
         results = tuple(session.operator(planned) for planned in plan.operators)
@@ -81,13 +81,12 @@ class Session:
         self._reader = plan.reader()
 
     @cached_property
-    def executor(self) -> Any:
+    def executor(self) -> ShardExecutor:
         """The recipe's executor, opened at first use."""
         spec = self.plan.recipe.run
         if spec.executor == "ray":
             self.listener(Event("note", "ray", text="starting Ray"))
-        opened: AbstractContextManager[Any] = open_executor(spec, verbose=self._verbose)
-        return self._stack.enter_context(opened)
+        return self._stack.enter_context(open_executor(spec, verbose=self._verbose))
 
     def operator(self, planned: PlannedOperator) -> OperatorResult:
         """Fit and apply one operator, except what is committed already."""
@@ -112,7 +111,7 @@ class Session:
     def publish(self) -> bool:
         """Publish the version unless it is there; return whether it was."""
         meter = self._meter("publish")
-        if is_published(Path(self.plan.recipe.output.path), self.plan.version):
+        if is_published(self.plan.output, self.plan.version):
             meter.reused()
             return True
         meter.tell("start")
@@ -123,7 +122,7 @@ class Session:
 
     def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Path:
         """Draw the report of this version."""
-        path = Path(self.plan.recipe.output.path) / "reports" / f"{self.plan.version}.html"
+        path = self.plan.output / "reports" / f"{self.plan.version}.html"
         meter = Meter(self.listener, "report")
         meter.tell("start")
         write_report(self.plan, manifest, {result.name: result.metrics for result in results}, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from engine.plan import Plan
@@ -11,7 +10,7 @@ from engine.publish import POINTER, is_published
 
 def status_of(plan: Plan) -> dict[str, Any]:
     """Committed and total shards of each operator, and whether the version is published and current."""
-    output = Path(plan.recipe.output.path)
+    output = plan.output
     pointer = output / POINTER
     rows = []
     for planned in plan.operators:

@@ -56,7 +56,7 @@ class Tracker:
         if not plan.recipe.tracking.enabled:
             yield cls(plan, None, None)
             return
-        output = Path(plan.recipe.output.path)
+        output = plan.output
         found = client(output)
         tracker = cls(plan, found, _start(plan, found, output))
         try:

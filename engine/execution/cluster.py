@@ -11,8 +11,8 @@ from typing import Any
 
 from engine.errors import InfeasibleError
 from engine.execution.local import LocalExecutor
+from engine.execution.worker import ShardExecutor
 from engine.recipe import RunSection
-from operators.base import Executor
 
 # Set before Ray is imported, so that its own processes inherit them; what the user set wins.
 QUIET = {
@@ -31,7 +31,7 @@ LEAST_CPUS = 4
 
 
 @contextmanager
-def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[Any]:
+def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecutor]:
     """The recipe's executor. Ray is started here only if nobody has, and then stopped again."""
     if spec.executor == "local":
         yield LocalExecutor()
@@ -90,6 +90,3 @@ def _quieten(verbose: bool) -> None:
     if not verbose:
         for name in ("ray", "ray.data", "ray.train"):
             logging.getLogger(name).setLevel(logging.ERROR)
-
-
-__all__ = ["Executor", "executor", "set_environment"]

@@ -28,6 +28,3 @@ class LocalExecutor:
         """Process shards; results as they come."""
         worker = ShardWorker(job)
         return (worker(shard) for shard in shards)
-
-    def close(self) -> None:
-        """Nothing is held."""

@@ -63,9 +63,6 @@ class RayExecutor:
         for row in results.iter_rows():
             yield Commit(**row["commit"]) if row["failure"] is None else Failure(**row["failure"])
 
-    def close(self) -> None:
-        """Ray is left running: the caller started it or joined it."""
-
     def _width(self, wanted: Resources, n_items: int) -> int:
         fits = float(ray.cluster_resources().get("CPU", 1)) / max(wanted.cpus, 1e-3)
         if wanted.gpus:

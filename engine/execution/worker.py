@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from engine.errors import InputError, WinnowError
 from engine.quarantine import write_faults
 from engine.reader import StoreReader
 from engine.store import Commit
-from operators.base import ROW_ID, VALID, Context, Operator, OperatorError, RowError
+from operators.base import ROW_ID, VALID, Context, Executor, Operator, OperatorError, RowError
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Job:
     context: Context
     reader: StoreReader
     fingerprint: str
+
+
+class ShardExecutor(Executor, Protocol):
+    """What the engine asks of an executor, beside what operators may use."""
+
+    def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
+        """Process shards; results as they come."""
+        ...
 
 
 class ShardWorker:

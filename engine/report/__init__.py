@@ -1,0 +1,32 @@
+"""The report of one version: a single HTML file that needs nothing else to be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.plan import Plan
+
+
+def write_report(
+    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], path: Path
+) -> Path:
+    """Write the report of a published version to ``path`` and return it.
+
+    Reads sidecars and source shard by shard and holds only counts and a bounded sample, so that it
+    runs in the driver. The same plan gives the same pictures. What only the report needs (an image
+    column, fields, truth) never ends a run: the report says in its place what is wrong.
+
+    Parameters
+    ----------
+    plan : the plan whose operators have all been committed.
+    manifest : the version's manifest, see ``engine.publish``.
+    metrics : operator name -> metric -> value, listed as they are.
+    path : the file to write; its folder is made if absent.
+    """
+    from engine.report.page import render
+    from engine.store import write_text
+
+    write_text(path, render(plan, manifest, metrics))
+    return path

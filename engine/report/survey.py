@@ -1,0 +1,208 @@
+"""One pass over the shards: counts of everything the report speaks of, and which rows to draw.
+
+Every count is kept in cells, one for each combination of the small columns in :class:`Key`; all
+tables and scores are sums over cells. Rows to draw are chosen by a seeded hash of their row_id, so
+that they do not depend on how the data is cut into shards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from engine.plan import Plan
+from engine.reader import StoreReader
+from engine.report.statistics import Stat
+from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, OUTLIER_SOURCE, PREDICTION, ROW_ID, SPLIT, WEIGHT
+
+NOISE = -1
+DRAWN_PER_GROUP = 1_000
+DRAWN_SHARDS = 64
+"""Gradients are wide: past this many shards, the rows to draw come from so many of them."""
+STRONGEST = 24
+SMALL: dict[str, pa.DataType] = {
+    LABEL: pa.int64(),
+    GROUP: pa.int64(),
+    SPLIT: pa.string(),
+    IS_OUTLIER: pa.bool_(),
+    OUTLIER_SOURCE: pa.string(),
+    PREDICTION: pa.int64(),
+    LOSS: pa.float64(),
+    WEIGHT: pa.float64(),
+}
+"""Sidecar columns read for every row, and what they are cast to."""
+
+ROW = np.dtype([("y", "i8"), ("group", "i8"), ("hash", "u8"), ("row_id", "i8")])
+Rows = NDArray[np.void]
+H = TypeVar("H", bound=Hashable)
+
+
+class Key(NamedTuple):
+    """What the rows of a cell have in common. ``y`` is None for rows that were quarantined."""
+
+    y: int | None
+    group: int | None
+    split: str | None
+    is_outlier: bool | None
+    outlier_source: str | None
+    true_group: str | None
+    true_outlier: bool | None
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass found."""
+
+    cells: dict[Key, Stat]
+    """Rows that operators saw."""
+    quarantined: int
+    drawn: NDArray[np.int64]
+    """Row ids for scatter plots, so ordered that any beginning holds each group as evenly as can be."""
+    shown: dict[tuple[int, int], NDArray[np.int64]]
+    """(class, group) -> row ids to show."""
+    strongest: NDArray[np.int64]
+    """Row ids of outliers and noise: marked ones first, then by falling loss."""
+
+    def total(self, key: Callable[[Key], H]) -> dict[H, Stat]:
+        """Sums of cells with the same ``key(cell)``."""
+        found: dict[H, Stat] = {}
+        for cell, stat in self.cells.items():
+            name = key(cell)
+            found[name] = found[name] + stat if name in found else stat
+        return found
+
+
+def survey(plan: Plan) -> Survey:
+    """Read the small columns of every shard once."""
+    reader, seed = plan.reader(), plan.recipe.seed
+    cells: dict[Key, Stat] = {}
+    drawn, shown = np.empty(0, ROW), np.empty(0, ROW)
+    strongest = np.empty((0, 3))
+    hashes = row_hash(np.arange(len(plan.shards)), seed)
+    wide = set(np.argsort(hashes, kind="stable")[:DRAWN_SHARDS].tolist())
+    for info in plan.shards:
+        table = small_columns(plan, reader, info.index)
+        add_cells(cells, table)
+        seen = table.filter(pc.is_valid(table.column(LABEL)))
+        fresh = rows_of(seen, seed)
+        shown = first_per_group(np.concatenate([shown, fresh]), plan.recipe.report.rows_per_group)[0]
+        if info.index in wide:
+            drawn = first_per_group(np.concatenate([drawn, fresh]), DRAWN_PER_GROUP)[0]
+        strongest = keep_strongest(np.concatenate([strongest, suspects(seen)]))
+    drawn, rank = first_per_group(drawn, DRAWN_PER_GROUP)
+    order = np.lexsort((drawn["hash"], rank))
+    groups = np.unique(shown[["y", "group"]])
+    return Survey(
+        {key: stat for key, stat in cells.items() if key.y is not None},
+        sum(stat.rows for key, stat in cells.items() if key.y is None),
+        drawn["row_id"][order],
+        {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
+        strongest[:, 2].astype(np.int64),
+    )
+
+
+def small_columns(plan: Plan, reader: StoreReader, shard: int) -> pa.Table:
+    """The columns of ``SMALL``, ``row_id`` and the truth of one shard; nulls for what is absent."""
+    there = [name for name in SMALL if name in reader.columns]
+    found = reader.read_all(shard, there)
+    n = found.num_rows
+    columns = {ROW_ID: found.column(ROW_ID)}
+    for name, kind in SMALL.items():
+        columns[name] = found.column(name).cast(kind) if name in there else pa.nulls(n, kind)
+    truth = plan.recipe.truth
+    source = reader.read_unhidden(shard, list(truth.columns)) if truth.columns else None
+    for key, name, kind in (
+        ("true_group", truth.group, pa.string()),
+        ("true_outlier", truth.outlier, pa.bool_()),
+    ):
+        columns[key] = cast_or_null(source.column(name), kind) if source and name else pa.nulls(n, kind)
+    return pa.table(columns)
+
+
+def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Cast; all nulls where the values cannot be cast (the scores then say so)."""
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.chunked_array([pa.nulls(len(column), kind)])
+
+
+def add_cells(cells: dict[Key, Stat], table: pa.Table) -> None:
+    """Add a shard's counts to ``cells``, in place."""
+    right = pc.equal(table.column(PREDICTION), table.column(LABEL)).cast(pa.int64())
+    keyed = table.append_column("right", right).group_by(list(Key._fields), use_threads=False)
+    sums = keyed.aggregate([([], "count_all"), ("right", "sum"), (LOSS, "sum"), (WEIGHT, "sum")])
+    for row in sums.to_pylist():
+        right_sum, loss, weight = (_number(row[f"{name}_sum"]) for name in ("right", LOSS, WEIGHT))
+        key = Key(*(row[name] for name in Key._fields))
+        cells[key] = cells.get(key, Stat()) + Stat(row["count_all"], right_sum, loss, weight)
+
+
+def rows_of(table: pa.Table, seed: int) -> Rows:
+    """Class, group, hash and row id of each row."""
+    rows = np.empty(table.num_rows, ROW)
+    for name, column in (("y", LABEL), ("group", GROUP), ("row_id", ROW_ID)):
+        rows[name] = table.column(column).to_numpy()
+    rows["hash"] = row_hash(rows["row_id"], seed)
+    return rows
+
+
+def row_hash(row_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
+    """A 64-bit hash of each row id (splitmix64's finaliser: Steele, Lea, Flood, OOPSLA 2014)."""
+    z = row_ids.astype(np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def first_per_group(rows: Rows, k: int) -> tuple[Rows, NDArray[np.int64]]:
+    """The k rows with the smallest hash of each (class, group), and their ranks (from 0) in it."""
+    rows = rows[np.lexsort((rows["hash"], rows["group"], rows["y"]))]
+    starts = np.ones(len(rows), bool)
+    starts[1:] = (rows["y"][1:] != rows["y"][:-1]) | (rows["group"][1:] != rows["group"][:-1])
+    position = np.arange(len(rows))
+    rank = position - np.maximum.accumulate(np.where(starts, position, 0))
+    return rows[rank < k], rank[rank < k]
+
+
+def suspects(table: pa.Table) -> NDArray[np.float64]:
+    """(m, 3): whether marked, loss and row id of the rows that are marked or noise."""
+    marked = table.column(IS_OUTLIER).to_numpy()
+    loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
+    found = np.column_stack([marked, loss, table.column(ROW_ID).to_numpy()]).astype(np.float64)
+    return found[marked.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)]
+
+
+def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ``STRONGEST`` first of :func:`suspects` rows."""
+    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:STRONGEST]]
+
+
+def gather(plan: Plan, row_ids: NDArray[np.int64], sidecar: list[str], source: list[str]) -> pa.Table:
+    """Columns of the given rows, in row order. Reads one shard at a time, only those that have such rows."""
+    reader = plan.reader()
+    wanted = np.unique(row_ids)
+    tables = []
+    for info in plan.shards:
+        places = wanted[(wanted >= info.first_row) & (wanted < info.first_row + info.n_rows)] - info.first_row
+        if not len(places):
+            continue
+        table = reader.read_all(info.index, sidecar)
+        if source:
+            raw = reader.read_unhidden(info.index, source)
+            for name in source:
+                # A source column may have the name of a sidecar one.
+                table = table.append_column(f"source.{name}", raw.column(name))
+        tables.append(table.take(pa.array(places)))
+    return pa.concat_tables(tables)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,43 @@
+"""Settings every test shares: one Ray for the whole session, quiet and small; repeatable random examples."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "winnow", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("winnow")
+
+# Before anything imports ray or mlflow.
+os.environ.update(
+    {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_BACKEND_LOG_LEVEL": "fatal",
+        "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+)
+for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """Ray on this machine, four CPUs whatever it has."""
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=300 * 2**20,
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
+    yield
+    ray.shutdown()

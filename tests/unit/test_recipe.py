@@ -1,0 +1,90 @@
+"""Recipes: what is accepted, and what an error says."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import InputError, WinnowError
+from engine.recipe import Recipe, apply_override, read_yaml
+
+SMALL = {"name": "small", "source": {"path": "x.csv", "label": "y"}, "output": {"path": "out"}}
+
+
+def load(tmp_path: Path, text: str, overrides: tuple[str, ...] = ()) -> Recipe:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    return Recipe.load(path, overrides)
+
+
+def test_the_shortest_recipe_gets_the_standard_chain() -> None:
+    recipe = Recipe.parse(SMALL)
+    assert list(recipe.operators) == ["probe", "gradients", "groups", "weights", "split"]
+    assert recipe.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sede": 3}, ["sede", "unknown key", "Did you mean 'seed'?"]),
+        ({"source": {"path": "x", "label": "y", "fetures": ["a"]}}, ["source.fetures", "'features'"]),
+        ({"source": {"path": "x"}}, ["source.label", "is required"]),
+        ({"seed": "many"}, ["seed", "integer", "'many'"]),
+        ({"source": {"path": "x", "label": "y", "features": []}}, ["source.features", "at least 1"]),
+        ({"report": {"image": {"column": "i", "hight": 8}}}, ["report.image.hight", "'height'"]),
+        ({"name": "a/b"}, ["name", "'a/b'"]),
+    ],
+)
+def test_errors_name_the_key_and_the_fix(change: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        Recipe.parse(SMALL | change, "r.yaml")
+    text = str(caught.value)
+    assert all(word in text for word in ["r.yaml", *words]), text
+
+
+def test_overrides_reach_deep_and_are_yaml(tmp_path: Path) -> None:
+    text = "name: a\nsource: {path: x, label: y}\noutput: {path: o}\n"
+    sets = ("operators.probe.l2=0.5", "operators.groups=", "source.features=[a, b]", "run.executor=local")
+    recipe = load(tmp_path, text, sets)
+    assert recipe.operators == {"probe": {"l2": 0.5}, "groups": {}}
+    assert recipe.source.features == ("a", "b")
+    assert recipe.run.executor == "local"
+
+
+@pytest.mark.parametrize("override", ["nothing", "=1", "a..b=1", "name.x=1", "a=[1"])
+def test_bad_overrides(override: str) -> None:
+    with pytest.raises(InputError, match="--set"):
+        apply_override({"name": "a"}, override)
+
+
+def test_missing_recipe_names_the_nearest_file(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").touch()
+    with pytest.raises(InputError, match=r"Did you mean 'recipe\.yaml'"):
+        read_yaml(tmp_path / "recpie.yaml")
+
+
+def test_bad_yaml_names_the_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="line 2"):
+        load(tmp_path, "name: a\nsource: [1\n")
+
+
+def test_yaml_cannot_build_objects(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not valid YAML"):
+        load(tmp_path, "name: !!python/object/apply:os.system ['true']\n")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.sampled_from([*SMALL, "seed", "truth", "operators", "run", "report", "odd"]), VALUES))
+def test_anything_is_a_recipe_or_a_clear_error(change: dict[str, object]) -> None:
+    try:
+        recipe = Recipe.parse(SMALL | change)
+    except WinnowError as error:
+        assert str(error).startswith("recipe: ")
+    else:
+        assert Recipe.parse(recipe.model_dump(mode="json")) == recipe
