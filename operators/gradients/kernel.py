@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from operators.gradients.projection import Projection
 from operators.gradients.routes import Route, choose_route
 
-CHUNK_BYTES = 64 * 2**20
+CHUNK_BYTES = 16 * 2**20
 MAX_CHUNK = 4096
 
 Matrix = NDArray[np.float32] | Tensor
@@ -46,7 +46,7 @@ def per_sample_gradients(
     y : (n,) class indices in 0 .. C - 1.
     parameters : regular expression; a parameter counts if ``re.search`` finds it in its name.
         Default: all that require a gradient. Those that do not are never counted.
-    chunk_size : rows per forward pass. Default: 64 MiB of gradients, at most 4096 rows. Matrix products
+    chunk_size : rows per forward pass. Default: 16 MiB of gradients, at most 4096 rows. Matrix products
         of another height round differently, so results agree between chunk sizes only to about
         1e-6 of a row's norm: split the same rows the same way where bytes must agree.
     projection : project every gradient while it is computed. A chunk's gradients are then held for one
