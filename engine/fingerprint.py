@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,23 @@ class IdentityCache:
 
     def __init__(self, path: Path, identify: Callable[[str], str]) -> None:
         self._path, self._identify = path, identify
-        self._known = self._load()
-        self._changed = False
 
-    def __call__(self, path: str) -> str:
-        """The file's identity, computed only if the file is new or has changed."""
-        if not Path(path).is_file():
-            return self._identify(path)
+    def identities(self, paths: Iterable[str]) -> dict[str, str]:
+        """Path -> identity of local files; computed only for those that are new or have changed."""
+        known = self._load()
+        fresh = {path: self._entry(path, known.get(path)) for path in paths}
+        changed = any(known.get(path) != entry for path, entry in fresh.items())
+        # Planning alone leaves no trace: the folder is made by the first run.
+        if changed and self._path.parent.is_dir():
+            write_json(self._path, known | fresh)
+        return {path: str(entry["identity"]) for path, entry in fresh.items()}
+
+    def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
         stat = Path(path).stat()
         stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        known = self._known.get(path)
-        if known is None or any(known.get(key) != value for key, value in stamp.items()):
-            known = {**stamp, "identity": self._identify(path)}
-            self._known[path] = known
-            self._changed = True
-        return str(known["identity"])
-
-    def save(self) -> None:
-        """Keep what was computed, if the folder exists: planning alone leaves no trace."""
-        if self._changed and self._path.parent.is_dir():
-            write_json(self._path, self._known)
+        if known and all(known.get(key) == value for key, value in stamp.items()):
+            return known
+        return {**stamp, "identity": self._identify(path)}
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:

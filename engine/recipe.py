@@ -35,6 +35,9 @@ class SourceSection(Section):
         description="Numeric or vector columns; default: all of them but the label, `exclude` and `truth`",
     )
     exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
+    text_columns: tuple[str, ...] = Field(
+        default=(), description="CSV columns to read as text, not as numbers"
+    )
     classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
     shard_bytes: int = Field(
         default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"

@@ -18,8 +18,14 @@ from operators.ingest.kernel import default_features
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
     """Open the source and freeze its shards. Raises ConnectorError or InputError."""
     spec = recipe.source
-    cache = IdentityCache(Path(recipe.output.path) / "identities.json", identity)
-    source = open_source(spec.path, spec.format, shard_bytes=spec.shard_bytes, identities=cache.identities)
+    cache = IdentityCache(Path(recipe.output.path).absolute() / "identities.json", identity)
+    source = open_source(
+        spec.path,
+        spec.format,
+        shard_bytes=spec.shard_bytes,
+        identities=cache.identities,
+        text_columns=spec.text_columns,
+    )
     return source, source.list()
 
 

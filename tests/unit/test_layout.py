@@ -77,7 +77,9 @@ def test_guard_names_what_is_in_the_way(name: str, tmp_path: Path) -> None:
     command = Path(sys.executable).parent / "winnow"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     for env in (environment, {**os.environ, "PYTHONPATH": ""}):
-        done = subprocess.run([command, "operators"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [command, "operators"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 2
         assert str(tmp_path / name) in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1

@@ -80,7 +80,9 @@ VALUES = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*SMALL, "seed", "truth", "operators", "run", "report", "odd"]), VALUES))
+@given(
+    st.dictionaries(st.sampled_from([*SMALL, "seed", "truth", "operators", "run", "report", "odd"]), VALUES)
+)
 def test_anything_is_a_recipe_or_a_clear_error(change: dict[str, object]) -> None:
     try:
         recipe = Recipe.parse(SMALL | change)

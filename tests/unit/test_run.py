@@ -1,0 +1,238 @@
+"""Whole runs in this process: what is published, what is reused, what is the same to the byte."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.errors import BudgetError, InputError, LockedError
+from engine.events import Event
+from engine.locking import writer_lock
+from engine.plan import make_plan
+from engine.recipe import Recipe
+from engine.run import RunResult, run
+from tests.data import recipe_for, small_recipe, spurious_table, write_shards
+
+
+def published(result: RunResult) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in sorted(result.path.glob("part-*.parquet"))])
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def computed(result: RunResult) -> dict[str, int]:
+    return {operator.name: operator.computed for operator in result.operators}
+
+
+def changed(recipe: Recipe, **operators: dict[str, Any]) -> Recipe:
+    return recipe.model_copy(update={"operators": {**recipe.operators, **operators}})
+
+
+def test_publishes_the_contract_beside_the_source(tmp_path: Path) -> None:
+    result = run(small_recipe(tmp_path))
+    table = published(result)
+    source = spurious_table()
+    assert table.select(source.column_names).to_pylist() == source.to_pylist()
+    assert table.column("row_id").to_pylist() == list(range(source.num_rows))
+    assert table.schema.field("group").type == pa.int32()
+    assert table.schema.field("weight").type == pa.float32()
+    assert table.schema.field("split").type == pa.dictionary(pa.int32(), pa.string())
+    assert all(table.column(name).null_count == 0 for name in table.column_names)
+    kept = [row["weight"] for row in table.to_pylist() if row["split"] != "dropped"]
+    assert sum(kept) / len(kept) == pytest.approx(1.0)
+    assert (tmp_path / "out" / "CURRENT").read_text().strip() == result.version
+
+
+def test_the_manifest_describes_the_files(tmp_path: Path) -> None:
+    import hashlib
+
+    result = run(small_recipe(tmp_path))
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    assert sum(part["rows"] for part in manifest["parts"]) == manifest["rows"] == 240
+    for part in manifest["parts"]:
+        data = (result.path / part["path"]).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == part["sha256"]
+    assert set(manifest["source"]["files"].values()) >= {
+        "sha256:" + hashlib.sha256((tmp_path / "data" / "s0.parquet").read_bytes()).hexdigest()
+    }
+    assert sum(manifest["summary"]["groups"].values()) == 240
+
+
+def test_a_second_run_computes_nothing(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    first, events = run(recipe), []
+    before = content(first.path)
+    second = run(recipe, listener=events.append)
+    assert second.reused
+    assert not first.reused
+    assert set(computed(second).values()) == {0}
+    assert content(second.path) == before
+    assert {event.operator for event in events if event.kind == "reused"} == {*computed(first), "publish"}
+
+
+def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    run(recipe)
+    result = run(changed(recipe, groups={"min_samples": [7]}))
+    assert computed(result) == {
+        "ingest": 0,
+        "probe": 0,
+        "gradients": 0,
+        "groups": 4,
+        "weights": 4,
+        "split": 4,
+    }
+    result = run(changed(recipe, weights={"method": "group_balanced"}))
+    assert computed(result) == {
+        "ingest": 0,
+        "probe": 0,
+        "gradients": 0,
+        "groups": 0,
+        "weights": 4,
+        "split": 0,
+    }
+    assert len(list((tmp_path / "out" / "versions").glob("v*"))) == 3
+
+
+def test_where_it_runs_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    plan, other = make_plan(recipe), make_plan(changed(recipe, gradients={"resources": {"actors": 1}}))
+    assert plan.version == other.version
+
+
+def test_a_changed_row_changes_the_version(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    before = make_plan(recipe).version
+    write_shards(tmp_path / "data", spurious_table(seed=1))
+    assert make_plan(recipe).version != before
+
+
+def test_two_folders_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write_shards(folder / "data", spurious_table())
+        monkeypatch.chdir(folder)
+        found.append(content(run(Recipe.parse(recipe_for(Path("data"), Path("out")))).path))
+    assert found[0] == found[1]
+
+
+def test_groups_do_not_depend_on_sharding(tmp_path: Path) -> None:
+    labels = []
+    for shards in (1, 3, 7):
+        result = run(small_recipe(tmp_path / str(shards), shards=shards))
+        labels.append(published(result).select(["group", "is_outlier", "split"]).to_pylist())
+    assert labels[0] == labels[1] == labels[2]
+
+
+def test_faulty_rows_are_set_aside_with_a_reason(tmp_path: Path) -> None:
+    table = spurious_table()
+    column = table.column("a").to_pylist()
+    column[5], column[100] = float("nan"), None
+    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array(column)))
+    source = {"on_error": "quarantine", "max_error_rate": 0.01}
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
+    result = run(recipe)
+    rows = published(result).to_pylist()
+    assert [row["row_id"] for row in rows if row["outlier_source"] == "quarantine"] == [5, 100]
+    assert rows[5]["split"] == "dropped"
+    assert (rows[5]["group"], rows[5]["weight"], rows[5]["is_outlier"]) == (-1, 0.0, True)
+    from engine.quarantine import read_quarantine
+
+    found = read_quarantine(make_plan(recipe), 10).to_pylist()
+    assert [(fault["row_id"], fault["column"], fault["operator"]) for fault in found] == [
+        (5, "a", "ingest"),
+        (100, "a", "ingest"),
+    ]
+    assert json.loads(found[1]["raw"])["a"] is None
+    assert all(fault["file"].endswith(".parquet") and fault["error"] for fault in found)
+
+
+def test_too_many_faulty_rows_end_the_run(tmp_path: Path) -> None:
+    table = spurious_table()
+    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array([None] * 10 + [1.0] * 230)))
+    source = {"on_error": "quarantine", "max_error_rate": 0.01}
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
+    for _ in range(2):
+        with pytest.raises(BudgetError, match=r"10 of 240 rows .* max_error_rate"):
+            run(recipe)
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+def test_a_locked_output_says_who_holds_it(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    with (
+        writer_lock(tmp_path / "out", "weekly"),
+        pytest.raises(LockedError, match=r"weekly \(process \d+ on"),
+    ):
+        run(recipe)
+    assert run(recipe).version
+
+
+def test_a_crash_keeps_what_was_committed(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+
+    class Stop(Exception):
+        pass
+
+    def stop_at_third(event: Event) -> None:
+        if event.kind == "progress" and event.operator == "gradients" and event.shards == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(recipe, listener=stop_at_third)
+    assert not (tmp_path / "out" / "CURRENT").exists()
+    resumed = run(recipe)
+    assert computed(resumed)["gradients"] == 1
+    assert computed(resumed)["probe"] == 0
+    whole = run(
+        recipe.model_copy(update={"output": recipe.output.model_copy(update={"path": str(tmp_path / "new")})})
+    )
+    assert content(whole.path) == content(resumed.path)
+
+
+def test_a_name_clash_is_refused_and_a_prefix_mends_it(tmp_path: Path) -> None:
+    table = spurious_table()
+    write_shards(tmp_path / "data", table.append_column("weight", pa.array([1.0] * 240)))
+    with pytest.raises(InputError, match=r"'weight'.*output\.prefix"):
+        make_plan(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out")))
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", output={"prefix": "winnow_"}))
+    assert "winnow_weight" in published(run(recipe)).column_names
+
+
+@pytest.mark.parametrize(
+    ("operators", "words"),
+    [
+        ({"groups": {}}, "needs the column 'gradient'"),
+        ({"probe": {}, "gradients": {}}, "nothing adds the column 'group'"),
+        ({"gradients": {}, "probe": {}}, "uses what probe has fitted"),
+        ({"grups": {}}, "Did you mean 'groups'"),
+        ({"ingest": {}}, "always runs first"),
+        ({"probe": {"l3": 1}}, "operators.probe.l3: unknown key. Did you mean 'l2'"),
+        ({"probe": {"l2": "big"}}, "operators.probe.l2"),
+    ],
+)
+def test_chains_that_do_not_close(tmp_path: Path, operators: dict[str, Any], words: str) -> None:
+    recipe = small_recipe(tmp_path).model_copy(update={"operators": operators})
+    with pytest.raises(InputError) as caught:
+        make_plan(recipe)
+    assert words in str(caught.value)
+
+
+def test_truth_is_out_of_reach(tmp_path: Path) -> None:
+    from operators.base import OperatorError
+
+    recipe = small_recipe(tmp_path)
+    plan = make_plan(recipe)
+    assert "truth" not in plan.features
+    with pytest.raises(OperatorError, match="scoring only"):
+        plan.reader().read_source(0, ["truth"])
+    peeking = recipe.source.model_copy(update={"features": ("a", "truth")})
+    with pytest.raises(InputError, match="scoring only"):
+        make_plan(recipe.model_copy(update={"source": peeking}))
