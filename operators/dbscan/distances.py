@@ -7,7 +7,6 @@ therefore the one that float64 alone would give, at the price of one matrix prod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -43,6 +42,7 @@ class Points:
     vectors : (n, p), dtype of X: unit rows for the cosine metrics (zero rows stay zero). For
         "euclidean", rows moved to the mean and divided by one power of two, so that no square over-
         or underflows; their distances are the true ones divided by ``unit``.
+    centre : (p,) float64: what was subtracted from each row; zeros for "cosine".
 
     Raises
     ------
@@ -57,14 +57,11 @@ class Points:
         self.metric = metric
         self.n, n_features = X.shape
         self._X = X
-        self._shift = np.zeros(n_features) if metric == "cosine" else mean_row(X)
+        self.centre = np.zeros(n_features) if metric == "cosine" else mean_row(X)
         self.unit = 1.0
-        self._norm: Float64 | None = None
         if metric == "euclidean":
-            self.unit = _power_of_two_above(max(float(np.abs(b).max()) for b in self._shifted()))
-            self.unit *= _power_of_two_above(np.sqrt(n_features))
-        else:
-            self._norm = self._row_norms()
+            largest = max(float(np.abs(X[rows] - self.centre).max()) for rows in blocks(self.n))
+            self.unit = _power_of_two_above(largest) * _power_of_two_above(np.sqrt(n_features))
         self.vectors: Matrix = np.empty(X.shape, X.dtype)
         for rows in blocks(self.n):
             self.vectors[rows] = self.prepared(rows)
@@ -72,11 +69,9 @@ class Points:
 
     def prepared(self, rows: Index) -> Float64:
         """``vectors[rows]`` before rounding to the dtype of X."""
-        moved = self._X[rows].astype(np.float64) - self._shift
-        if self._norm is None:
-            return np.asarray(moved / self.unit)
-        norm = self._norm[rows, None]
-        return np.divide(moved, norm, out=np.zeros_like(moved), where=norm > 0)
+        if self.metric == "euclidean":
+            return np.asarray((self._X[rows] - self.centre) / self.unit)
+        return unit_rows(self._X[rows], self.centre)
 
     def within(self, rows: Index, cols: Index, eps: float) -> Mask:
         """(len(rows), len(cols)) bool: distance <= eps."""
@@ -122,14 +117,14 @@ class Points:
             return np.full(len(vectors), 0.5)
         return np.concatenate([_squared_norms(vectors[b]) / 2 for b in blocks(len(vectors))])
 
-    def _shifted(self) -> Iterator[Float64]:
-        return (self._X[rows].astype(np.float64) - self._shift for rows in blocks(self.n))
 
-    def _row_norms(self) -> Float64:
-        norms = np.sqrt(np.concatenate([_squared_norms(b) for b in self._shifted()]))
-        # What the subtraction of the mean leaves of a row equal to the mean is rounding, not a direction.
-        norms[norms <= 4 * np.finfo(np.float64).eps * np.linalg.norm(self._shift)] = 0.0
-        return np.asarray(norms)
+def unit_rows(X: Matrix, centre: Float64) -> Float64:
+    """(n, p) float64: rows of X minus ``centre``, each divided by its norm; zero rows stay zero."""
+    moved = X - centre
+    norm = np.sqrt(_squared_norms(moved))[:, None]
+    # What the subtraction leaves of a row equal to the centre is rounding, not a direction.
+    norm[norm <= 4 * np.finfo(np.float64).eps * np.linalg.norm(centre)] = 0.0
+    return np.divide(moved, norm, out=np.zeros_like(moved), where=norm > 0)
 
 
 def blocks(n: int, size: int = 2048) -> list[Index]:

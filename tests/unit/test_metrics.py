@@ -1,0 +1,115 @@
+"""Metrics against scikit-learn and against their definitions."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
+
+from operators import metrics
+from operators.metrics import silhouette as silhouette_function
+from operators.metrics import silhouette_grid
+
+MODULE = "operators.metrics.silhouettes"
+SHAPE = st.tuples(st.integers(3, 30), st.integers(1, 4))
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Rows with duplicates and zero rows, and labels with noise and clusters of one."""
+    X = draw(SHAPE.flatmap(lambda s: arrays(np.int64, s, elements=st.integers(-3, 3))))
+    return X.astype(float), draw(arrays(np.int64, len(X), elements=st.integers(-1, 4)))
+
+
+def reference(X: Any, labels: Any, metric: str) -> float:
+    distances = pairwise_distances(X, metric=metric)
+    distances[distances < 1e-12] = 0  # parallel rows: what 1 - cos leaves is rounding
+    np.fill_diagonal(distances, 0)
+    return float(silhouette_score(distances, labels, metric="precomputed"))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@settings(max_examples=300, deadline=None)
+@given(data=labelled())
+def test_silhouette_equals_scikit_learn(metric: Any, data: Any) -> None:
+    X, labels = data
+    if not 2 <= len(np.unique(labels)) < len(X):
+        with pytest.raises(ValueError, match="clusters in"):
+            silhouette_function(X, labels, metric)
+        return
+    assert silhouette_function(X, labels, metric) == pytest.approx(reference(X, labels, metric), abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("entries", [1, 700, 1 << 22])
+def test_grid_of_labelings_in_blocks(metric: Any, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(90, 5)).astype(np.float32) + 1000
+    fine = rng.integers(-1, 12, size=90)
+    labels = np.stack([fine, fine // 3, np.zeros(90, int), np.arange(90), fine, rng.integers(0, 3, 90)])
+    monkeypatch.setattr(f"{MODULE}.BLOCK_ENTRIES", entries)
+    scores = silhouette_grid(X, labels, metric)
+    for cell in (0, 1, 5):
+        assert scores[cell] == pytest.approx(reference(X.astype(float), labels[cell], metric), abs=1e-6)
+    assert scores[2] == scores[3] == -1
+    assert scores[0] == scores[4]
+
+
+def test_silhouette_names_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match="metric is 'l1'"):
+        silhouette_function(np.eye(3), np.array([0, 0, 1]), "l1")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="X has 3 rows"):
+        silhouette_function(np.eye(3), np.array([0, 0, 1, 1]))
+
+
+def test_group_recovery_counts_noise_as_one_cluster_and_gives_the_floor() -> None:
+    truth = np.array([0, 0, 0, 1, 2, 2, 2, 3])
+    labels = np.array([0, 0, 0, -1, 1, 1, 1, -1])
+    classes = truth // 2
+    found = metrics.group_recovery(truth, labels, classes)
+    assert found.ari == adjusted_rand_score(truth, np.where(labels < 0, 9, labels))
+    assert found.floor == adjusted_rand_score(truth, classes)
+    assert found.ari > found.floor
+    assert metrics.group_recovery(truth, truth) == metrics.GroupRecovery(1.0, None)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1))
+def test_outlier_precision_recall(pairs: list[tuple[bool, bool]]) -> None:
+    truth, flagged = np.array(pairs).T
+    found = metrics.outlier_precision_recall(truth, flagged)
+    hits = sum(t and f for t, f in pairs)
+    assert found.precision * max(1, flagged.sum()) == pytest.approx(hits)
+    assert found.recall * max(1, truth.sum()) == pytest.approx(hits)
+
+
+def test_outlier_precision_recall_wants_equal_lengths() -> None:
+    with pytest.raises(ValueError, match="one entry per row"):
+        metrics.outlier_precision_recall([True], [True, False])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-1, 3)), min_size=1))
+def test_worst_group_accuracy(pairs: list[tuple[bool, int]]) -> None:
+    by_group: dict[int, list[bool]] = {}
+    for correct, group in pairs:
+        by_group.setdefault(group, []).append(correct)
+    expected = min(sum(c) / len(c) for c in by_group.values())
+    assert metrics.worst_group_accuracy(*zip(*pairs, strict=True)) == pytest.approx(expected)
+
+
+def test_worst_group_accuracy_without_rows() -> None:
+    with pytest.raises(ValueError, match="at least one row"):
+        metrics.worst_group_accuracy([], [])
+
+
+@given(st.integers(1, 50), st.floats(1e-300, 1e300))
+def test_effective_sample_size_of_equal_weights_is_n(n: int, weight: float) -> None:
+    assert metrics.effective_sample_size(np.full(n, weight)) == pytest.approx(n)
+
+
+def test_effective_sample_size() -> None:
+    assert metrics.effective_sample_size([3, 1]) == pytest.approx(16 / 10)
+    assert metrics.effective_sample_size([0, 5, 0]) == 1
+    assert metrics.effective_sample_size([0, 0]) == 0
