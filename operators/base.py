@@ -65,14 +65,14 @@ class OperatorParams(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
-    """Parameters that change where and how fast values are computed, never the values: no part of the fingerprint."""
+    """Parameters that say where and how fast, never what: they are no part of the fingerprint."""
 
 
 class Resources(OperatorParams):
     """What one actor of an operator asks of the cluster."""
 
     actors: int | None = None
-    """Actors in the pool; default: as many as there are CPUs (GPUs where ``gpus`` > 0), at most one per shard."""
+    """Actors in the pool; default: as many as the cluster fits, at most one per shard."""
     cpus: float = 1.0
     gpus: float = 0.0
 
@@ -145,6 +145,8 @@ class Operator(ABC, Generic[P]):
     Params: ClassVar[type[OperatorParams]]
     uses: ClassVar[tuple[str, ...]] = ()
     """Names of operators whose state this one reads."""
+    keeps_open: ClassVar[bool] = False
+    """True where ``open`` is costly, such as loading a model: shards then go to long-lived actors."""
 
     def __init__(self, params: P) -> None:
         self.params = params

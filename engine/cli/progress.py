@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +90,8 @@ class _Bars:
             TextColumn("ETA"),
             TimeRemainingColumn(compact=True),
             TextColumn("[dim]{task.fields[note]}"),
-            console=Console(stderr=True),
+            # A copy of the stream: Ray's start points standard error elsewhere for a moment.
+            console=Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
         )
         self._tasks: dict[str, TaskID] = {}
 

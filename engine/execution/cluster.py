@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from engine.errors import InfeasibleError
@@ -37,16 +39,22 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
         yield LocalExecutor()
         return
     set_environment(verbose)
-    import ray
+    address = spec.address or os.environ.get("RAY_ADDRESS")
+    if not address:
+        _set_token()
+    with nullcontext() if verbose else _hushed():
+        import ray
 
+        ours = not ray.is_initialized()
+        if ours:
+            _start(spec, address, verbose)
+    _quieten(verbose)
     from engine.execution.on_ray import RayExecutor
 
-    ours = not ray.is_initialized()
-    if ours:
-        _start(spec, verbose)
-    _quieten(verbose)
+    # On one machine Ray is told of more CPUs than there are (see LEAST_CPUS): work keeps to the real ones.
+    real = None if address else os.cpu_count()
     try:
-        yield RayExecutor(spec)
+        yield RayExecutor(spec.shards_in_flight or real)
     finally:
         if ours:
             ray.shutdown()
@@ -58,27 +66,32 @@ def set_environment(verbose: bool) -> None:
         os.environ.setdefault(name, value)
 
 
-def _start(spec: RunSection, verbose: bool) -> None:
-    import ray
+def _set_token() -> None:
+    """A token for this process's Ray only; Ray's default writes one to the home folder, readable by all.
 
-    address = spec.address or os.environ.get("RAY_ADDRESS")
-    noise: dict[str, Any] = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
-    if address:
-        try:
-            ray.init(address=address, **noise)
-        except ConnectionError as error:
-            raise InfeasibleError(
-                f"No Ray cluster answers at {address!r}: {error}. Start one, or leave run.address out "
-                f"(and RAY_ADDRESS unset) to run on this machine."
-            ) from None
-        return
-    # A token for this run only: Ray's default would write one to the home folder, readable by all.
-    if "RAY_AUTH_MODE" not in os.environ:
+    Ray reads the mode when it is imported, so a caller that has imported it keeps what it has.
+    """
+    if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    cpus = spec.cpus or max(os.cpu_count() or 1, LEAST_CPUS)
-    memory = spec.object_store_mb * 2**20
-    ray.init(address="local", num_cpus=cpus, object_store_memory=memory, include_dashboard=False, **noise)
+
+
+def _start(spec: RunSection, address: str | None, verbose: bool) -> None:
+    import ray
+
+    noise: dict[str, Any] = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
+    if not address:
+        cpus = spec.cpus or max(os.cpu_count() or 1, LEAST_CPUS)
+        memory = spec.object_store_mb * 2**20
+        ray.init(address="local", num_cpus=cpus, object_store_memory=memory, include_dashboard=False, **noise)
+        return
+    try:
+        ray.init(address=address, **noise)
+    except ConnectionError as error:
+        raise InfeasibleError(
+            f"No Ray cluster answers at {address!r}: {error}. Start one, or leave run.address out "
+            f"(and RAY_ADDRESS unset) to run on this machine."
+        ) from None
 
 
 def _quieten(verbose: bool) -> None:
@@ -90,3 +103,21 @@ def _quieten(verbose: bool) -> None:
     if not verbose:
         for name in ("ray", "ray.data", "ray.train"):
             logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Keep out what Ray's native code writes to standard error while it starts; show it if that fails."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as scratch:
+        os.dup2(scratch.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            scratch.seek(0)
+            os.write(kept, scratch.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

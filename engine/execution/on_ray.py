@@ -5,6 +5,7 @@ Only shard numbers and commit records travel through Ray; rows go from file to a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
@@ -17,12 +18,12 @@ import ray.data
 from connectors.base import ConnectorError
 from engine.errors import InfeasibleError, InputError
 from engine.execution.worker import Failure, Job, ShardWorker
-from engine.recipe import RunSection
 from engine.store import Commit
 from operators.base import OperatorError, Resources
 
 T = TypeVar("T")
 R = TypeVar("R")
+Batch = dict[str, np.ndarray[Any, Any]]
 
 
 class RayExecutor:
@@ -30,8 +31,9 @@ class RayExecutor:
 
     kind: Literal["local", "ray"] = "ray"
 
-    def __init__(self, spec: RunSection) -> None:
-        self._limit = spec.shards_in_flight
+    def __init__(self, limit: int | None = None) -> None:
+        """``limit``: most shards in work at once; default as many as the cluster has room for."""
+        self._limit = limit
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
@@ -47,21 +49,28 @@ class RayExecutor:
             window += [task.remote(fn, item) for item in islice(waiting, 1)]
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
-        """Stream shards through a pool of actors that starts full; results as they come."""
+        """Stream shards through Ray Data; results as they come.
+
+        Operators that keep something open get a pool of actors that starts full; the others run as
+        tasks, which find warm processes.
+        """
         wanted = job.operator.resources
         check_feasible(f"operators.{job.operator.name}", wanted)
         size = self._width(wanted, len(shards))
+        kept = job.operator.keeps_open
         source = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
         results = source.map_batches(
-            _ShardActor,
-            fn_constructor_kwargs={"job": job},
-            compute=ray.data.ActorPoolStrategy(size=size),
+            _ShardActor if kept else _process,
+            fn_constructor_kwargs={"job": job} if kept else None,
+            fn_kwargs=None if kept else {"job": job},
+            compute=ray.data.ActorPoolStrategy(size=size) if kept else ray.data.TaskPoolStrategy(size=size),
             batch_size=1,
             num_cpus=wanted.cpus,
             num_gpus=wanted.gpus or None,
         )
         for row in results.iter_rows():
-            yield Commit(**row["commit"]) if row["failure"] is None else Failure(**row["failure"])
+            fields = json.loads(row["record"])
+            yield Failure(**fields) if "message" in fields else Commit(**fields)
 
     def _width(self, wanted: Resources, n_items: int) -> int:
         fits = float(ray.cluster_resources().get("CPU", 1)) / max(wanted.cpus, 1e-3)
@@ -90,11 +99,18 @@ class _ShardActor:
     def __init__(self, job: Job) -> None:
         self._worker = ShardWorker(job)
 
-    def __call__(self, batch: dict[str, np.ndarray[Any, Any]]) -> dict[str, list[Any]]:
-        result = self._worker(int(batch["shard"][0]))
-        commit = asdict(result) if isinstance(result, Commit) else None
-        failure = asdict(result) if isinstance(result, Failure) else None
-        return {"commit": [commit], "failure": [failure]}
+    def __call__(self, batch: Batch) -> dict[str, list[str]]:
+        return _record(self._worker, batch)
+
+
+def _process(batch: Batch, job: Job) -> dict[str, list[str]]:
+    """The same without an actor."""
+    return _record(ShardWorker(job), batch)
+
+
+def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
+    """JSON, so that every block has one schema, whether it holds a commit or a failure."""
+    return {"record": [json.dumps(asdict(worker(int(batch["shard"][0]))))]}
 
 
 def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+A = TypeVar("A", bound=Hashable)
+B = TypeVar("B", bound=Hashable)
 Z95 = 1.959963984540054
 
 
@@ -60,7 +63,7 @@ def wilson(right: float, rows: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def adjusted_rand_index(table: Mapping[tuple[Hashable, Hashable], int]) -> float:
+def adjusted_rand_index(table: Mapping[tuple[A, B], int]) -> float:
     """Adjusted Rand index of two labelings, from their contingency counts alone.
 
     Parameters
@@ -72,8 +75,8 @@ def adjusted_rand_index(table: Mapping[tuple[Hashable, Hashable], int]) -> float
     1.0 for the same partition, about 0 for chance; 1.0 if both have no pair to disagree on.
     Integers throughout until the last division. Hubert and Arabie: Comparing partitions, 1985, eq. 5.
     """
-    first: dict[Hashable, int] = {}
-    second: dict[Hashable, int] = {}
+    first: dict[A, int] = {}
+    second: dict[B, int] = {}
     for (a, b), rows in table.items():
         first[a] = first.get(a, 0) + rows
         second[b] = second.get(b, 0) + rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from engine.plan import Plan
 from engine.reader import StoreReader
+from engine.report.sampling import ROW, first_per_group, keep_strongest, row_hash, rows_of, suspects
 from engine.report.statistics import Stat
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, OUTLIER_SOURCE, PREDICTION, ROW_ID, SPLIT, WEIGHT
 
-NOISE = -1
 DRAWN_PER_GROUP = 1_000
 DRAWN_SHARDS = 64
 """Gradients are wide: past this many shards, the rows to draw come from so many of them."""
-STRONGEST = 24
 SMALL: dict[str, pa.DataType] = {
     LABEL: pa.int64(),
     GROUP: pa.int64(),
@@ -39,8 +38,6 @@ SMALL: dict[str, pa.DataType] = {
 }
 """Sidecar columns read for every row, and what they are cast to."""
 
-ROW = np.dtype([("y", "i8"), ("group", "i8"), ("hash", "u8"), ("row_id", "i8")])
-Rows = NDArray[np.void]
 H = TypeVar("H", bound=Hashable)
 
 
@@ -118,11 +115,11 @@ def small_columns(plan: Plan, reader: StoreReader, shard: int) -> pa.Table:
         columns[name] = found.column(name).cast(kind) if name in there else pa.nulls(n, kind)
     truth = plan.recipe.truth
     source = reader.read_unhidden(shard, list(truth.columns)) if truth.columns else None
-    for key, name, kind in (
+    for key, wanted, kind in (
         ("true_group", truth.group, pa.string()),
         ("true_outlier", truth.outlier, pa.bool_()),
     ):
-        columns[key] = cast_or_null(source.column(name), kind) if source and name else pa.nulls(n, kind)
+        columns[key] = cast_or_null(source.column(wanted), kind) if source and wanted else pa.nulls(n, kind)
     return pa.table(columns)
 
 
@@ -143,65 +140,6 @@ def add_cells(cells: dict[Key, Stat], table: pa.Table) -> None:
         right_sum, loss, weight = (_number(row[f"{name}_sum"]) for name in ("right", LOSS, WEIGHT))
         key = Key(*(row[name] for name in Key._fields))
         cells[key] = cells.get(key, Stat()) + Stat(row["count_all"], right_sum, loss, weight)
-
-
-def rows_of(table: pa.Table, seed: int) -> Rows:
-    """Class, group, hash and row id of each row."""
-    rows = np.empty(table.num_rows, ROW)
-    for name, column in (("y", LABEL), ("group", GROUP), ("row_id", ROW_ID)):
-        rows[name] = table.column(column).to_numpy()
-    rows["hash"] = row_hash(rows["row_id"], seed)
-    return rows
-
-
-def row_hash(row_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
-    """A 64-bit hash of each row id (splitmix64's finaliser: Steele, Lea, Flood, OOPSLA 2014)."""
-    z = row_ids.astype(np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def first_per_group(rows: Rows, k: int) -> tuple[Rows, NDArray[np.int64]]:
-    """The k rows with the smallest hash of each (class, group), and their ranks (from 0) in it."""
-    rows = rows[np.lexsort((rows["hash"], rows["group"], rows["y"]))]
-    starts = np.ones(len(rows), bool)
-    starts[1:] = (rows["y"][1:] != rows["y"][:-1]) | (rows["group"][1:] != rows["group"][:-1])
-    position = np.arange(len(rows))
-    rank = position - np.maximum.accumulate(np.where(starts, position, 0))
-    return rows[rank < k], rank[rank < k]
-
-
-def suspects(table: pa.Table) -> NDArray[np.float64]:
-    """(m, 3): whether marked, loss and row id of the rows that are marked or noise."""
-    marked = table.column(IS_OUTLIER).to_numpy()
-    loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
-    found = np.column_stack([marked, loss, table.column(ROW_ID).to_numpy()]).astype(np.float64)
-    return found[marked.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)]
-
-
-def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ``STRONGEST`` first of :func:`suspects` rows."""
-    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:STRONGEST]]
-
-
-def gather(plan: Plan, row_ids: NDArray[np.int64], sidecar: list[str], source: list[str]) -> pa.Table:
-    """Columns of the given rows, in row order. Reads one shard at a time, only those that have such rows."""
-    reader = plan.reader()
-    wanted = np.unique(row_ids)
-    tables = []
-    for info in plan.shards:
-        places = wanted[(wanted >= info.first_row) & (wanted < info.first_row + info.n_rows)] - info.first_row
-        if not len(places):
-            continue
-        table = reader.read_all(info.index, sidecar)
-        if source:
-            raw = reader.read_unhidden(info.index, source)
-            for name in source:
-                # A source column may have the name of a sidecar one.
-                table = table.append_column(f"source.{name}", raw.column(name))
-        tables.append(table.take(pa.array(places)))
-    return pa.concat_tables(tables)
 
 
 def _number(value: float | None) -> float:

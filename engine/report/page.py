@@ -1,0 +1,126 @@
+"""Puts the sections together and renders the template."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from engine.plan import Plan
+from engine.publish import version_folder
+from engine.report.groups import GroupRow, group_rows, worst_group
+from engine.report.pictures import NOISE_STYLE, style, symbol
+from engine.report.rows import gallery
+from engine.report.scores import score
+from engine.report.selection import read_grids, selection_figures
+from engine.report.spaces import space_figures
+from engine.report.statistics import Stat
+from engine.report.survey import Survey, survey
+from engine.report.words import Findings, count, number, percent, sentences, short
+
+MOST_FILES = 200
+OPENING = "import pyarrow.dataset\n\n"
+OPENING += (
+    "pyarrow.dataset.dataset({folder!r}, format='parquet', exclude_invalid_files=True).to_table().to_pandas()"
+)
+SPLITS = ("train", "validation", "test", "dropped")
+
+
+def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]]) -> str:
+    """The report as HTML."""
+    classes = read_classes(plan)
+    found = survey(plan)
+    groups = group_rows(found, classes)
+    truth = plan.recipe.truth
+    sources = sorted(plan.listing.identities.items())
+    folder = str(version_folder(Path(plan.recipe.output.path), plan.version).resolve())
+    return template().render(
+        title=plan.recipe.report.title or plan.recipe.name,
+        plan=plan,
+        manifest=manifest,
+        folder=folder,
+        opening=OPENING.format(folder=folder),
+        prefix=plan.recipe.output.prefix,
+        sentences=sentences(findings(found, groups, classes)),
+        **table_of_groups(found, groups),
+        spaces=space_figures(plan, found, groups),
+        selections=selection_figures(read_grids(plan, classes)),
+        gallery=gallery(plan, found, groups, classes),
+        truth=truth,
+        scores=score(found, truth.group, truth.outlier),
+        operators=operator_records(plan, metrics),
+        files=sources[:MOST_FILES],
+        more_files=max(0, len(sources) - MOST_FILES),
+    )
+
+
+def template() -> Template:
+    """The page, with every value escaped."""
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {"number": number, "percent": percent, "short": short, "count": count}
+    return environment.from_string(files("engine.report").joinpath("report.html.j2").read_text("utf-8"))
+
+
+def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
+    """What the table of groups is made of."""
+    there = {name for group in groups for name in group.splits}
+    splits = [name for name in SPLITS if name in there] + sorted(there.difference(SPLITS))
+    return {
+        "groups": groups,
+        "everything": found.total(lambda key: None).get(None, Stat()),
+        "worst": worst_group(groups),
+        "splits": splits,
+        "split_rows": {name: sum(group.splits.get(name, 0) for group in groups) for name in splits},
+        "colour": {(g.y, g.group): NOISE_STYLE[0] if g.is_noise else style(g.rank)[0] for g in groups},
+        "symbol": {(g.y, g.group): "✕" if g.is_noise else symbol(g.rank) for g in groups},
+    }
+
+
+def read_classes(plan: Plan) -> list[str]:
+    """Names of the classes; ``y`` counts in this order."""
+    path = plan.store.state(plan.fingerprint_of("ingest")) / "classes.json"
+    return [str(name) for name in json.loads(path.read_text("utf-8"))["classes"]]
+
+
+def findings(found: Survey, groups: list[GroupRow], classes: list[str]) -> Findings:
+    """The numbers of the first paragraph."""
+    everything = found.total(lambda key: None).get(None, Stat())
+    noise = tuple(group for group in groups if group.is_noise)
+    return Findings(
+        rows=everything.rows,
+        n_classes=len(classes),
+        quarantined=found.quarantined,
+        noise=sum(group.stat.rows for group in noise),
+        outliers=sum(group.outliers for group in groups),
+        groups=tuple(group for group in groups if not group.is_noise),
+        noise_rows=noise,
+        worst=worst_group(groups),
+        accuracy=everything.accuracy,
+    )
+
+
+def operator_records(plan: Plan, metrics: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """Each operator with its parameters, metrics, and the seconds that its committed work took."""
+    records = []
+    for planned in plan.operators:
+        fitted = plan.store.fitted(planned.fingerprint) or {}
+        parts = plan.store.committed(planned.fingerprint)
+        records.append(
+            {
+                "name": planned.name,
+                "version": planned.operator.version,
+                "params": {
+                    key: json.dumps(value, ensure_ascii=False) for key, value in planned.params.items()
+                },
+                "fingerprint": planned.fingerprint,
+                "fit_seconds": float(fitted.get("seconds", 0.0)),
+                "apply_seconds": sum(part.seconds for part in parts.values()),
+                "metrics": metrics.get(planned.name, {}),
+            }
+        )
+    return records
