@@ -49,6 +49,10 @@ class Source(Protocol):
         """Read the named columns of one shard, cast to ``schema``. Raises ConnectorError."""
         ...
 
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name a row of a shard (0-based) the way an editor shows it: "line 17", or "row 16" for Parquet."""
+        ...
+
 
 def describe(source: Source) -> dict[str, Any]:
     """The source's constructor arguments, for manifests."""

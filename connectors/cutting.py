@@ -1,0 +1,184 @@
+"""Cut text into byte ranges that end where rows end, a block at a time, without a loop over rows.
+
+A row ends at LF, CR or CR LF. In quoted text (CSV, RFC 4180) such a byte ends a row only where the
+number of quote characters so far is even. Blank lines are no rows.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+LF, CR, SPACE, QUOTE, COMMA = b'\n\r ",'
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes ``start`` to ``stop`` (exclusive), holding ``n_rows`` whole rows."""
+
+    start: int
+    stop: int
+    n_rows: int
+
+
+class BadByteError(Exception):
+    """The text cannot be cut: ``offset`` says where, ``kind`` why ("utf-8" or "quote")."""
+
+    def __init__(self, offset: int, kind: str) -> None:
+        super().__init__(f"{kind} at byte {offset}")
+        self.offset, self.kind = offset, kind
+
+
+class RowScanner:
+    """Finds row ends in consecutive blocks.
+
+    Parameters
+    ----------
+    start
+        Byte offset of the first block.
+    quoted
+        True for CSV; False for JSON lines, where lines of white space count as blank as well.
+
+    """
+
+    def __init__(self, start: int, *, quoted: bool) -> None:
+        self.offset = start
+        self.quoted = quoted
+        self._inside = False  # a quoted field is open
+        self._opened = start  # where the last quoted field began
+        self._content = False  # the open row has some content
+        self._previous = LF
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def scan(self, block: bytes) -> tuple[Ints, Bools]:
+        """Offsets just after each row end in the block, and whether that row is no blank line."""
+        self._check_utf8(block)
+        data = np.frombuffer(block, np.uint8)
+        breaks = (data == LF) | (data == CR)
+        content = ~breaks if self.quoted else data > SPACE
+        if self.quoted:
+            breaks &= ~self._quoted_bytes(data)
+        ends = np.flatnonzero(breaks) + 1
+        starts = np.concatenate(([0], ends))
+        full = starts[starts < len(data)]
+        filled = np.logical_or.reduceat(content, full) if len(full) else np.zeros(0, bool)
+        if len(full) < len(starts):
+            filled = np.append(filled, False)
+        filled[0] |= self._content
+        self._content = bool(filled[-1])
+        offsets = ends.astype(np.int64) + self.offset
+        self.offset += len(data)
+        return offsets, filled[:-1]
+
+    def finish(self) -> tuple[Ints, Bools]:
+        """End the last row where the text ends; same result as :meth:`scan`."""
+        self._check_utf8(b"", final=True)
+        if self._inside:
+            raise BadByteError(self._opened, "quote")
+        rows = int(self._content)
+        return np.full(rows, self.offset, np.int64), np.ones(rows, bool)
+
+    def _quoted_bytes(self, data: npt.NDArray[np.uint8]) -> Bools:
+        """Which bytes lie inside a quoted field. Raises BadByteError at a quote inside an unquoted one."""
+        quotes = data == QUOTE
+        inside: Bools = np.logical_xor.accumulate(quotes) ^ self._inside
+        opening = np.flatnonzero(quotes & inside)
+        if len(opening):
+            before = np.where(opening > 0, data[opening - 1], self._previous)
+            # a quote right after a closing one is the second half of an escaped quote
+            stray = ~np.isin(before, (COMMA, LF, CR, QUOTE))
+            if stray.any():
+                raise BadByteError(self.offset + int(opening[stray.argmax()]), "quote")
+            fields = opening[before != QUOTE]
+            self._opened = self.offset + int(fields[-1]) if len(fields) else self._opened
+        if len(data):
+            self._inside, self._previous = bool(inside[-1]), int(data[-1])
+        return inside
+
+    def _check_utf8(self, block: bytes, *, final: bool = False) -> None:
+        pending = len(self._decoder.getstate()[0])
+        if not pending and block.isascii():
+            return
+        try:
+            self._decoder.decode(block, final)
+        except UnicodeDecodeError as error:
+            raise BadByteError(self.offset - pending + error.start, "utf-8") from error
+
+
+class _Cutter:
+    """Collects rows into pieces of at most ``size`` bytes, or of one row where a row is longer."""
+
+    def __init__(self, start: int, size: int) -> None:
+        self.start = self.stop = start
+        self.size = size
+        self.n_rows = 0
+
+    def add(self, ends: Ints, filled: Bools) -> Iterator[Piece]:
+        rows = np.concatenate(([0], np.cumsum(filled)))
+        done = 0
+        while done < len(ends):
+            fits = max(done, int(np.searchsorted(ends, self.start + self.size, side="right")))
+            if fits == done and self.stop == self.start:
+                fits = done + 1
+            self.n_rows += int(rows[fits] - rows[done])
+            self.stop = int(ends[fits - 1]) if fits > done else self.stop
+            if fits < len(ends):
+                yield from self.close()
+            done = fits
+
+    def close(self) -> Iterator[Piece]:
+        if self.n_rows:
+            yield Piece(self.start, self.stop, self.n_rows)
+        self.start, self.n_rows = self.stop, 0
+
+
+def cut(blocks: Iterable[bytes], start: int, size: int, *, quoted: bool) -> Iterator[Piece]:
+    """Cut the text in ``blocks``, which begins at offset ``start``, into pieces of up to ``size`` bytes.
+
+    Raises
+    ------
+    BadByteError
+        The text is not UTF-8, a quote stands inside an unquoted field, or one is never closed.
+
+    """
+    scanner, cutter = RowScanner(start, quoted=quoted), _Cutter(start, size)
+    for block in blocks:
+        yield from cutter.add(*scanner.scan(block))
+    yield from cutter.add(*scanner.finish())
+    yield from cutter.close()
+
+
+def row_spans(data: bytes, *, quoted: bool) -> tuple[Ints, Ints]:
+    """Start and stop of every row within ``data``, blank lines left out."""
+    scanner = RowScanner(0, quoted=quoted)
+    ends, filled = (np.concatenate(parts) for parts in zip(scanner.scan(data), scanner.finish(), strict=True))
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    return starts[filled], ends[filled]
+
+
+def n_fields(row: bytes) -> int:
+    """Number of comma-separated fields of one CSV row; commas in quotes are text."""
+    data = np.frombuffer(row, np.uint8)
+    inside = np.logical_xor.accumulate(data == QUOTE)
+    return int(np.count_nonzero((data == COMMA) & ~inside)) + 1
+
+
+def first_failing(n: int, fails: Callable[[int, int], bool]) -> int:
+    """Index of the first of ``n`` rows that fails, where ``fails(lo, hi)`` says if one in lo..hi-1 does.
+
+    At least one row must fail. ``fails`` is asked about O(log n) ranges, all rows before ``lo`` being good.
+    """
+    low, high = 0, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(low, middle):
+            high = middle
+        else:
+            low = middle
+    return low

@@ -1,0 +1,96 @@
+"""JSON lines as a source: one object a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+from connectors.paths import Format
+from connectors.text_source import BOM, TextSource, quote_value, whole
+
+
+class JsonlSource(TextSource):
+    """JSON-lines files. Text stays text, also where it looks like a date; a missing key is null."""
+
+    @property
+    def format(self) -> Format:
+        """Name of the format."""
+        return "jsonl"
+
+    @property
+    def quoted(self) -> bool:
+        """JSON escapes row ends inside strings."""
+        return False
+
+    def _body(self, path: str, first_path: str) -> int:
+        return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
+
+    def _infer(self, path: str, data: bytes) -> pa.Schema:
+        file, block_size = whole(data)
+        found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+        return pa.schema([pa.field(field.name, _plain(field.type)) for field in found])
+
+    def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
+        file, block_size = whole(data)
+        options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+
+    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+        text = row.decode()
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError as error:
+            return (
+                f"not a JSON object: {error.msg} at character {error.colno}: {quote_value(text.strip())}. "
+                f"Write one object a line, nothing else (a JSON array can be turned with: jq -c '.[]')."
+            )
+        if not isinstance(found, dict):
+            return f"{quote_value(found)} is not an object. Write one object a line."
+        return _diagnose_object(found, schema) or (
+            f"the object does not parse: {quote_value(text.strip())}. Look for a key that is there twice."
+        )
+
+
+def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
+    for name, value in found.items():
+        if name not in schema.names:
+            continue
+        field = schema.field(name)
+        if _fits(value, field):
+            continue
+        fix = "Write the column with one type in all rows"
+        if pa.types.is_integer(_innermost(field.type)):
+            fix = "Write the column with one type in all rows (3.0, not 3, if others have decimals)"
+        return (
+            f"column {name!r}: {quote_value(value)} is not {field.type}, the type of the rows before. "
+            f"{fix}, or null where it is missing; a larger source.shard_bytes lets more rows decide the type."
+        )
+    return ""
+
+
+def _fits(value: Any, field: pa.Field) -> bool:
+    file, block_size = whole(json.dumps({field.name: value}).encode())
+    options = pj.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
+    try:
+        pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _innermost(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Undo the guess that a text is a date, and take columns without a value for text."""
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    return pa.string() if pa.types.is_temporal(kind) or pa.types.is_null(kind) else kind

@@ -1,0 +1,212 @@
+"""From a path, folder or glob to sorted files, on any filesystem pyarrow knows."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from connectors.base import ConnectorError
+
+Format = Literal["parquet", "csv", "jsonl"]
+Identities = Callable[[Iterable[str]], dict[str, str]]
+EXTENSIONS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files behind a path, sorted, each written the way the user wrote the path."""
+
+    format: Format
+    paths: tuple[str, ...]
+
+
+def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
+    """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd."""
+    if "://" not in path:
+        return fs.LocalFileSystem(), os.path.abspath(os.path.join(root, os.path.expanduser(path)))
+    try:
+        filesystem, where = fs.FileSystem.from_uri(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ConnectorError(
+            f"Cannot open {path}: {error}. Correct the URI or its access settings."
+        ) from error
+    return filesystem, where
+
+
+def identity(path: str) -> str:
+    """What changes when a file's bytes do: sha256 of a local file, else size and modification time.
+
+    Copying or touching a local file does not change its identity.
+    """
+    filesystem, where = resolve(path)
+    with reading(path):
+        if isinstance(filesystem, fs.LocalFileSystem):
+            with Path(where).open("rb") as file:
+                return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        info = filesystem.get_file_info(where)
+    return f"size:{info.size},mtime_ns:{info.mtime_ns}"
+
+
+def identify(paths: Sequence[str], root: str = "", local: Identities | None = None) -> dict[str, str]:
+    """Path -> :func:`identity`. ``local``, given absolute local paths, may answer for them from a cache."""
+    absolute = {path: path if "://" in path else resolve(path, root)[1] for path in paths}
+    known = local([name for path, name in absolute.items() if "://" not in path]) if local else {}
+    return {path: known.get(name) or identity(name) for path, name in absolute.items()}
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn the operating system's errors while reading ``path`` into a ConnectorError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ConnectorError(f"{path} is gone: put it back, or plan again without it.") from error
+    except PermissionError as error:
+        raise ConnectorError(
+            f"{path} cannot be read: permission denied. Make it readable for this user."
+        ) from error
+    except OSError as error:
+        raise ConnectorError(f"{path} cannot be read: {error}. Check the file and the path.") from error
+
+
+def find_files(path: str, wanted: Format | Literal["auto"] = "auto", root: str = "") -> Found:
+    """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
+
+    Names that start with ``.`` or ``_`` are left out of folders and globs. A folder gives the files
+    whose extension fits ``wanted``; "auto" takes the one known format that is there.
+
+    Raises
+    ------
+    ConnectorError
+        Nothing is there, nothing fits, or "auto" finds several formats.
+
+    """
+    folder, pattern = _split_glob(path)
+    with reading(path):
+        filesystem, where = resolve(folder if "://" in path else path, root)
+        kind = filesystem.get_file_info(where).type
+        if not pattern and kind == fs.FileType.NotFound:
+            raise _missing(path, filesystem, where)
+        if kind == fs.FileType.File:
+            return _choose(path, [path], wanted, any_extension=True)
+        if not pattern and kind == fs.FileType.Directory:
+            return _choose(path, _below(path, root), wanted, any_extension=False)
+        matched = [name for name in _below(folder, root) if _glob(pattern).fullmatch(_relative(name, folder))]
+    if not matched:
+        raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
+    return _choose(path, matched, wanted, any_extension=True)
+
+
+def _below(folder: str, root: str) -> list[str]:
+    """All files below a folder, named with the folder as the user wrote it."""
+    filesystem, where = resolve(folder or ".", root)
+    if filesystem.get_file_info(where).type != fs.FileType.Directory:
+        raise _missing(folder, filesystem, where)
+    infos = filesystem.get_file_info(fs.FileSelector(where, recursive=True))
+    names = [info.path[len(where) :].lstrip("/") for info in infos if info.type == fs.FileType.File]
+    shown = [name for name in names if not any(part[0] in "._" for part in name.split("/"))]
+    base, query = _split_query(folder)
+    base = f"{base.rstrip('/')}/" if base else ""
+    shown = [quote(name) for name in shown] if "://" in folder else shown
+    return [f"{base}{name}{query}" for name in shown]
+
+
+def _choose(
+    path: str, names: Sequence[str], wanted: Format | Literal["auto"], *, any_extension: bool
+) -> Found:
+    formats = {name: EXTENSIONS.get(os.path.splitext(_split_query(name)[0])[1].lower()) for name in names}
+    if wanted != "auto":
+        fitting = [name for name in names if any_extension or formats[name] == wanted]
+        known: set[Format] = {wanted}
+    else:
+        fitting = [name for name in names if formats[name]]
+        known = {found for found in formats.values() if found}
+    if not fitting:
+        raise _nothing_fits(path, names, wanted)
+    if len(known) > 1:
+        kinds = ", ".join(sorted(known))
+        raise ConnectorError(
+            f"{path} holds several formats ({kinds}): say which one to read with source.format."
+        )
+    return Found(known.pop(), tuple(sorted(fitting)))
+
+
+def _nothing_fits(path: str, names: Sequence[str], wanted: str) -> ConnectorError:
+    kind = "Parquet, CSV or JSON lines" if wanted == "auto" else wanted
+    held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
+    fix = "Correct source.path, or name the format with source.format"
+    if any(name.lower().endswith(COMPRESSED) for name in names):
+        fix = "Compressed text cannot be cut into shards: unpack it, or convert it to Parquet"
+    return ConnectorError(f"{path} holds no {kind} file; it holds: {held}. {fix}.")
+
+
+def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError:
+    """Name the first part of the path that does not exist and what there is instead."""
+    folder, name = os.path.split(where.rstrip("/"))
+    while folder not in ("", "/") and filesystem.get_file_info(folder).type == fs.FileType.NotFound:
+        folder, name = os.path.split(folder)
+    text = f"{path} does not exist"
+    if filesystem.get_file_info(folder or "/").type != fs.FileType.Directory:
+        return ConnectorError(f"{text}. Correct source.path.")
+    infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    names = sorted(info.base_name for info in infos)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return ConnectorError(
+            f"{text}: there is no {name!r} in its folder, but a {close[0]!r}. Correct source.path."
+        )
+    held = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
+    return ConnectorError(
+        f"{text}: there is no {name!r} in its folder, which holds: {held}. Correct source.path."
+    )
+
+
+def _split_query(path: str) -> tuple[str, str]:
+    head, mark, query = path.partition("?") if "://" in path else (path, "", "")
+    return head, mark + query
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """Split a path before its first part with a wildcard: (folder, pattern)."""
+    head, query = _split_query(path)
+    parts = head.split("/")
+    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+    folder = "/".join(parts[:wild]) or ("/" if wild and head.startswith("/") else "")
+    return folder + query, "/".join(parts[wild:])
+
+
+def _relative(name: str, folder: str) -> str:
+    base = _split_query(folder)[0].rstrip("/")
+    rest = _split_query(name)[0][len(base) :].lstrip("/")
+    return unquote(rest) if "://" in folder else rest
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """``*`` and ``?`` stay within one part of the path, ``**/`` spans any number of folders."""
+    rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", pattern)
+    return re.compile("".join(rules.get(t) or (_bracket(t) if len(t) > 1 else re.escape(t)) for t in tokens))
+
+
+def _bracket(token: str) -> str:
+    inside = token[1:-1].replace("\\", "\\\\")
+    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"

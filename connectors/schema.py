@@ -1,0 +1,88 @@
+"""Column names and types: agreeing over files, and named with the nearest match when wrong."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+
+
+def check_names(path: str, names: Sequence[str]) -> None:
+    """Raise ConnectorError if a column has no name or two have the same."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        places = ", ".join(str(i + 1) for i, name in enumerate(names) if name == twice[0])
+        raise ConnectorError(
+            f"{path}: the column name {twice[0]!r} is there more than once (columns {places}). "
+            f"Rename one of them."
+        )
+    if "" in names:
+        raise ConnectorError(
+            f"{path}: column {names.index('') + 1} has no name. Name it in the header, or drop it "
+            f"(pandas writes such an index column unless told index=False)."
+        )
+
+
+def check_same_names(path: str, names: Sequence[str], first_path: str, first_names: Sequence[str]) -> None:
+    """Raise ConnectorError if two files' column names differ; their order may."""
+    for name in first_names:
+        if name not in names:
+            raise ConnectorError(
+                f"{path} has no column {name!r}, which {first_path} has.{nearest(name, names)} "
+                f"Give all files the same columns, or narrow source.path."
+            )
+    for name in names:
+        if name not in first_names:
+            raise ConnectorError(
+                f"{path} has a column {name!r}, which {first_path} has not.{nearest(name, first_names)} "
+                f"Give all files the same columns, or narrow source.path."
+            )
+
+
+def merge(path: str, schema: pa.Schema, first_path: str, so_far: pa.Schema) -> pa.Schema:
+    """Widen ``so_far`` to also hold ``schema``'s types (int32 to int64, int to float, null to any).
+
+    Raises
+    ------
+    ConnectorError
+        A column is missing in one of the files, or its two types have no common one.
+
+    """
+    check_same_names(path, schema.names, first_path, so_far.names)
+    fields = [_common(path, schema.field(field.name), first_path, field) for field in so_far]
+    return pa.schema(fields)
+
+
+def _common(path: str, field: pa.Field, first_path: str, so_far: pa.Field) -> pa.Field:
+    if field.type == so_far.type:
+        return so_far
+    try:
+        (found,) = pa.unify_schemas([pa.schema([so_far]), pa.schema([field])], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ConnectorError(
+            f"{path}: column {field.name!r} has type {field.type}, but {so_far.type} in {first_path}. "
+            f"Write the column with one type in all files, or narrow source.path."
+        ) from error
+    return found
+
+
+def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
+    """``schema`` cut down to ``columns``, in their order. Raises ConnectorError with the nearest name."""
+    for name in columns:
+        if name not in schema.names:
+            raise ConnectorError(
+                f"{where} has no column {name!r}.{nearest(name, schema.names)} "
+                f"Its columns: {', '.join(schema.names[:20])}{', ...' if len(schema.names) > 20 else ''}."
+            )
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return `` Did you mean 'x'?`` or nothing."""
+    lower = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return f" Did you mean {lower[close[0]]!r}?" if close else ""

@@ -1,0 +1,194 @@
+"""What CSV and JSON lines share: byte-range shards, one schema for all, errors that name the line."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError, Listing, SourceShard
+from connectors.cutting import BadByteError, cut, first_failing, row_spans
+from connectors.paths import Format, Identities, find_files, identify, reading, resolve
+from connectors.schema import pick
+
+BLOCK_BYTES = 16 * 2**20
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class TextSource(ABC):
+    """Text files below ``path``; relative local paths start at ``root``.
+
+    A shard is a byte range of up to ``shard_bytes`` that ends where a row ends. The schema is inferred
+    from all rows of the first shard and enforced on the others. Columns named in ``text_columns`` are
+    read as text, whatever they look like.
+    """
+
+    path: str
+    shard_bytes: int
+    root: str = ""
+    identities: Identities | None = None
+    text_columns: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def format(self) -> Format:
+        """Name of the format."""
+
+    @property
+    @abstractmethod
+    def quoted(self) -> bool:
+        """Whether quoted values may hold row ends."""
+
+    @abstractmethod
+    def _body(self, path: str, first_path: str) -> int:
+        """Byte offset of the first data row; checks the file's header against the first file's."""
+
+    @abstractmethod
+    def _infer(self, path: str, data: bytes) -> pa.Schema:
+        """Schema of rows; raises ArrowInvalid if they do not fit together."""
+
+    def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
+        """Raise ConnectorError where a format's guess is likely not what was meant."""
+        return
+
+    @abstractmethod
+    def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
+        """Rows as exactly ``schema``; raises ArrowInvalid if one does not fit."""
+
+    @abstractmethod
+    def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+        """What is wrong with one bad row, where in it, and the fix."""
+
+    def list(self) -> Listing:
+        """Scan every file once; see :class:`connectors.base.Source`."""
+        paths = find_files(self.path, self.format, self.root).paths
+        shards = tuple(itertools.chain.from_iterable(self._cut(path, paths[0]) for path in paths))
+        if not shards:
+            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.")
+        schema = self._first_schema(shards[0])
+        pick(schema, self.text_columns, f"source.text_columns: {self.path}")
+        return Listing(schema, shards, identify(paths, self.root, self.identities))
+
+    def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """Read the named columns of one shard as ``schema`` has them."""
+        wanted = pick(schema, columns, shard.path)
+        data = self._bytes(shard.path, shard.start, shard.stop)
+        try:
+            table = self._parse(shard.path, data, wanted)
+        except pa.ArrowInvalid as error:
+            raise self._explain(shard, data, wanted, error) from error
+        if table.num_rows != shard.n_rows:
+            raise self._explain(shard, data, wanted, None)
+        return table
+
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name row ``row`` (0-based within the shard) by its line in the file, 1-based: "line 17"."""
+        data = self._bytes(shard.path, shard.start, shard.stop)
+        starts, _ = row_spans(data, quoted=self.quoted)
+        return f"line {self._line(shard.path, shard.start + int(starts[row]))}"
+
+    def _first_schema(self, shard: SourceShard) -> pa.Schema:
+        data = self._bytes(shard.path, shard.start, shard.stop)
+        try:
+            schema = self._infer(shard.path, data)
+        except pa.ArrowInvalid as error:
+            raise self._explain(shard, data, None, error) from error
+        self._check_inferred(shard, data, schema)
+        return schema
+
+    def _cut(self, path: str, first_path: str) -> Iterator[SourceShard]:
+        size = self._size(path)
+        if size == 0:
+            raise ConnectorError(f"{path} is empty (0 bytes). Remove it or write it again.")
+        start = self._body(path, first_path)
+        file_row = 0
+        try:
+            for piece in cut(self._blocks(path, start, size), start, self.shard_bytes, quoted=self.quoted):
+                stop = piece.stop
+                yield SourceShard(path, piece.start, stop, piece.n_rows, file_row, stop - piece.start)
+                file_row += piece.n_rows
+        except BadByteError as error:
+            raise self._bad_byte(path, error) from error
+
+    def _explain(
+        self, shard: SourceShard, data: bytes, schema: pa.Schema | None, error: Exception | None
+    ) -> ConnectorError:
+        """Find the first bad row of a shard whose rows do not parse, or are not as many as listed."""
+        starts, stops = row_spans(data, quoted=self.quoted)
+
+        def fails(low: int, high: int) -> bool:
+            first = 0 if schema is None else low  # types are inferred from all rows before
+            return not self._fits(shard.path, data[starts[first] : stops[high - 1]], high - first, schema)
+
+        if not len(starts) or not fails(0, len(starts)):
+            reason = f"cannot be read: {error}" if error else "has changed since it was listed"
+            return ConnectorError(f"{shard.path} {reason}. Plan and run again.")
+        bad = first_failing(len(starts), fails)
+        if schema is None:
+            schema = self._infer(shard.path, data[: starts[bad]]) if bad else pa.schema([])
+        place = f"{shard.path}, line {self._line(shard.path, shard.start + int(starts[bad]))}"
+        return ConnectorError(
+            f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}"
+        )
+
+    def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
+        try:
+            found = self._infer(path, data) if schema is None else schema
+            return bool(self._parse(path, data, found).num_rows == n_rows)
+        except pa.ArrowInvalid:
+            return False
+
+    def _bad_byte(self, path: str, error: BadByteError) -> ConnectorError:
+        line = self._line(path, error.offset)
+        if error.kind == "quote":
+            return ConnectorError(
+                f"{path}, line {line}: the quote character at byte {error.offset} is inside an unquoted "
+                f"field or never closed. Put the whole field in quotes and double each quote inside it "
+                f'("5"" pipe").'
+            )
+        byte = self._bytes(path, error.offset, error.offset + 1)
+        return ConnectorError(
+            f"{path}, line {line}: byte {error.offset} (0x{byte.hex()}) is not UTF-8. Save the file "
+            f"as UTF-8, for example with: iconv -f latin1 -t utf-8 (give the encoding it was written in)."
+        )
+
+    def _line(self, path: str, offset: int) -> int:
+        """Line of a byte, 1-based, as an editor counts: CR LF, CR and LF each end one line."""
+        line, last = 1, b""
+        for block in self._blocks(path, 0, offset):
+            line += block.count(b"\n") + block.count(b"\r") - (last + block).count(b"\r\n")
+            last = block[-1:]
+        return line
+
+    def _size(self, path: str) -> int:
+        filesystem, where = resolve(path, self.root)
+        with reading(path), filesystem.open_input_file(where) as file:
+            return int(file.size())
+
+    def _bytes(self, path: str, start: int, stop: int) -> bytes:
+        filesystem, where = resolve(path, self.root)
+        with reading(path), filesystem.open_input_file(where) as file:
+            return bytes(file.read_at(stop - start, start))
+
+    def _blocks(self, path: str, start: int, stop: int, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+        filesystem, where = resolve(path, self.root)
+        with reading(path), filesystem.open_input_file(where) as file:
+            for offset in range(start, stop, size):
+                yield bytes(file.read_at(min(size, stop - offset), offset))
+
+
+def whole(data: bytes) -> tuple[io.BytesIO, int]:
+    """The bytes as a file, and a block size that holds all of them at once."""
+    return io.BytesIO(data), max(len(data) + 1, 1024)
+
+
+def quote_value(value: Any) -> str:
+    """A value as an error text shows it, shortened."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,168 @@
+"""Files, folders, globs and URIs; what is missing is named."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from connectors import open_source, paths
+from connectors.base import ConnectorError
+from connectors.paths import find_files, identify, identity, reading
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (
+        "data/b.csv",
+        "data/a.csv",
+        "data/sub/c.csv",
+        "data/_SUCCESS",
+        "data/.hidden.csv",
+        "notes.txt",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x\n1\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("data/b.csv", ["data/b.csv"]),
+        ("data", ["data/a.csv", "data/b.csv", "data/sub/c.csv"]),
+        ("data/", ["data/a.csv", "data/b.csv", "data/sub/c.csv"]),
+        ("./data/sub", ["./data/sub/c.csv"]),
+        ("data/*.csv", ["data/a.csv", "data/b.csv"]),
+        ("data/?.csv", ["data/a.csv", "data/b.csv"]),
+        ("data/[!a].csv", ["data/b.csv"]),
+        ("data/**/*.csv", ["data/a.csv", "data/b.csv", "data/sub/c.csv"]),
+        ("*/sub/c.*", ["data/sub/c.csv"]),
+    ],
+)
+def test_paths_are_found_sorted_and_named_as_written(tree: Path, path: str, found: list[str]) -> None:
+    assert list(find_files(path).paths) == found
+    absolute = [str(tree / name) for name in found]
+    assert [os.path.normpath(name) for name in find_files(str(tree / path)).paths] == [
+        os.path.normpath(name) for name in absolute
+    ]
+    as_uri = find_files(f"file://{tree}/{path.removeprefix('./')}") if "?" not in path else None
+    assert as_uri is None or [os.path.normpath(n.removeprefix("file://")) for n in as_uri.paths] == [
+        os.path.normpath(name) for name in absolute
+    ]
+
+
+def test_a_name_with_brackets_is_taken_literally_if_it_exists(tree: Path) -> None:
+    shutil.copy("data/a.csv", "data/[a].csv")
+    assert find_files("data/[a].csv").paths == ("data/[a].csv",)
+
+
+def test_a_source_reads_from_where_it_was_opened(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_source("data/a.csv")
+    monkeypatch.chdir("/")
+    listing = source.list()
+    assert listing.shards[0].path == "data/a.csv"
+    assert source.read(listing.shards[0], ["x"], listing.schema)["x"].to_pylist() == [1]
+
+
+def test_names_with_spaces_are_read_through_uris(tree: Path) -> None:
+    shutil.copy("data/a.csv", "data/sub/d e.csv")
+    source = open_source(f"file://{tree}/data/sub/d*.csv")
+    listing = source.list()
+    assert list(listing.identities) == [f"file://{tree}/data/sub/d%20e.csv"]
+    assert source.read(listing.shards[0], ["x"], listing.schema)["x"].to_pylist() == [1]
+
+
+def test_a_uri_is_read_like_a_path(tree: Path) -> None:
+    source = open_source(f"file://{tree}/data/*.csv")
+    listing = source.list()
+    assert list(listing.identities) == [f"file://{tree}/data/a.csv", f"file://{tree}/data/b.csv"]
+    assert source.read(listing.shards[1], ["x"], listing.schema)["x"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("data/aa.csv", ["data/aa.csv does not exist", "'a.csv'"]),
+        ("dta/a.csv", ["no 'dta'", "'data'"]),
+        ("zzz.parquet", ["no 'zzz.parquet'", "data, notes.txt"]),
+        ("nowhere/*.csv", ["no 'nowhere'"]),
+        ("data/*.parquet", ["No file matches data/*.parquet"]),
+        ("notes.txt/a.csv", ["does not exist"]),
+        ("nosuch://bucket/a.csv", ["nosuch://bucket/a.csv", "Correct the URI"]),
+    ],
+)
+def test_missing_paths_name_the_nearest(tree: Path, path: str, parts: list[str]) -> None:
+    with pytest.raises(ConnectorError) as caught:
+        find_files(path)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_formats_are_chosen_by_extension(tree: Path) -> None:
+    (tree / "data/d.jsonl").write_text('{"x": 1}\n')
+    with pytest.raises(ConnectorError, match=r"several formats \(csv, jsonl\).*source\.format"):
+        find_files("data")
+    assert find_files("data", "jsonl").paths == ("data/d.jsonl",)
+    assert find_files("notes.txt", "csv").paths == ("notes.txt",)
+    with pytest.raises(ConnectorError, match=r"notes\.txt holds no Parquet, CSV or JSON lines file"):
+        find_files("notes.txt")
+    with pytest.raises(ConnectorError, match=r"data holds no parquet file; it holds: data/a\.csv"):
+        find_files("data", "parquet")
+
+
+def test_compressed_text_is_refused(tree: Path) -> None:
+    (tree / "packed").mkdir()
+    (tree / "packed/a.csv.gz").write_bytes(b"")
+    with pytest.raises(ConnectorError, match="unpack it"):
+        find_files("packed")
+
+
+def test_identity_follows_the_content_alone(tree: Path) -> None:
+    before = identity("data/a.csv")
+    assert before == "sha256:" + hashlib.sha256(b"x\n1\n").hexdigest()
+    os.utime("data/a.csv", (0, 0))
+    shutil.copy("data/a.csv", "data/copy.csv")
+    assert identity("data/a.csv") == identity("data/copy.csv") == before
+    Path("data/copy.csv").write_text("x\n2\n")
+    assert identity("data/copy.csv") != before
+
+
+def test_identity_of_a_remote_file_is_size_and_time(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
+    remote = fs.SubTreeFileSystem(str(tree), fs.LocalFileSystem())
+    monkeypatch.setattr(paths, "resolve", lambda path, root="": (remote, path))
+    mtime = Path("data/a.csv").stat().st_mtime_ns
+    assert identity("data/a.csv") == f"size:4,mtime_ns:{mtime}"
+
+
+def test_a_cache_answers_for_local_files(tree: Path) -> None:
+    asked: list[str] = []
+
+    def cached(names: object) -> dict[str, str]:
+        asked.extend(names)  # type: ignore[call-overload]
+        return dict.fromkeys(asked, "known")
+
+    source = open_source("data/*.csv", identities=cached)
+    assert source.list().identities == {"data/a.csv": "known", "data/b.csv": "known"}
+    assert asked == [str(tree / "data/a.csv"), str(tree / "data/b.csv")]
+    uri = f"file://{tree}/data/a.csv"
+    assert identify([uri], "", cached) == {uri: identity("data/a.csv")}
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PermissionError(13, "no"), "permission denied. Make it readable"),
+        (FileNotFoundError(2, "no"), "is gone"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+    ],
+)
+def test_the_systems_errors_name_the_file(error: OSError, text: str) -> None:
+    with pytest.raises(ConnectorError, match=text) as caught, reading("a.csv"):
+        raise error
+    assert str(caught.value).startswith("a.csv")

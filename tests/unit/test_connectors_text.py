@@ -1,0 +1,230 @@
+"""CSV and JSON lines: what is read back, for any content and shard size."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from connectors import open_source
+from connectors.base import ConnectorError, Source
+
+RELAXED = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+BOM = "\ufeff"
+value = st.text(st.sampled_from('ab1 ,"\n\ré😀\t'), max_size=5)
+line_end = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\n\r\n"])
+
+
+def write(path: Path, text: str | bytes) -> str:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def read_all(source: Source, columns: list[str] | None = None) -> pa.Table:
+    listing = source.list()
+    names = columns or listing.schema.names
+    found = [source.read(shard, names, listing.schema) for shard in listing.shards]
+    return pa.concat_tables(found)
+
+
+def as_csv_field(text: str, quote: bool) -> str:
+    if quote or any(char in text for char in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+@RELAXED
+@given(
+    rows=st.lists(st.tuples(value, value, st.booleans(), line_end), min_size=1, max_size=12),
+    bom=st.booleans(),
+    last_end=st.booleans(),
+    shard_bytes=st.integers(1, 80),
+)
+def test_any_csv_comes_back(
+    tmp_path: Path, rows: list[tuple[str, str, bool, str]], bom: bool, last_end: bool, shard_bytes: int
+) -> None:
+    lines = [as_csv_field(a, quote) + "," + as_csv_field(b, quote) + end for a, b, quote, end in rows]
+    text = (BOM if bom else "") + "\na,b\n" + "".join(lines)
+    path = write(tmp_path / "any.csv", text if last_end else text.rstrip("\r\n"))
+    source = open_source(path, shard_bytes=shard_bytes, text_columns=("a", "b"))
+    expected = {"a": [a or None for a, *_ in rows], "b": [b or None for _, b, *_ in rows]}
+    assert read_all(source).to_pydict() == expected
+
+
+@RELAXED
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries(
+            {"n": st.integers(-5, 5), "v": st.lists(st.floats(-1, 1, width=32), max_size=2), "s": value}
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    ends=st.lists(st.sampled_from(["\n", "\r\n", "\n \t\n"]), min_size=12, max_size=12),
+    bom=st.booleans(),
+    ascii_only=st.booleans(),
+    shard_bytes=st.integers(1, 120),
+)
+def test_any_jsonl_comes_back(
+    tmp_path: Path, rows: list[Any], ends: list[str], bom: bool, ascii_only: bool, shard_bytes: int
+) -> None:
+    first = {"n": 0, "v": [0.5], "s": "first"}
+    rows = [first, *rows]
+    lines = [
+        json.dumps(row, ensure_ascii=ascii_only) + end for row, end in zip(rows, [*ends, ""], strict=False)
+    ]
+    path = write(tmp_path / "any.jsonl", (BOM if bom else "") + "".join(lines))
+    source = open_source(path, shard_bytes=shard_bytes)
+    assert read_all(source).to_pylist() == rows
+
+
+def test_types_come_from_the_first_shard_and_hold_in_every_file(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "n,x,flag,none,day\n1,1.5,true,,2020-01-01\n2,2,false,,2020-01-02\n")
+    write(tmp_path / "b.csv", "x,n,flag,none,day\n7,3,true,word,2020-01-03\n")
+    source = open_source(str(tmp_path))
+    schema = source.list().schema
+    assert [str(t) for t in schema.types] == ["int64", "double", "bool", "string", "date32[day]"]
+    assert read_all(source, ["x", "n", "none"]).to_pydict() == {
+        "x": [1.5, 2.0, 7.0],
+        "n": [1, 2, 3],
+        "none": [None, None, "word"],
+    }
+
+
+def test_jsonl_dates_stay_text_and_missing_keys_are_null(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", '{"d": "2020-01-01", "n": null, "v": [1, 2]}\n{"d": "soon"}\n')
+    for shard_bytes in (1, 1000):
+        found = read_all(open_source(path, shard_bytes=shard_bytes))
+        assert found.to_pydict() == {"d": ["2020-01-01", "soon"], "n": [None, None], "v": [[1, 2], None]}
+
+
+def test_shards_tell_where_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'x,s\n1,"two\nlines"\r\n\n2,b\n3,c\n')
+    source = pickle.loads(pickle.dumps(open_source(path, shard_bytes=8)))  # noqa: S301
+    shards = source.list().shards
+    assert [(s.n_rows, s.file_row) for s in shards] == [(1, 0), (1, 1), (1, 2)]
+    assert [source.locate(shard, 0) for shard in shards] == ["line 2", "line 5", "line 6"]
+    assert read_all(source, ["s"]).num_rows == 3
+    assert source.read(shards[0], [], source.list().schema).num_rows == 1
+
+
+def test_header_only_files_add_no_rows(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x\n")
+    write(tmp_path / "b.csv", "x\n1")
+    assert read_all(open_source(str(tmp_path))).to_pydict() == {"x": [1]}
+
+
+BAD_CSV = {
+    "ragged": ("a,b\n1,2\n\n3\n4,5\n", ["line 4", "1 fields", "2 columns"]),
+    "ragged long": ("a,b\n1,2\n3,4,5\n", ["line 3", "3 fields", "2 columns"]),
+    "word among numbers": (
+        "a,b\n" + "1,2\n" * 9 + '"x\ny",3\n',
+        ["line 11", "column 'a'", r"'x\ny'", "text_columns"],
+    ),
+    "latin1": ("a,b\n1,caf\xe9\n".encode("latin1"), ["line 2", "byte 9", "0xe9", "iconv"]),
+    "utf16": ("a,b\n1,2\n".encode("utf-16"), ["line 1", "byte 0", "not UTF-8"]),
+    "quote in field": ('a,b\n1,5" pipe\n', ["line 2", "byte 7", "quote"]),
+    "quote left open": ('a,b\n1,"2\n3,4\n', ["line 2", "byte 6", "never closed"]),
+    "same name twice": ("a,b,a\n1,2,3\n", ["'a'", "columns 1, 3"]),
+    "no name": (",a\n0,1\n", ["column 1 has no name", "index=False"]),
+    "blank": ("\n\n", ["no header"]),
+    "no bytes": ("", ["0 bytes"]),
+    "header only": ("a,b\n", ["no rows"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CSV)
+def test_bad_csv_is_named(tmp_path: Path, case: str) -> None:
+    text, parts = BAD_CSV[case]
+    path = write(tmp_path / "bad.csv", text)
+    with pytest.raises(ConnectorError) as caught:
+        read_all(open_source(path))
+    for part in ["bad.csv" if case != "header only" else "", *parts]:
+        assert part in str(caught.value)
+
+
+BAD_JSONL = {
+    "cut off": ('{"a": 1}\n\n{"a": \n', ["line 3", "character"]),
+    "array": ('[{"a": 1},\n{"a": 2}]\n', ["line 1", "jq"]),
+    "two on a line": ('{"a": 1}\n{"a": 2} {"a": 3}\n', ["line 2", "Extra data"]),
+    "no object": ('{"a": 1}\n7\n', ["line 2", "7 is not an object"]),
+    "word among numbers": ('{"a": 1}\n{"a": 2}\n{"a": "x"}\n', ["line 3", "column 'a'", "'x'", "int64"]),
+    "number among words": ('{"a": "x"}\n{"a": 2}\n', ["line 2", "column 'a'", "2 is not string"]),
+    "word in a vector": ('{"v": [1.5]}\n{"v": [2, "x"]}\n', ["line 2", "column 'v'", "'x'"]),
+    "twice": ('{"a": 1}\n{"a": 1, "a": 2}\n', ["line 2", "twice"]),
+    "latin1": ('{"a": 1}\n{"a": "\xe9"}\n'.encode("latin1"), ["line 2", "byte 16", "not UTF-8"]),
+    "blank": (" \n\n", ["no rows"]),
+}
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 1000])
+@pytest.mark.parametrize("case", BAD_JSONL)
+def test_bad_jsonl_is_named(tmp_path: Path, case: str, shard_bytes: int) -> None:
+    text, parts = BAD_JSONL[case]
+    path = write(tmp_path / "bad.jsonl", text)
+    with pytest.raises(ConnectorError) as caught:
+        read_all(open_source(path, shard_bytes=shard_bytes))
+    for part in ["bad.jsonl", *parts]:
+        assert part in str(caught.value)
+
+
+@given(n=st.integers(1, 60), wrong=st.integers(0, 59), data=st.data())
+@RELAXED
+def test_the_exact_row_is_found_in_a_later_shard(
+    tmp_path: Path, n: int, wrong: int, data: st.DataObject
+) -> None:
+    wrong %= n
+    values = [str(i) for i in range(n)]
+    values[wrong] = "oops"
+    text = "x\n1\n" + "".join(value + data.draw(st.sampled_from(["\n", "\r\n", "\n\n"])) for value in values)
+    path = write(tmp_path / "late.csv", text)
+    with pytest.raises(ConnectorError) as caught:
+        read_all(open_source(path, shard_bytes=2))
+    line = text.replace("\r\n", "\n").split("\n").index("oops") + 1
+    assert f"line {line}: column 'x': 'oops' is not int64" in str(caught.value)
+
+
+def test_files_must_have_the_same_columns(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "age,label\n1,x\n")
+    write(tmp_path / "b.csv", "Age,label\n1,x\n")
+    with pytest.raises(
+        ConnectorError, match=r"b\.csv has no column 'age'.*a\.csv has\. Did you mean 'Age'\?"
+    ):
+        open_source(str(tmp_path)).list()
+
+
+def test_missing_columns_name_the_nearest(tmp_path: Path) -> None:
+    source = open_source(write(tmp_path / "a.csv", "label,x\na,1\n"))
+    listing = source.list()
+    with pytest.raises(ConnectorError, match=r"no column 'lable'\. Did you mean 'label'\?"):
+        source.read(listing.shards[0], ["lable"], listing.schema)
+
+
+def test_a_file_that_changes_after_listing_is_noticed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "x\n11\n22\n")
+    source = open_source(path)
+    listing = source.list()
+    write(tmp_path / "a.csv", "x\n1\n2\n3\n")
+    with pytest.raises(ConnectorError, match="changed since it was listed"):
+        source.read(listing.shards[0], ["x"], pa.schema([("x", pa.int64())]))
+
+
+def test_text_shards_have_an_upper_size(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "x\n1\n")
+    with pytest.raises(ConnectorError, match=r"source\.shard_bytes is 2147483648"):
+        open_source(path, shard_bytes=2**31)
+
+
+def test_text_columns_must_exist(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "zip,y\n01234,1\n")
+    assert read_all(open_source(path, text_columns=("zip",)))["zip"].to_pylist() == ["01234"]
+    with pytest.raises(ConnectorError, match=r"text_columns.*'zipp'.*'zip'"):
+        open_source(path, text_columns=("zipp",)).list()
