@@ -1,0 +1,100 @@
+"""Write one Parquet file so that it is either whole or not there, and the same to the byte each time."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connectors.base import ConnectorError
+
+ROW_GROUP_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a written file holds: ``sha256`` of its content (hex) and its size in bytes."""
+
+    sha256: str
+    n_bytes: int
+
+
+def write_parquet(table: pa.Table, path: str | Path) -> Written:
+    """Write ``table`` to ``path`` under a temporary name in the same folder, then rename it.
+
+    The bytes depend only on the values, the schema and the version of pyarrow: compression (zstd),
+    format version and row-group length are fixed, chunks are joined and schema metadata is dropped.
+
+    Raises
+    ------
+    ConnectorError
+        The folder is missing or cannot be written, or the disk is full.
+
+    """
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        _write(table, part)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            n_bytes = file.seek(0, os.SEEK_END)
+        part.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        _discard(part)
+    return Written(sha256, n_bytes)
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    fields = [field.remove_metadata() for field in table.schema]
+    plain = pa.Table.from_arrays(table.columns, schema=pa.schema(fields)).combine_chunks()
+    pq.write_table(
+        plain,
+        path,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=3,
+        row_group_size=ROW_GROUP_ROWS,
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)  # without it a crash may forget the rename
+    finally:
+        os.close(handle)
+
+
+def _discard(part: Path) -> None:
+    try:
+        part.unlink(missing_ok=True)
+    except OSError:  # the write's own error says more
+        return
+
+
+FIXES = {
+    errno.ENOENT: "its folder does not exist: create it or correct the output path",
+    errno.ENOTDIR: "part of its path is a file, not a folder: choose another output path",
+    errno.EISDIR: "a folder has that name: remove it or choose another output path",
+    errno.EACCES: "permission denied: make the folder writable for this user or choose another output path",
+    errno.EPERM: "permission denied: make the folder writable for this user or choose another output path",
+    errno.EROFS: "the filesystem is read-only: choose another output path",
+    errno.ENOSPC: "the disk is full: free space or choose another output path",
+    errno.EDQUOT: "the disk quota is used up: free space or choose another output path",
+}
+
+
+def _unwritable(path: Path, error: OSError) -> ConnectorError:
+    reason = FIXES.get(error.errno or 0, f"{error}: correct that or choose another output path")
+    return ConnectorError(f"Cannot write {path}: {reason}. Nothing was left half-written.")
