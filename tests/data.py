@@ -1,5 +1,6 @@
 """Small datasets and recipes for tests that run the whole house."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def write_shards(folder: Path, table: pa.Table, shards: int = 4) -> None:
     """Parquet files of nearly equal length."""
     folder.mkdir(parents=True, exist_ok=True)
     cuts = np.linspace(0, table.num_rows, shards + 1).astype(int)
-    for index, (start, stop) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+    for index, (start, stop) in enumerate(pairwise(cuts)):
         pq.write_table(table.slice(start, stop - start), folder / f"s{index}.parquet")
 
 

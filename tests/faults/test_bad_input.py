@@ -1,4 +1,4 @@
-"""Bad input through the command line: exit code 2, one paragraph with the place and the fix, nothing written."""
+"""Bad input on the command line: exit code 2, one paragraph with place and fix, nothing written."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The house stays in order: imports run one way, every package ships, no name shadows the standard library."""
+"""The house stays in order: imports run one way, every package ships, no name is taken."""
 
 import ast
 import os

@@ -87,6 +87,7 @@ def test_anything_is_a_recipe_or_a_clear_error(change: dict[str, object]) -> Non
     try:
         recipe = Recipe.parse(SMALL | change)
     except WinnowError as error:
-        assert str(error).startswith("recipe: ")
+        clear = str(error).startswith("recipe: ")
+        assert clear
     else:
         assert Recipe.parse(recipe.model_dump(mode="json")) == recipe

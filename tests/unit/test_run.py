@@ -178,14 +178,14 @@ def test_a_locked_output_says_who_holds_it(tmp_path: Path) -> None:
 def test_a_crash_keeps_what_was_committed(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
 
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def stop_at_third(event: Event) -> None:
         if event.kind == "progress" and event.operator == "gradients" and event.shards == 3:
-            raise Stop
+            raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(recipe, listener=stop_at_third)
     assert not (tmp_path / "out" / "CURRENT").exists()
     resumed = run(recipe)

@@ -22,7 +22,7 @@ def test_a_part_counts_only_with_its_record(tmp_path: Path) -> None:
 
 def test_a_state_appears_only_when_its_block_ends_well(tmp_path: Path) -> None:
     store = RunStore(tmp_path)
-    with pytest.raises(RuntimeError), store.fitting("f") as scratch:
+    with pytest.raises(RuntimeError), store.fitting("f") as scratch:  # noqa: PT012
         (scratch / "half").touch()
         raise RuntimeError
     assert not store.state("f").exists()
