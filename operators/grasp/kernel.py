@@ -1,0 +1,236 @@
+"""Group inference by density clustering of gradients, class by class (GRASP, Algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_consistent_length
+
+from operators.dbscan.distances import Matrix, Metric, Points
+from operators.dbscan.grid import count_neighbours, label
+from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+from operators.grasp.model import NOISE, ClassModel, sample_cores
+from operators.metrics import silhouette_grid
+
+Labels: TypeAlias = npt.NDArray[np.int32]
+
+MAX_CORES = 10_000
+FAILED = -1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which cell of the grid was taken for a class, and why.
+
+    Attributes
+    ----------
+    eps, min_samples : the pick.
+    silhouette : its score; -1 where no cell could be scored.
+    scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
+    eps_grid, min_samples_grid : the axes of ``scores``, ascending.
+    n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
+    at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
+    """
+
+    eps: float
+    min_samples: int
+    silhouette: float
+    scores: npt.NDArray[np.float64]
+    eps_grid: tuple[float, ...]
+    min_samples_grid: tuple[int, ...]
+    n_groups: int
+    n_noise: int
+    n_rows: int
+    at_edge: bool
+
+
+def infer_class(
+    gradients: Matrix,
+    *,
+    metric: Metric = "centered_cosine",
+    eps_grid: float | Sequence[float] = EPS_GRID,
+    min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+    random_state: Any = None,
+    max_cores: int = MAX_CORES,
+) -> tuple[Labels, Selection, ClassModel]:
+    """Groups of one class.
+
+    Every cell of the grid is clustered by DBSCAN. The pick is the one with the largest mean
+    Euclidean silhouette of the vectors compared (for the cosine metrics the centred unit rows), all
+    noise being one more cluster. A cell with fewer than two clusters scores -1. The first of equal
+    scores wins, in ascending order of eps, then of min_samples; so does the first cell when all fail.
+
+    A class of fewer than two rows, or whose rows are all equal, has no structure to find: it is one
+    group, without noise.
+
+    Parameters
+    ----------
+    gradients : (n, p) float32 or float64, finite, n >= 1.
+    metric, eps_grid, min_samples_grid, random_state, max_cores : see :class:`GroupInference`.
+
+    Returns
+    -------
+    labels : (n,) int32 from 0 within the class; -1 is noise.
+    selection : the pick and the scores of the grid.
+    model : places new rows of the class.
+    """
+    eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
+    min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
+    points = Points(gradients, metric)
+    if (gradients == gradients[0]).all():
+        scores = np.full((len(eps_values), len(min_samples_values)), FAILED)
+        labels, cores = np.zeros(len(gradients), np.int32), np.zeros(1, np.intp)
+        e, m, radius = 0, 0, np.inf
+    else:
+        labels, cores, scores, (e, m) = _search(points, eps_values, min_samples_values)
+        radius = eps_values[e]
+    selection = Selection(
+        eps=eps_values[e],
+        min_samples=min_samples_values[m],
+        silhouette=float(scores[e, m]),
+        scores=scores,
+        eps_grid=eps_values,
+        min_samples_grid=min_samples_values,
+        n_groups=int(labels.max()) + 1,
+        n_noise=int(np.count_nonzero(labels == NOISE)),
+        n_rows=len(labels),
+        at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
+    )
+    kept = sample_cores(cores, labels[cores], max_cores, random_state)
+    return labels, selection, ClassModel(metric, radius, points.centre, gradients[kept], labels[kept])
+
+
+def _search(
+    points: Points, eps_values: Sequence[float], min_samples_values: Sequence[int]
+) -> tuple[Labels, npt.NDArray[np.intp], npt.NDArray[np.float64], tuple[int, int]]:
+    """Labels and core samples of the best cell, the scores of all, and where the best one is."""
+    counts = count_neighbours(points, eps_values)
+    cells = [label(points, eps, c, min_samples_values) for eps, c in zip(eps_values, counts, strict=True)]
+    grid = np.stack(cells)
+    scores = silhouette_grid(points.vectors, grid.reshape(-1, points.n)).reshape(grid.shape[:2])
+    e, m = (int(i) for i in np.unravel_index(np.argmax(scores), scores.shape))
+    return grid[e, m], np.flatnonzero(counts[e] >= min_samples_values[m]), scores, (e, m)
+
+
+class GroupInference(BaseEstimator):  # type: ignore[misc]
+    """Infer groups and outliers from per-sample gradients, within each class.
+
+    Source: Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022,
+    Algorithm 1; the grid and its selection from appendix E.
+
+    Parameters
+    ----------
+    metric : "centered_cosine" (default: subtract the class mean, compare directions), "cosine"
+        (directions as they are) or "euclidean" (gradients as they are). Zero rows are noise to the
+        cosine metrics unless eps reaches 1.
+    eps_grid : radius or radii of DBSCAN, default .1 to .7 in steps of .05, in units of 1 - cos. For
+        "euclidean" give radii in the unit of the gradients; the default is not scaled to them.
+    min_samples_grid : count or counts, default 5, 10, 20, 30, 40, 50, 60, 100.
+    random_state : int, RandomState or None; draws the core samples kept where there are too many.
+    max_cores : most core samples kept per class for ``predict``, default 10,000. Rare groups keep
+        all of theirs first. Below the limit ``predict`` repeats ``labels_`` on the rows of fit,
+        save for border rows, which may lie nearer to another group's core sample.
+
+    Attributes
+    ----------
+    labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
+    classes_ : distinct values of y, ascending.
+    selection_ : dict from class to :class:`Selection`.
+    models_ : dict from class to :class:`~operators.grasp.model.ClassModel`.
+    offsets_ : dict from class to the number of its first group.
+    """
+
+    def __init__(
+        self,
+        metric: Metric = "centered_cosine",
+        eps_grid: float | Sequence[float] = EPS_GRID,
+        min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+        random_state: Any = None,
+        max_cores: int = MAX_CORES,
+    ) -> None:
+        self.metric = metric
+        self.eps_grid = eps_grid
+        self.min_samples_grid = min_samples_grid
+        self.random_state = random_state
+        self.max_cores = max_cores
+
+    def fit(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> GroupInference:
+        """Infer the groups of every class.
+
+        Parameters
+        ----------
+        gradients : (n, p) finite; float32 is kept, other types become float64.
+        y : (n,) class of each row.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError : lengths differ, gradients are not finite, or the metric is unknown.
+        """
+        X, classes = _checked(gradients, y)
+        self.classes_: npt.NDArray[Any] = np.unique(classes)
+        self.labels_: Labels = np.full(len(X), NOISE, np.int32)
+        self.selection_: dict[Any, Selection] = {}
+        self.models_: dict[Any, ClassModel] = {}
+        self.offsets_: dict[Any, int] = {}
+        offset = 0
+        for value in self.classes_.tolist():
+            rows = np.flatnonzero(classes == value)
+            labels, self.selection_[value], self.models_[value] = infer_class(X[rows], **self.get_params())
+            self.labels_[rows] = shift_groups(labels, offset)
+            self.offsets_[value] = offset
+            offset += self.selection_[value].n_groups
+        return self
+
+    def fit_predict(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> Labels:
+        """``fit(gradients, y).labels_``."""
+        return self.fit(gradients, y).labels_
+
+    def predict(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> Labels:
+        """Group of the nearest core sample of the row's class if within eps, else -1.
+
+        Parameters
+        ----------
+        gradients : (n, p) gradients from the same model and parameters as in fit.
+        y : (n,) class of each row.
+
+        Returns
+        -------
+        (n,) int32.
+
+        Raises
+        ------
+        ValueError : a class that fit has not seen.
+        """
+        X, classes = _checked(gradients, y)
+        labels: Labels = np.full(len(X), NOISE, np.int32)
+        for value in np.unique(classes).tolist():
+            if value not in self.models_:
+                raise ValueError(f"predict: y holds class {value!r}; fit saw only {self.classes_.tolist()}")
+            rows = np.flatnonzero(classes == value)
+            labels[rows] = shift_groups(self.models_[value].assign(X[rows]), self.offsets_[value])
+        return labels
+
+
+def shift_groups(labels: Labels, offset: int) -> Labels:
+    """Labels of a class, from 0, to numbers unique across classes; noise stays -1."""
+    return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)
+
+
+def _at_edge(position: int, n_values: int) -> bool:
+    return n_values > 1 and position in (0, n_values - 1)
+
+
+def _checked(gradients: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Matrix, npt.NDArray[Any]]:
+    X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
+    classes = np.asarray(y)
+    check_consistent_length(X, classes)
+    return X, classes
