@@ -1,0 +1,207 @@
+"""``ingest`` over shards: learn classes and widths, then turn each shard's columns into x and y."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.base import (
+    FEATURES,
+    LABEL,
+    ROW_ID,
+    VALID,
+    VECTOR,
+    Apply,
+    Context,
+    Executor,
+    Fault,
+    Operator,
+    OperatorError,
+    RowError,
+    ShardReader,
+)
+from operators.columns import numpy_to_vectors
+from operators.ingest.kernel import (
+    Codes,
+    Floats,
+    Reason,
+    assemble_features,
+    check_features,
+    explain_value,
+    feature_widths,
+    shorten,
+)
+from operators.ingest.labels import class_indices, count_labels
+from operators.ingest.params import IngestParams
+
+STATE = "classes.json"
+MAX_CLASSES = 10_000
+
+
+class Ingest(Operator[IngestParams]):
+    """Adds ``valid``, ``y`` (class index) and ``x`` (features); the last two are null where not valid."""
+
+    name = "ingest"
+    version = 1
+    Params = IngestParams
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Nothing: it reads the source."""
+        return ()
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The label and the features."""
+        return (self.params.label, *self.params.features)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """``valid``, ``y``, ``x``."""
+        return (pa.field(VALID, pa.bool_()), pa.field(LABEL, pa.int32()), pa.field(FEATURES, VECTOR))
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Count the labels and measure the vectors; leaves ``classes.json``.
+
+        Raises
+        ------
+        OperatorError
+            Fewer than two classes, or very many; a feature that is no number; a vector column without
+            vectors.
+
+        """
+        shards = range(len(context.shards.shards))
+        counts: Counter[Any] = Counter()
+        for found in executor.map(partial(_count, context.shards, self.params.label), shards):
+            counts.update(found)
+            _check_few(self.params.label, len(counts))
+        classes = self._classes(counts)
+        widths = self._widths(context, executor)
+        state = {
+            "classes": classes,
+            "counts": [counts[value] for value in classes],
+            "label": self.params.label,
+            "n_features": sum(widths),
+            "widths": widths,
+        }
+        (context.state / STATE).write_text(json.dumps(state), "utf-8")
+        return {"classes": float(len(classes)), "features": float(sum(widths))}
+
+    def open(self, context: Context) -> Apply:
+        """Load classes and widths."""
+        state = json.loads((context.state / STATE).read_text("utf-8"))
+
+        def apply(table: pa.Table) -> pa.Table:
+            shard = _Shard(self.params, state, table)
+            bad = shard.bad
+            if bad.any() and self.params.on_error == "fail":
+                raise _row_error(shard.fault(int(bad.argmax())), context.shards, table)
+            columns = [pa.array(~bad), pa.array(shard.y, mask=bad), _with_gaps(shard.x, bad)]
+            return pa.table(columns, schema=pa.schema(list(self.adds)))
+
+        return apply
+
+    def faults(self, context: Context, table: pa.Table) -> list[Fault]:
+        """Return the first reason of every rejected row of a whole shard."""
+        state = json.loads((context.state / STATE).read_text("utf-8"))
+        shard = _Shard(self.params, state, table)
+        return [shard.fault(int(row)) for row in np.flatnonzero(shard.bad)]
+
+    def _classes(self, counts: Counter[Any]) -> list[Any]:
+        label, declared = self.params.label, self.params.classes
+        classes = sorted(counts) if declared is None else list(declared)
+        if declared is not None and counts:
+            class_indices(pa.chunked_array([pa.array(list(counts))]), classes)  # refuses other types
+        present = [value for value in classes if counts[value]]
+        if len(present) >= 2:
+            return classes
+        found = f"its only value is {shorten(present[0])}" if present else "it has no value"
+        if declared is not None:
+            found = f"of source.classes {shorten(classes)}, {len(present)} occur in it"
+        raise OperatorError(
+            f"The label column {label!r} needs at least two classes, but {found}. Name another column as "
+            f"source.label, or add rows of the other classes."
+        )
+
+    def _widths(self, context: Context, executor: Executor) -> list[int]:
+        """How many features each column gives, from the first shards that tell."""
+        features = self.params.features
+        known: list[int | None] = [None] * len(features)
+        for shard in range(len(context.shards.shards)):
+            (found,) = executor.map(partial(_shard_widths, context.shards, features), [shard])
+            known = [old if old is not None else new for old, new in zip(known, found, strict=True)]
+            if None not in known:
+                return [width for width in known if width is not None]
+        raise OperatorError(
+            f"The feature column {features[known.index(None)]!r} holds no vector in any row. Drop it from "
+            f"source.features."
+        )
+
+
+class _Shard:
+    """A shard's rows as arrays, with the reasons of the bad ones."""
+
+    def __init__(self, params: IngestParams, state: dict[str, Any], table: pa.Table) -> None:
+        self._params, self._widths, self._table = params, state["widths"], table
+        self.y, self._label_codes = class_indices(table[params.label], state["classes"])
+        self.x: Floats
+        self._codes: Codes
+        self.x, self._codes = assemble_features(table, params.features, self._widths)
+        self.bad: npt.NDArray[np.bool_] = (self.y < 0) | self._codes.any(axis=1)
+
+    def fault(self, row: int) -> Fault:
+        """Why a bad row is bad: its label, else its first feature that is."""
+        if self.y[row] < 0:
+            name, code, width = self._params.label, self._label_codes[row], 1
+        else:
+            index = int(np.flatnonzero(self._codes[row])[0])
+            name, code, width = self._params.features[index], self._codes[row, index], self._widths[index]
+        value, reason = explain_value(self._table[name], row, Reason(int(code)), width)
+        return Fault(row, name, value, reason)
+
+
+def _row_error(fault: Fault, shards: ShardReader, table: pa.Table) -> RowError:
+    row_id = table[ROW_ID][fault.row].as_py()
+    first_rows = [shard.first_row for shard in shards.shards]
+    shard = int(np.searchsorted(first_rows, row_id, side="right")) - 1
+    message = (
+        f"column {fault.column!r} {fault.error} (value: {fault.value}). Correct or remove the row, or set "
+        f"source.on_error to quarantine."
+    )
+    row = row_id - first_rows[shard]
+    return RowError(message, shard=shard, row=row, column=fault.column, value=fault.value)
+
+
+def _with_gaps(x: Floats, bad: npt.NDArray[np.bool_]) -> pa.ChunkedArray:
+    if not bad.any():
+        return numpy_to_vectors(x)
+    places = np.cumsum(~bad) - 1
+    return numpy_to_vectors(x[~bad]).take(pa.array(places, mask=bad))
+
+
+def _count(reader: ShardReader, label: str, shard: int) -> dict[Any, int]:
+    column = reader.read_source(shard, [label])[label]
+    counts = count_labels(column)
+    _check_few(label, len(counts))
+    return counts
+
+
+def _check_few(label: str, n_classes: int) -> None:
+    if n_classes > MAX_CLASSES:
+        raise OperatorError(
+            f"The label column {label!r} has more than {MAX_CLASSES} different values, so it names no "
+            f"classes. Name another column as source.label."
+        )
+
+
+def _shard_widths(reader: ShardReader, features: Sequence[str], shard: int) -> tuple[int | None, ...]:
+    table = reader.read_source(shard, features)
+    check_features(table, features)
+    return feature_widths(table, features)

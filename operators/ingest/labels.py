@@ -1,0 +1,78 @@
+"""Label columns to class indices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.base import OperatorError
+from operators.ingest.kernel import Codes, Reason, shorten
+
+
+def class_indices(column: pa.ChunkedArray, classes: Sequence[Any]) -> tuple[npt.NDArray[np.int32], Codes]:
+    """Position of each label in ``classes``, -1 where it is null or not among them, and which it is.
+
+    Returns (n,) int32 and (n,) uint8: :attr:`Reason.NULL` or NAN for a missing label, else 0.
+
+    Raises
+    ------
+    OperatorError
+        The classes are of another type than the column.
+
+    """
+    labels = decode(column)
+    try:
+        known = pa.array(classes)
+        fits = _kind(known.type) == _kind(labels.type) or (
+            pa.types.is_integer(known.type) and pa.types.is_floating(labels.type)
+        )
+    except pa.ArrowException:  # classes of several types
+        fits = False
+    if not fits:
+        raise OperatorError(
+            f"source.classes {shorten(list(classes))} cannot be compared with a label column of type "
+            f"{labels.type}. Write the classes as values of that type."
+        )
+    known = known.cast(labels.type, safe=False)
+    indices = pc.index_in(labels, value_set=known).fill_null(-1).to_numpy().astype(np.int32)
+    codes = np.zeros(len(labels), np.uint8)
+    if pa.types.is_floating(labels.type):
+        codes[pc.is_nan(labels).fill_null(False).to_numpy()] = Reason.NAN
+    codes[labels.is_null().to_numpy()] = Reason.NULL
+    indices[codes != Reason.GOOD] = -1
+    return indices, codes
+
+
+def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
+    """Label -> number of rows, null and NaN left out. Raises OperatorError for types that name no class."""
+    labels = decode(column).drop_null()
+    if not _kind(labels.type):
+        raise OperatorError(
+            f"The label column has type {column.type}; labels are text, integers, booleans or floats. Name "
+            f"another column as source.label, or write it as one of these."
+        )
+    if pa.types.is_floating(labels.type):
+        labels = labels.filter(pc.invert(pc.is_nan(labels)))
+    counted = pc.value_counts(labels)
+    return {entry["values"].as_py(): entry["counts"].as_py() for entry in counted}
+
+
+def _kind(kind: pa.DataType) -> str:
+    """What labels of this type are to a reader; empty where they name no classes."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "integer"
+    return "float" if pa.types.is_floating(kind) else ""
+
+
+def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary column as its plain values, others as they are."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,27 @@
+"""Parameters of ``ingest``; the engine fills them from the recipe's ``source`` section."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from operators.base import OperatorParams
+
+
+class IngestParams(OperatorParams):
+    """What is label, what are features, and what happens to rows that have no usable value."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "max_error_rate"})
+
+    label: str = Field(description="Column with the class of each row")
+    features: tuple[str, ...] = Field(min_length=1, description="Numeric, bool or numeric-vector columns")
+    classes: tuple[str | int | bool, ...] | None = Field(
+        default=None, min_length=2, description="Allowed labels, in the order of their class index"
+    )
+    on_error: Literal["fail", "quarantine"] = Field(
+        default="fail", description="What to do with a faulty row"
+    )
+    max_error_rate: float = Field(
+        default=0.01, ge=0, le=1, description="Share of rows that may be quarantined; kept by the engine"
+    )
