@@ -1,0 +1,1 @@
+"""Sample weights from inferred groups."""
