@@ -1,0 +1,1 @@
+"""Train, validation and test parts of the curated dataset."""

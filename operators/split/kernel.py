@@ -1,0 +1,115 @@
+"""A random split that depends on nothing but seed and row id, with exact counts in every stratum.
+
+Each row has a hash; the rows of a stratum with the smallest hashes are its validation part, the next
+ones its test part. The hash up to which a part reaches is found by radix selection: a histogram of
+the hashes' highest bits says in which bin it lies, the next one looks into that bin. Histograms of
+shards add up, so that no process ever holds a column of the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+BITS = 8
+BINS = 1 << BITS
+END = 1 << 64
+"""One more than the largest hash."""
+TRAIN, VALIDATION, TEST, DROPPED = range(4)
+PARTS = ("train", "validation", "test", "dropped")
+
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+
+
+def row_hashes(row_ids: npt.NDArray[np.integer], seed: int) -> Hashes:
+    """Hash of each row id; for one seed no two rows have the same.
+
+    The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    generators, OOPSLA 2014, figure 15), which maps 64-bit integers one to one.
+    """
+    start = _mix(np.array([seed % END], np.uint64))
+    return _mix(row_ids.astype(np.uint64) ^ start)
+
+
+def _mix(x: Hashes) -> Hashes:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Hashes = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Ints:
+    """One key for each pair of class and group; the noise (-1) of each class is a stratum too."""
+    keys: Ints = (y.astype(np.int64) << 32) + groups.astype(np.int64) + 1
+    return keys
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks for the hash below which ``rank`` of the stratum's rows in ``low .. low + BINS << shift`` are.
+
+    Start with ``Search(stratum, rank)``, feed :func:`histograms` of all rows to :meth:`narrow` until
+    it gives a number.
+    """
+
+    stratum: int
+    rank: int
+    low: int = 0
+    shift: int = 64 - BITS
+
+    def narrow(self, counts: Ints) -> Search | int:
+        """Threshold, or the search in the bin it must be in. ``rank`` is at most ``counts.sum()``."""
+        below = np.concatenate(([0], np.cumsum(counts)))
+        place = int(np.searchsorted(below, self.rank))
+        if below[place] == self.rank:
+            return self.low + (place << self.shift)
+        inside = place - 1
+        low = self.low + (inside << self.shift)
+        return Search(self.stratum, self.rank - int(below[inside]), low, self.shift - BITS)
+
+
+def histograms(keys: Ints, hashes: Hashes, searches: Sequence[Search]) -> Ints:
+    """(len(searches), BINS) number of rows in each bin of each search."""
+    counts = np.zeros((len(searches), BINS), np.int64)
+    order = np.argsort(keys, kind="stable")
+    keys, hashes = keys[order], hashes[order]
+    for index, search in enumerate(searches):
+        first, last = np.searchsorted(keys, [search.stratum, search.stratum + 1])
+        bins = (hashes[first:last] - np.uint64(search.low)) >> np.uint64(search.shift)
+        # hashes below `low` wrap around to large bins
+        counts[index] = np.bincount(bins[bins < BINS].astype(np.int64), minlength=BINS)
+    return counts
+
+
+def part_sizes(size: int, validation: float, test: float) -> tuple[int, int]:
+    """Rows of a stratum for validation and for test: rounded shares, half to even."""
+    n_validation = round(validation * size)
+    return n_validation, min(round(test * size), size - n_validation)
+
+
+def assign_parts(
+    keys: Ints, hashes: Hashes, thresholds: Mapping[int, tuple[int, int]]
+) -> npt.NDArray[np.int8]:
+    """Index into :data:`PARTS` of each row.
+
+    Parameters
+    ----------
+    keys, hashes
+        (n,) stratum and hash of each row.
+    thresholds
+        Per stratum: validation takes the hashes below the first number, test those below the second.
+
+    """
+    names, place = np.unique(keys, return_inverse=True)
+    parts = np.full(len(keys), TRAIN, np.int8)
+    for part, which in ((TEST, 1), (VALIDATION, 0)):
+        ends = [thresholds[name][which] for name in names.tolist()]
+        limits = np.array([min(end, END - 1) for end in ends], np.uint64)
+        whole = np.array([end == END for end in ends], bool)
+        parts[(hashes < limits[place]) | whole[place]] = part
+    return parts
