@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["start", "fit", "progress", "finish", "reused", "note"]
+Kind = Literal["start", "fit", "progress", "finish", "reused"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Event:
     shards: int = 0
     total_shards: int = 0
     seconds: float = 0.0
-    text: str = ""
 
     @property
     def rows_per_second(self) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import InputError
-from engine.events import Event, Listener, Meter, silent
+from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.worker import Failure, Job, ShardExecutor
 from engine.locking import writer_lock
@@ -84,21 +84,23 @@ class Session:
     def executor(self) -> ShardExecutor:
         """The recipe's executor, opened at first use."""
         spec = self.plan.recipe.run
-        if spec.executor == "ray":
-            self.listener(Event("note", "ray", text="starting Ray"))
-        return self._stack.enter_context(open_executor(spec, verbose=self._verbose))
+        meter = Meter(self.listener, spec.executor)
+        meter.tell("start")
+        opened = self._stack.enter_context(open_executor(spec, verbose=self._verbose))
+        meter.tell("finish")
+        return opened
 
     def operator(self, planned: PlannedOperator) -> OperatorResult:
         """Fit and apply one operator, except what is committed already."""
-        store, meter = self.plan.store, self._meter(planned.name)
+        store = self.plan.store
         done = store.committed(planned.fingerprint)
         missing = [shard.index for shard in self.plan.shards if shard.index not in done]
         fitted = store.fitted(planned.fingerprint)
         if fitted and not missing:
             check_budget_of(planned, self.plan, done)
-            meter.reused()
+            self._meter(planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
-        meter.tell("start")
+        meter = self._begin(planned.name)
         metrics = fitted["metrics"] if fitted else self._fit(planned)
         meter.add(sum(commit.rows for commit in done.values()), len(done))
         for commit in self._apply(planned, missing):
@@ -110,11 +112,10 @@ class Session:
 
     def publish(self) -> bool:
         """Publish the version unless it is there; return whether it was."""
-        meter = self._meter("publish")
         if is_published(self.plan.output, self.plan.version):
-            meter.reused()
+            self._meter("publish").reused()
             return True
-        meter.tell("start")
+        meter = self._begin("publish")
         for part in publish(self.plan, self.executor):
             meter.add(part["rows"])
         meter.tell("finish")
@@ -128,6 +129,12 @@ class Session:
         write_report(self.plan, manifest, {result.name: result.metrics for result in results}, path)
         meter.tell("finish")
         return path
+
+    def _begin(self, name: str) -> Meter:
+        _ = self.executor  # opened before the clock starts: Ray takes seconds
+        meter = self._meter(name)
+        meter.tell("start")
+        return meter
 
     def _meter(self, name: str) -> Meter:
         return Meter(self.listener, name, self.plan.n_rows, len(self.plan.shards))

@@ -104,9 +104,6 @@ class _Bars:
 
     def __call__(self, event: Event) -> None:
         """Draw an event."""
-        if event.kind == "note":
-            self._progress.console.print(f"[dim]{event.text}")
-            return
         if event.operator not in self._tasks:
             total = event.total_rows or 1
             self._tasks[event.operator] = self._progress.add_task(
