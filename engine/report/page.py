@@ -19,7 +19,7 @@ from engine.report.selection import read_grids, selection_figures
 from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
-from engine.report.words import Findings, count, number, percent, sentences, short
+from engine.report.words import Findings, count, interval, number, percent, sentences, short
 
 MOST_FILES = 200
 OPENING = "import pyarrow.dataset\n\n"
@@ -62,7 +62,8 @@ def template() -> Template:
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {"number": number, "percent": percent, "short": short, "count": count}
+    for words in (number, percent, short, interval, count):
+        environment.filters[words.__name__] = words
     return environment.from_string(files("engine.report").joinpath("report.html.j2").read_text("utf-8"))
 
 
@@ -100,6 +101,7 @@ def findings(found: Survey, groups: list[GroupRow], classes: list[str]) -> Findi
         groups=tuple(group for group in groups if not group.is_noise),
         noise_rows=noise,
         worst=worst_group(groups),
+        class_rows={y: sum(g.stat.rows for g in groups if g.y == y) for y in {g.y for g in groups}},
         accuracy=everything.accuracy,
     )
 

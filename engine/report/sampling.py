@@ -53,8 +53,8 @@ def suspects(table: pa.Table) -> NDArray[np.float64]:
     marked = table.column(IS_OUTLIER).to_numpy()
     loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
     wanted = marked.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)
-    found: NDArray[np.float64] = np.column_stack([marked, loss, table.column(ROW_ID).to_numpy()])
-    return found[wanted]
+    found = np.column_stack([marked, loss, table.column(ROW_ID).to_numpy()])
+    return np.asarray(found[wanted], np.float64)
 
 
 def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:

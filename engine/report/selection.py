@@ -16,6 +16,8 @@ from engine.plan import Plan
 from engine.report.pictures import png
 
 FAILED = -1.0
+TIED = 0.005
+"""Scores that differ by less say nothing."""
 MOST_CLASSES = 24
 MOST_TEXTS = 200
 """Cells of a grid up to which each score is also written as a number."""
@@ -88,15 +90,17 @@ def picked(found: Grid) -> str:
 
 def edges(found: Grid) -> list[str]:
     """A sentence for each parameter whose pick is the smallest or largest value tried."""
-    if np.isnan(found.scores).all():
+    scores, (i, j) = found.scores, found.pick
+    if np.isnan(scores[i, j]):
         return []
     texts = []
-    for name, value, values in (
-        ("eps", found.eps, found.eps_grid),
-        ("min_samples", found.min_samples, found.min_samples_grid),
-    ):
-        if len(values) > 1 and value in (min(values), max(values)):
-            which = "smallest" if value == min(values) else "largest"
+    for name, values, at in (("eps", scores[:, j], i), ("min_samples", scores[i], j)):
+        if len(values) == 1 or at not in {0, len(values) - 1}:
+            continue
+        which, inward = ("smallest", 1) if at == 0 else ("largest", -2)
+        if values[inward] > values[at] - TIED:
+            texts.append(f"This {name} is the {which} tried, and the next one does as well.")
+        else:
             texts.append(f"This {name} is the {which} tried: widen the grid, a better one may lie beyond.")
     return texts
 
@@ -136,5 +140,11 @@ def write_scores(axes: Any, scores: NDArray[np.float64]) -> None:
     for (i, j), score in np.ndenumerate(scores):
         if not math.isnan(score):
             axes.text(
-                j, i, f"{score:.2f}", ha="center", va="center", fontsize=8, color="wk"[int(score > middle)]
+                j,
+                i,
+                f"{round(score, 2) + 0.0:.2f}",
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="wk"[int(score > middle)],
             )

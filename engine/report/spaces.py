@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
@@ -121,23 +122,29 @@ def true_colouring(column: pa.ChunkedArray) -> Colouring:
 
 
 def draw(views: list[View], colourings: list[Colouring]) -> str:
-    """A row of panels for each colouring, a panel for each view, as a PNG data URI."""
-    figure = Figure(figsize=(9.4, 3.9 * len(colourings)), layout="constrained")
-    parts = figure.subfigures(len(colourings), 1, squeeze=False)[:, 0]
-    for part, colouring in zip(parts, colourings, strict=True):
-        panels = part.subplots(1, len(views), squeeze=False)[0]
-        for axes, view in zip(panels, views, strict=True):
+    """A row of panels for each colouring, a panel for each view and its legend, as a PNG data URI."""
+    figure = Figure(figsize=(9.4, 3.7 * len(colourings)), layout=ConstrainedLayoutEngine(hspace=0.06))
+    ratios = [*(1.0 for _ in views), 0.2 * len(views)]
+    grid = figure.subplots(len(colourings), len(views) + 1, squeeze=False, width_ratios=ratios)
+    for panels, colouring in zip(grid, colourings, strict=True):
+        for axes, view in zip(panels, views, strict=False):
             draw_panel(axes, view, colouring)
-        handles, names = panels[0].get_legend_handles_labels()
-        kept = list(zip(handles, names, strict=True))[:MOST_NAMES]
-        legend = part.legend(
-            *zip(*kept, strict=True), loc="outside right upper", title=colouring.title, fontsize=9
-        )
-        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-            handle.set_sizes([36])
-            handle.set_alpha(1)
-            plain(text)
+        draw_legend(panels[-1], panels[0], colouring.title)
     return png(figure)
+
+
+def draw_legend(axes: Any, panel: Any, title: str) -> None:
+    """Fill ``axes`` with the legend of ``panel``."""
+    axes.axis("off")
+    handles, names = panel.get_legend_handles_labels()
+    left_out = len(names) - MOST_NAMES
+    title = f"{title} ({left_out} more)" if left_out > 0 else title
+    place = {"loc": "upper left", "borderaxespad": 0, "frameon": False, "alignment": "left"}
+    legend = axes.legend(handles[:MOST_NAMES], names[:MOST_NAMES], title=title, fontsize=9, **place)
+    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        handle.set_sizes([36])
+        handle.set_alpha(1)
+        plain(text)
 
 
 def draw_panel(axes: Any, view: View, colouring: Colouring) -> None:

@@ -63,8 +63,7 @@ def scaled(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
     pixels = np.nan_to_num(pixels)
     low, high = float(pixels.min()), float(pixels.max())
     if low >= 0 and high <= 1:
-        return pixels
-    if low >= 0 and 127 < high <= 255:
-        return pixels / 255
-    unit: NDArray[np.float32] = ((pixels - low) / max(high - low, 1e-12)).astype(np.float32)
-    return unit
+        low, high = 0.0, 1.0
+    elif low >= 0 and 127 < high <= 255:
+        low, high = 0.0, 255.0
+    return np.asarray((pixels - low) / max(high - low, 1e-12), np.float32)

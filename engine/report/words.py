@@ -34,6 +34,13 @@ def percent(share: float) -> str:
     return f"{value:.1f}".removesuffix(".0") + f"{NBSP}%"
 
 
+def interval(ends: tuple[float, float]) -> str:
+    """Two shares in percent: ``89.6 – 92.3 %``."""
+    if math.isnan(ends[0]):
+        return DASH
+    return f"{100 * ends[0]:.1f} – {100 * ends[1]:.1f}{NBSP}%"
+
+
 def count(rows: int, what: str) -> str:
     """``1 row``, ``1,797 rows``."""
     plural = what if rows == 1 else ("classes" if what == "class" else what + "s")
@@ -47,6 +54,8 @@ def short(value: object, length: int = 80) -> str:
         return f"[{count(len(value), kind)}]"
     if value is None:
         return DASH
+    if isinstance(value, bytes):
+        return f"[{count(len(value), 'byte')}]"
     text = number(value) if isinstance(value, float) else str(value)
     return text if len(text) <= length else text[: length - 1] + "…"
 
@@ -64,6 +73,7 @@ class Findings:
     """Inferred groups, noise left out."""
     noise_rows: tuple[GroupRow, ...]
     worst: GroupRow | None
+    class_rows: dict[int, int]
     accuracy: float
     """Of the probe over all rows."""
 
@@ -84,7 +94,7 @@ def sentences(found: Findings) -> list[str]:
     texts += noise_sentences(found)
     if found.quarantined:
         texts.append(
-            f"{count(found.quarantined, 'row')} could not be used: quarantined, published with split = dropped "
+            f"{count(found.quarantined, 'row')} could not be used: quarantined, published with split dropped "
             f"and left out of every number below."
         )
     return texts
@@ -121,6 +131,11 @@ def noise_sentences(found: Findings) -> list[str]:
         texts.append(f"{of_all} {fit} no group (noise, group -1).")
     else:
         texts.append("Every row fits a group: there is no noise.")
+    sizes = found.class_rows
+    mostly = [g for g in found.noise_rows if 2 * g.stat.rows > sizes[g.y]]
+    if mostly:
+        names = ", ".join(f"{g.class_name} ({g.stat.rows:,} of {sizes[g.y]:,} rows)" for g in mostly[:5])
+        texts.append(f"Most of class {names} is noise: its groups say little.")
     if marked:
         texts.append(
             f"{count(marked, 'row')} ({percent(marked / max(found.rows, 1))}) "

@@ -1,0 +1,304 @@
+"""The report as a whole, over sidecars written by hand."""
+
+import re
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from connectors import open_source
+from connectors.sink import write_parquet
+from engine.fingerprint import digest
+from engine.plan import Plan, PlannedOperator
+from engine.recipe import Recipe
+from engine.report import write_report
+from engine.store import write_json
+from operators.base import CATEGORY, VECTOR, Apply, Context, Operator, OperatorParams
+
+SYMBOLS = "●▲■◆✕"
+CLASSES = ["no", "yes"]
+KINDS = {
+    "valid": pa.bool_(),
+    "y": pa.int32(),
+    "x": VECTOR,
+    "gradient": VECTOR,
+    "prediction": pa.int32(),
+    "loss": pa.float32(),
+    "group": pa.int32(),
+    "is_outlier": pa.bool_(),
+    "outlier_source": CATEGORY,
+    "weight": pa.float32(),
+    "split": CATEGORY,
+}
+ADDED_BY = {
+    "ingest": ("valid", "y", "x"),
+    "probe": ("prediction", "loss"),
+    "gradients": ("gradient",),
+    "groups": ("group", "is_outlier", "outlier_source"),
+    "weights": ("weight",),
+    "split": ("split",),
+}
+
+
+class Written(Operator[OperatorParams]):
+    """Stands for an operator whose columns the test wrote itself."""
+
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = OperatorParams
+    requires = ()
+
+    def __init__(self, name: str, columns: list[str]) -> None:
+        super().__init__(OperatorParams())
+        self.name = name  # type: ignore[misc]
+        self.columns = columns
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        return tuple(pa.field(name, KINDS[name]) for name in self.columns)
+
+    def open(self, context: Context) -> Apply:
+        raise NotImplementedError
+
+
+def plan_over(
+    folder: Path,
+    source: pa.Table,
+    columns: dict[str, list[Any]],
+    *,
+    shards: int = 3,
+    classes: list[str] = CLASSES,
+    selection: dict[str, Any] | None = None,
+    **sections: Any,
+) -> Plan:
+    """A plan with ``source`` in several files and ``columns`` as committed sidecars."""
+    data, output = folder / "data", folder / "out"
+    data.mkdir(parents=True)
+    cuts = np.linspace(0, source.num_rows, shards + 1).astype(int).tolist()
+    for i in range(shards):
+        write_parquet(source.slice(cuts[i], cuts[i + 1] - cuts[i]), data / f"s{i}.parquet")
+    recipe = Recipe.parse(
+        {
+            "name": "made",
+            "source": {"path": str(data), "label": "label"},
+            "output": {"path": str(output)},
+            **sections,
+        }
+    )
+    opened = open_source(
+        str(data), "parquet", shard_bytes=2**27, identities=lambda ps: {p: digest(p) for p in ps}
+    )
+    there = {who: [name for name in names if name in columns] for who, names in ADDED_BY.items()}
+    planned = tuple(PlannedOperator(Written(who, names), digest(who)) for who, names in there.items())
+    plan = Plan(recipe, opened, opened.list(), ("x",), planned, digest("plan"), "v123")
+    for operator in planned:
+        for i, shard in enumerate(plan.shards):
+            part = slice(shard.first_row, shard.first_row + shard.n_rows)
+            table = pa.table(
+                {name: pa.array(columns[name][part], KINDS[name]) for name in there[operator.name]}
+            )
+            plan.store.commit(operator.fingerprint, i, table, seconds=0.5)
+        plan.store.state(operator.fingerprint).mkdir(parents=True, exist_ok=True)
+    write_json(plan.store.state(plan.fingerprint_of("ingest")) / "classes.json", {"classes": classes})
+    if selection is not None:
+        write_json(plan.store.state(plan.fingerprint_of("groups")) / "selection.json", selection)
+    return plan
+
+
+MANIFEST = {"version": "v123", "content": "abc", "packages": {"numpy": "2"}, "parts": []}
+
+
+def made(n: int = 90, seed: int = 0) -> tuple[pa.Table, dict[str, list[Any]]]:
+    """Two classes of two groups each and some noise; the probe fails on group 1; three bad rows."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    group = np.where(rng.random(n) < 0.1, -1, 2 * y + (rng.random(n) < 0.25))
+    wrong = (group == 1) | (group == -1)
+    x = rng.normal(0, 0.2, (n, 4)) + 3 * np.eye(4)[group]
+    source = pa.table(
+        {
+            "picture": pa.array(list(rng.random((n, 6))), pa.list_(pa.float64())),
+            "label": pa.array([CLASSES[v] for v in y]),
+            "text": pa.array([f"text of {i}" for i in range(n)]),
+            "really": pa.array([f"kind {v}" for v in group]),
+            "broken": pa.array((group == -1) | (rng.random(n) < 0.05)),
+        }
+    )
+    columns: dict[str, list[Any]] = {
+        "valid": [True] * n,
+        "y": y.tolist(),
+        "x": x.tolist(),
+        "gradient": (x * 2).tolist(),
+        "prediction": np.where(wrong, 1 - y, y).tolist(),
+        "loss": rng.random(n).tolist(),
+        "group": group.tolist(),
+        "is_outlier": (group == -1).tolist(),
+        "outlier_source": ["dbscan" if g == -1 else "" for g in group],
+        "weight": [1.0] * n,
+        "split": rng.choice(["train", "test"], n).tolist(),
+    }
+    for row in (4, 5, 40):
+        columns = {name: [*v[:row], None, *v[row + 1 :]] for name, v in columns.items()}
+        columns["valid"][row] = False
+    return source, columns
+
+
+def html_of(plan: Plan) -> str:
+    path = Path(plan.recipe.output.path) / "reports" / "v123.html"
+    assert write_report(plan, MANIFEST, {"groups": {"found": 4.0}}, path) == path
+    return path.read_text("utf-8")
+
+
+def cells(html: str) -> list[list[str]]:
+    """Text of every table row."""
+    rows = re.findall(r"<tr.*?</tr>", html, re.DOTALL)
+    return [
+        [re.sub(r"<.*?>", "", cell).strip() for cell in re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL)]
+        for row in rows
+    ]
+
+
+def test_the_table_of_groups_holds_the_counts(tmp_path: Path) -> None:
+    source, columns = made()
+    html = html_of(plan_over(tmp_path, source, columns))
+    y, group, split = (np.array(columns[name], dtype=object) for name in ("y", "group", "split"))
+    right = np.array([p == v for p, v in zip(columns["prediction"], columns["y"], strict=True)])
+    found = {
+        (row[0].split()[0].lstrip(SYMBOLS), row[1]): row
+        for row in cells(html)
+        if len(row) == 11 and row[1] in CLASSES
+    }
+    assert len(found) == len({pair for pair in zip(y, group, strict=True) if pair[0] is not None})
+    for (name, class_name), row in found.items():
+        own = (y == CLASSES.index(class_name)) & (group == (-1 if name == "noise" else int(name)))
+        assert int(row[2]) == own.sum()
+        assert float(row[4].removesuffix("\u00a0%")) == pytest.approx(100 * right[own].mean(), abs=0.05)
+        assert int(row[8]) == (own & (group == -1)).sum()
+        assert [int(v) for v in row[9:]] == [(own & (split == s)).sum() for s in ("train", "test")]
+    assert "87 rows in 2 classes; 4 groups were inferred." in html
+    assert "3 rows could not be used" in html
+    assert re.search(r'<tr class="worst">\s*<td class="t"><span[^>]*>[^<]*</span>1 ', html)
+
+
+def test_the_file_is_self_contained_and_the_same_again(tmp_path: Path) -> None:
+    source, columns = made()
+    plan = plan_over(tmp_path, source, columns, truth={"group": "really", "outlier": "broken"})
+    html = html_of(plan)
+    assert not re.search(r"""(?:src|href)=["'](?!data:|#)""", html)
+    assert not re.search(r"url\((?!data:)|@import|<script|<link", html)
+    assert html_of(plan) == html
+
+
+def test_rows_drawn_do_not_depend_on_the_shards(tmp_path: Path) -> None:
+    source, columns = made()
+    shown = []
+    for shards in (1, 5):
+        plan = plan_over(tmp_path / str(shards), source, columns, shards=shards, report={"rows_per_group": 3})
+        html = html_of(plan)
+        start = html.index('id="rows"')
+        shown.append(html[start : html.index("How it was made")])
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_values_of_the_data_appear_as_text(tmp_path: Path, image: bool) -> None:
+    evil = "<script>alert('$\\frac{')</script>"
+    source, columns = made()
+    text = pa.array([evil] * source.num_rows)
+    source = source.set_column(2, "text", text).set_column(3, "really", text)
+    report: dict[str, Any] = {"title": evil, "fields": ["text"]}
+    if image:
+        report["image"] = {"column": "picture", "height": 2, "width": 3}
+    plan = plan_over(
+        tmp_path, source, columns, classes=[evil, "yes"], report=report, truth={"group": "really"}
+    )
+    html = html_of(plan)
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") > 5
+
+
+def test_pictures_are_one_per_group_with_captions(tmp_path: Path) -> None:
+    source, columns = made()
+    image = {"column": "picture", "height": 2, "width": 3}
+    html = html_of(plan_over(tmp_path, source, columns, report={"image": image, "rows_per_group": 4}))
+    slugs = ["group-0", "group-1", "group-2", "group-3", "outliers"]
+    assert re.findall(r"\.([\w-]+) \{ background-image: url\(data:image/png", html) == [
+        slugs[i] for i in (1, *sorted((0, 2, 3), key=lambda g: columns["group"].count(g)), 4)
+    ]
+    assert all(len(re.findall(f'class="thumb {slug}"', html)) == 4 for slug in slugs[:4])
+    worst = html[html.index('class="thumb group-1"') : html.index("Strongest outliers")]
+    assert worst.count("probe: yes") == 4
+
+
+@pytest.mark.parametrize(
+    ("report", "complaint"),
+    [
+        ({"image": {"column": "pictur", "height": 2, "width": 3}}, "report.image.column: the source has no"),
+        ({"image": {"column": "picture", "height": 2, "width": 2}}, "2 x 2 x 1 = 4 are needed"),
+        ({"image": {"column": "text", "height": 2, "width": 2}}, "has 0 numbers"),
+        ({"fields": ["txt"]}, "Did you mean &#39;text&#39;?"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(tmp_path: Path, report: dict[str, Any], complaint: str) -> None:
+    source, columns = made()
+    assert complaint in html_of(plan_over(tmp_path, source, columns, report=report))
+
+
+def test_a_truth_that_is_no_truth_value_is_said(tmp_path: Path) -> None:
+    source, columns = made()
+    html = html_of(plan_over(tmp_path, source, columns, truth={"outlier": "text"}))
+    assert "cannot be read as true or false" in html
+
+
+def test_lists_are_counted_and_long_values_cut(tmp_path: Path) -> None:
+    source, columns = made()
+    source = source.set_column(2, "text", pa.array(["long " * 100] * source.num_rows))
+    html = html_of(plan_over(tmp_path, source, columns, report={"fields": ["picture", "text"]}))
+    assert "[6 numbers]" in html
+    assert "long " * 15 in html
+    assert "long " * 17 not in html
+
+
+def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
+    source, columns = made()
+    entry = {"eps": 0.1, "min_samples": 10, "silhouette": 0.5, "eps_grid": [0.1, 0.2]}
+    entry |= {"min_samples_grid": [5, 10, 20], "scores": [[0.1, 0.5, -1.0], [0.2, 0.3, -1.0]]}
+    selection = {"classes": [{"class": 0, **entry}, {"class": 1, **entry, "scores": [[-1.0] * 3] * 2}]}
+    html = html_of(plan_over(tmp_path / "a", source, columns, selection=selection))
+    assert html.count('alt="Silhouette over') == 2
+    assert "This eps is the smallest tried: widen the grid" in html
+    assert "Every setting failed" in html
+    assert 'alt="Silhouette over' not in html_of(plan_over(tmp_path / "b", source, columns))
+
+
+def test_a_chain_without_probe_and_gradients_still_has_a_report(tmp_path: Path) -> None:
+    source, columns = made()
+    for name in ("gradient", "prediction", "loss"):
+        columns.pop(name)
+    html = html_of(plan_over(tmp_path, source, columns))
+    assert "Feature space" not in html  # titles of panels are in the pictures
+    assert html.count('alt="Gradient space and') == 2
+    assert "The probe is" not in html
+
+
+def test_scores_are_there_only_with_truth(tmp_path: Path) -> None:
+    source, columns = made()
+    assert "<h2>Scores</h2>" not in html_of(plan_over(tmp_path / "a", source, columns))
+    html = html_of(plan_over(tmp_path / "b", source, columns, truth={"group": "really", "outlier": "broken"}))
+    ari = next(row for row in cells(html) if row[:1] == ["adjusted Rand index, noise as one group"])
+    assert ari[1] == "1"  # the true group was made from the inferred one
+    broken = source.column("broken").to_pylist()
+    noise = [g == -1 for g in columns["group"]]
+    hits = sum(b for b, m in zip(broken, noise, strict=True) if m)
+    known = sum(b for b, valid in zip(broken, columns["valid"], strict=True) if valid)
+    assert f"outlier recall, marked is_outlier ({hits} of {known})" in html
+
+
+def test_importing_the_report_draws_nothing() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, engine.report; print(*{'matplotlib', 'jinja2', 'sklearn'}.intersection(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
