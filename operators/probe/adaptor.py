@@ -1,0 +1,107 @@
+"""Trains the probe over shards, then streams them through it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+
+from operators.base import (
+    FEATURES,
+    LABEL,
+    LOSS,
+    PREDICTION,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+)
+from operators.columns import vectors_to_numpy
+from operators.probe.job import TrainingJob, run_job
+from operators.probe.params import ProbeParams
+
+
+class Probe(Operator[ProbeParams]):
+    """Adds the prediction and the loss of a classifier trained on all rows (empirical risk minimisation)."""
+
+    name = "probe"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = ProbeParams
+    uses = ("ingest",)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Features and labels."""
+        return FEATURES, LABEL
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Predicted class index, and softmax cross-entropy in nats."""
+        return pa.field(PREDICTION, pa.int32()), pa.field(LOSS, pa.float32())
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor, and of one worker of the training."""
+        return self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Train in one task or on Ray Train's workers; leaves the model and ``training.json``.
+
+        Returns train_loss, train_accuracy and n_parameters.
+
+        Raises
+        ------
+        OperatorError
+            ``trainer: ray`` without Ray, fewer than two classes, or rows or a model that cannot be used.
+        """
+        n_classes = _count_classes(context.states["ingest"])
+        job = TrainingJob(context.shards, context.state, self.params, n_classes, context.seed)
+        if self._trains_on_ray(context, executor):
+            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+            from operators.probe.ray_train import run_on_ray
+
+            return run_on_ray(job)
+        (metrics,) = executor.map(run_job, [job], resources=self.params.resources)
+        return metrics
+
+    def _trains_on_ray(self, context: Context, executor: Executor) -> bool:
+        params = self.params
+        if params.trainer == "ray" and executor.kind != "ray":
+            raise OperatorError(
+                "operators.probe.trainer is 'ray', but this run's executor is local. Set trainer to 'auto' "
+                "or 'in_process', or run on Ray (run.executor: ray)."
+            )
+        if params.trainer == "auto":
+            n_rows = sum(shard.n_rows for shard in context.shards.shards)
+            return executor.kind == "ray" and n_rows > params.small_rows
+        return params.trainer == "ray"
+
+    def open(self, context: Context) -> Apply:
+        """Load the trained model once."""
+        from operators.models import load, prepare_device
+        from operators.probe.scoring import predict
+
+        resources = self.params.resources
+        model = load(context.state).to(prepare_device(resources.cpus, resources.gpus))
+
+        def apply(table: pa.Table) -> pa.Table:
+            features, labels = vectors_to_numpy(table.column(FEATURES)), table.column(LABEL).to_numpy()
+            prediction, loss = predict(model, features, labels)
+            return pa.table({PREDICTION: prediction, LOSS: loss})
+
+        return apply
+
+
+def _count_classes(ingest: Path) -> int:
+    path = ingest / "classes.json"
+    n_classes = len(json.loads(path.read_text(encoding="utf-8"))["classes"])
+    if n_classes < 2:
+        raise OperatorError(
+            f"{path} lists {n_classes} class; a classifier needs at least two in the label column."
+        )
+    return n_classes

@@ -1,0 +1,45 @@
+"""Parameters of the ``probe`` operator."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from operators.base import OperatorParams, Resources
+from operators.models.spec import ModelName, Widths
+
+
+class ProbeParams(OperatorParams):
+    """The classifier, how strongly it is held back, and where it is trained."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"trainer", "workers", "small_rows", "resources"})
+
+    model: ModelName = "logistic"
+    """``logistic``, ``mlp`` or ``package.module:factory``, called as ``factory(n_features, n_classes)``."""
+    hidden: Widths = (50, 50)
+    """Widths of the ReLU layers of ``mlp``."""
+    l2: float = Field(default=0.5, ge=0)
+    """Adds l2/2 ||W||^2 to the mean loss (biases are free); with n rows it is scikit-learn's 1/(C n).
+    Strong on purpose: group inference needs a probe that leans on the spurious cue, so that the rows that
+    break it are wrong together and their gradients point one way. Chosen on digits with a spurious
+    background, standardised: at 0.5 the minority stays near 0 % accuracy and clusters; at 0.05 it is a
+    third learnt and scatters. Without ``standardize`` features are smaller and the same l2 is stronger.
+    On other data, raise it until ``train_accuracy`` starts to fall."""
+    standardize: bool = True
+    """Centre and scale every feature first."""
+    epochs: int = Field(default=50, ge=1)
+    """Passes of Adam over the rows; ``logistic`` is solved to a tolerance instead."""
+    lr: float = Field(default=1e-3, gt=0)
+    """Adam's step size."""
+    batch_size: int = Field(default=128, ge=1)
+    """Rows of a step of Adam, over all workers."""
+    trainer: Literal["auto", "in_process", "ray"] = "auto"
+    """One task (``in_process``), or Ray Train's workers (``ray``; seconds to start, more memory and speed).
+    ``auto``: one task up to ``small_rows`` rows, or where there is no Ray. Same bytes either way."""
+    small_rows: int = Field(default=200_000, ge=0)
+    """See ``trainer``."""
+    workers: int | None = Field(default=None, ge=1)
+    """Workers of ``ray``; default: as many as fit into the cluster; at most 8, and one per shard."""
+    resources: Resources = Resources()
+    """Of one worker; ``gpus: 1`` trains and predicts on a GPU."""

@@ -1,0 +1,71 @@
+"""Training rows, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+BLOCK = 4096
+"""Rows converted to float64 at a time."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """n training rows."""
+
+    X: NDArray[np.float32]
+    """(n, d)"""
+    y: NDArray[np.int64]
+    """(n,) class indices."""
+    weight: NDArray[np.float64]
+    """(n,) non-negative; only the ratios count."""
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, places: slice | NDArray[np.int64]) -> Rows:
+        """Some of the rows."""
+        return Rows(self.X[places], self.y[places], self.weight[places])
+
+
+NO_ROWS = Rows(np.empty((0, 0), np.float32), np.empty(0, np.int64), np.empty(0))
+
+
+class Shards(Protocol):
+    """Anything that gives shard i's rows, as often as asked: a list of :class:`Rows`, a reader of files."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, shard: int, /) -> Rows: ...
+
+
+def join(parts: Sequence[Rows]) -> Rows:
+    """Rows of several parts, one after the other."""
+    # Parts without rows are left out: they may not know how wide their rows would be.
+    parts = [part for part in parts if len(part)]
+    if len(parts) <= 1:
+        return parts[0] if parts else NO_ROWS
+    return Rows(
+        np.concatenate([part.X for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+    )
+
+
+def blocks(rows: Rows, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Features (m, d) and weights (m,) in float64 with labels (m,), a bounded number of rows at a time.
+
+    Blocks are counted from the first row, so that sums over them do not depend on who computes them.
+    """
+    for start in range(0, len(rows), BLOCK):
+        part = rows.take(slice(start, start + BLOCK))
+        yield (
+            torch.tensor(part.X, dtype=torch.float64, device=device),
+            torch.tensor(part.y, device=device),
+            torch.tensor(part.weight, dtype=torch.float64, device=device),
+        )

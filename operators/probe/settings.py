@@ -1,0 +1,19 @@
+"""How the probe is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the solvers need to know: L-BFGS (``logistic``) the first three, Adam ``l2`` and the rest."""
+
+    l2: float = 0.5
+    """Adds l2/2 ||W||^2 to the mean loss; biases are free."""
+    tolerance: float = 1e-8
+    """The largest entry of the gradient at which L-BFGS stops."""
+    max_iterations: int = 500
+    epochs: int = 50
+    lr: float = 1e-3
+    batch_size: int = 128
