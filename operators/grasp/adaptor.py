@@ -1,0 +1,191 @@
+"""Group inference over shards: one worker per class gathers its gradients and runs the kernel."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.base import (
+    CATEGORY,
+    GRADIENT,
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    OUTLIER_SOURCE,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+    ShardReader,
+)
+from operators.columns import vectors_to_numpy
+from operators.grasp.params import GroupsParams
+from operators.grasp.state import (
+    Ids,
+    class_record,
+    model_path,
+    number_groups,
+    read_labels,
+    read_offsets,
+    write_labels,
+    write_selection,
+)
+
+NOISE = -1
+SOURCES = ("", "grasp:noise")
+
+
+class Groups(Operator[GroupsParams]):
+    """Adds ``group`` (-1: in no cluster), ``is_outlier`` and ``outlier_source``.
+
+    ``fit`` leaves in its state folder, per class, ``labels-<class>.parquet`` and
+    ``model-<class>.npz``, and ``selection.json`` with every class's grid and pick. Memory: a worker
+    holds the gradients of one class, and twice that while it clusters them.
+    """
+
+    name = "groups"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = GroupsParams
+    uses = ("ingest",)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Gradients and labels."""
+        return GRADIENT, LABEL
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Group, whether the row is judged corrupt, and by what."""
+        return (
+            pa.field(GROUP, pa.int32()),
+            pa.field(IS_OUTLIER, pa.bool_()),
+            pa.field(OUTLIER_SOURCE, CATEGORY),
+        )
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        return self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Infer the groups of every class.
+
+        Returns
+        -------
+        ``groups``, ``outlier_share`` (of all rows) and ``silhouette_class_<name>`` of each class.
+
+        Raises
+        ------
+        OperatorError
+            No class has a row, or gradients have different lengths.
+        """
+        names = [str(value) for value in _classes(context.states["ingest"])]
+        infer = partial(_infer_class, context.shards, context.state, self.params, context.seed)
+        found = executor.map(infer, list(enumerate(names)), resources=self.params.resources)
+        records = number_groups([record for record in found if record is not None])
+        if not records:
+            raise OperatorError(
+                "operators.groups: no class has a row with a gradient. Look at the rejected rows "
+                "(`winnow quarantine`) and mend the source."
+            )
+        write_selection(context.state, records)
+        rows = sum(record["n_rows"] for record in records)
+        outliers = sum(record["n_noise"] for record in records) if self.params.outliers == "noise" else 0
+        metrics = {
+            "groups": float(sum(record["n_groups"] for record in records)),
+            "outlier_share": outliers / rows,
+        }
+        return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
+
+    def open(self, context: Context) -> Apply:
+        """Load where each class's groups start; labels are read as shards ask for them."""
+        state, offsets = context.state, read_offsets(context.state)
+        judges_noise = self.params.outliers == "noise"
+
+        def apply(table: pa.Table) -> pa.Table:
+            row_ids, classes = table.column(ROW_ID).to_numpy(), table.column(LABEL).to_numpy()
+            group = np.full(len(row_ids), NOISE, np.int32)
+            for value in np.unique(classes).tolist():
+                rows = np.flatnonzero(classes == value)
+                labels = read_labels(state, value, row_ids[rows])
+                group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
+            outlier = (group == NOISE) & judges_noise
+            source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), pa.array(SOURCES))
+            return pa.table({GROUP: group, IS_OUTLIER: outlier, OUTLIER_SOURCE: source})
+
+        return apply
+
+
+def _infer_class(
+    shards: ShardReader, state: Path, params: GroupsParams, seed: int, named: tuple[int, str]
+) -> dict[str, Any] | None:
+    """Cluster one class and store its labels and model; small values only come back."""
+    # Not at the top: planning imports this module, and needs no scikit-learn.
+    from operators.grasp.kernel import infer_class
+
+    index, name = named
+    row_ids, gradients = _gather(shards, index)
+    if not len(row_ids):
+        return None
+    labels, selection, model = infer_class(
+        gradients,
+        metric=params.metric,
+        eps_grid=params.eps,
+        min_samples_grid=params.min_samples,
+        random_state=seed,
+    )
+    write_labels(state, index, row_ids, labels)
+    model.save(model_path(state, index))
+    return class_record(index, name, selection)
+
+
+def _gather(shards: ShardReader, index: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+    """Row ids and gradients of a class, filled shard by shard into a matrix of the right size.
+
+    Labels are read first: they are small, and tell how many rows there are and where. Rows come in
+    the order of their ids, as groups are numbered by their first core sample.
+    """
+    ordered = sorted(shards.shards, key=lambda shard: shard.first_row)
+    wanted = [pc.equal(shards.read(shard.index, [LABEL]).column(LABEL), index) for shard in ordered]
+    sizes = [pc.sum(mask).as_py() or 0 for mask in wanted]
+    row_ids = np.empty(sum(sizes), np.int64)
+    gradients: npt.NDArray[np.float32] | None = None
+    start = 0
+    for shard, mask, size in zip(ordered, wanted, sizes, strict=True):
+        if not size:
+            continue
+        table = shards.read(shard.index, [GRADIENT]).filter(mask)
+        rows = vectors_to_numpy(table.column(GRADIENT))
+        if gradients is None:
+            gradients = np.empty((len(row_ids), rows.shape[1]), np.float32)
+        elif rows.shape[1] != gradients.shape[1]:
+            raise OperatorError(
+                f"{shard.path}: its gradients have {rows.shape[1]} entries, those of earlier shards "
+                f"{gradients.shape[1]}. They come from different probes; run the operator `gradients` again."
+            )
+        gradients[start : start + size] = rows
+        row_ids[start : start + size] = table.column(ROW_ID).to_numpy()
+        start += size
+    return row_ids, np.empty((0, 0), np.float32) if gradients is None else gradients
+
+
+def _classes(ingest: Path) -> list[Any]:
+    found: list[Any] = json.loads((ingest / "classes.json").read_text("utf-8"))["classes"]
+    return found
+
+
+def _plain(name: str) -> str:
+    """A class name as part of a metric's name: trackers allow few other characters."""
+    return re.sub(r"[^\w\-. ]", "_", name)

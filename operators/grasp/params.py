@@ -1,0 +1,35 @@
+"""Parameters of the ``groups`` operator."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from operators.base import OperatorParams, Resources
+from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+
+Eps: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MinSamples: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+class GroupsParams(OperatorParams):
+    """How gradients are compared within a class, and which settings of DBSCAN are tried."""
+
+    metric: Literal["centered_cosine", "cosine", "euclidean"] = "centered_cosine"
+    """``centered_cosine`` compares directions after the class mean is subtracted, ``cosine`` directions as
+    they are, ``euclidean`` the gradients themselves."""
+    eps: Eps | Annotated[list[Eps], Field(min_length=1)] = Field(default=[*EPS_GRID])
+    """Radius, or radii to choose from, in units of 1 - cos (0 to 2). With ``euclidean`` in the unit of the
+    gradients: the default grid is not scaled to them, so give your own."""
+    min_samples: MinSamples | Annotated[list[MinSamples], Field(min_length=1)] = Field(
+        default=[*MIN_SAMPLES_GRID]
+    )
+    """Rows within eps (the row itself included) that make a core sample, or several to choose from."""
+    select: Literal["silhouette"] = "silhouette"
+    """How one cell of the grid is picked per class: the largest mean silhouette, noise as one cluster."""
+    outliers: Literal["noise", "none"] = "noise"
+    """``noise``: rows in no cluster count as outliers. ``none``: they keep group -1 and are not judged;
+    where the minority is rare, noise is often the minority itself."""
+    resources: Resources = Resources()
+    """Of the worker that holds one class's gradients."""

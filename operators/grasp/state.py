@@ -1,0 +1,90 @@
+"""Files in which ``groups`` keeps what it found: labels, a model per class, and the selection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from operators.base import ROW_ID, OperatorError
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+Labels: TypeAlias = npt.NDArray[np.int32]
+
+LABEL_ROWS = 65_536  # rows per row group: what a shard has to read at least
+SELECTION = "selection.json"
+
+
+def labels_path(state: Path, index: int) -> Path:
+    """Where the labels of class ``index`` are."""
+    return state / f"labels-{index}.parquet"
+
+
+def model_path(state: Path, index: int) -> Path:
+    """Where the model of class ``index`` is."""
+    return state / f"model-{index}.npz"
+
+
+def write_labels(state: Path, index: int, row_ids: Ids, labels: Labels) -> None:
+    """Store the labels of a class, numbered from 0 within it; ``row_ids`` must ascend."""
+    table = pa.table({ROW_ID: row_ids, "label": labels})
+    pq.write_table(table, labels_path(state, index), row_group_size=LABEL_ROWS)
+
+
+def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
+    """Labels of rows of one class, read from the row groups that may hold them.
+
+    Raises
+    ------
+    OperatorError
+        A row has no label: the state was fitted on other data.
+    """
+    path = labels_path(state, index)
+    within = (pc.field(ROW_ID) >= int(row_ids.min())) & (pc.field(ROW_ID) <= int(row_ids.max()))
+    table = pq.read_table(path, filters=within, partitioning=None)
+    known = table.column(ROW_ID).to_numpy()
+    position = np.searchsorted(known, row_ids)
+    found = np.zeros(len(row_ids), bool)
+    inside = position < len(known)
+    found[inside] = known[position[inside]] == row_ids[inside]
+    if not found.all():
+        raise OperatorError(
+            f"{path}: holds no label for row_id {row_ids[~found][0]}. Groups were inferred from other rows "
+            "than these; run the operator `groups` again."
+        )
+    labels: Labels = table.column("label").to_numpy()[position]
+    return labels
+
+
+def class_record(index: int, name: str, selection: Any) -> dict[str, Any]:
+    """The selection of a class as plain values."""
+    record = asdict(selection)
+    record["scores"] = selection.scores.tolist()
+    return {"class": index, "name": name, **record}
+
+
+def number_groups(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add ``offset``, the number of the class's first group, in the order of the classes."""
+    offset, numbered = 0, []
+    for record in records:
+        numbered.append({**record, "offset": offset})
+        offset += record["n_groups"]
+    return numbered
+
+
+def write_selection(state: Path, records: list[dict[str, Any]]) -> None:
+    """Store the records of all classes."""
+    (state / SELECTION).write_text(json.dumps({"classes": records}, indent=1), "utf-8")
+
+
+def read_offsets(state: Path) -> dict[int, int]:
+    """Class index -> number of its first group."""
+    record = json.loads((state / SELECTION).read_text("utf-8"))
+    return {entry["class"]: entry["offset"] for entry in record["classes"]}

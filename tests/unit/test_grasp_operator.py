@@ -1,0 +1,230 @@
+"""The groups operator: the kernel's labels whatever the shards, small state, clear errors."""
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources, ShardInfo
+from operators.grasp import GroupInference
+from operators.grasp import state as state_module
+from operators.grasp.adaptor import Groups
+from operators.grasp.model import ClassModel
+from operators.grasp.params import GroupsParams
+
+NAMES = ["cat", "dog!", "empty", "lone"]
+PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08])
+
+
+def rows(seed: int = 0) -> pa.Table:
+    """300 rows of two classes, clusters and scattered; one row of a class of its own; gaps in row ids."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 301).astype(np.int32)
+    y[77] = 3
+    centres = 3 * rng.normal(size=(3, 4))
+    X = centres[rng.choice(3, 301, p=[0.7, 0.2, 0.1])] + 0.5 * rng.normal(size=(301, 4))
+    X[::20] = 3 * rng.normal(size=(16, 4))
+    ids = np.sort(rng.choice(1000, 301, replace=False)).astype(np.int64)
+    gradient = pa.array(X.astype(np.float32).tolist(), VECTOR)
+    return pa.table({"row_id": ids, "y": y, "gradient": gradient})
+
+
+@dataclass(frozen=True)
+class Shards:
+    tables: Sequence[pa.Table]
+    reads: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def shards(self) -> list[ShardInfo]:
+        firsts = [t.column("row_id")[0].as_py() if t.num_rows else 0 for t in self.tables]
+        return [ShardInfo(i, f"s{i}", firsts[i], t.num_rows, 0) for i, t in enumerate(self.tables)]
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        self.reads.append((shard, tuple(columns)))
+        return self.tables[shard].select(["row_id", *columns])
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        raise AssertionError("groups reads no source column")
+
+
+class Here:
+    """Runs in this process what would have pickled."""
+
+    kind = "local"
+
+    def __init__(self) -> None:
+        self.returned: list[Any] = []
+
+    def map(self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Any = None) -> Iterator[Any]:
+        for item in items:
+            function, sent = pickle.loads(pickle.dumps((fn, item)))  # noqa: S301
+            result = function(sent)
+            self.returned.append(result)
+            yield result
+
+
+def cut(table: pa.Table, n_shards: int) -> list[pa.Table]:
+    edges = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
+    return [table.slice(a, b - a) for a, b in pairwise(edges)]
+
+
+def context_for(tables: Sequence[pa.Table], folder: Path, seed: int = 0) -> Context:
+    state, ingest = folder / "groups", folder / "ingest"
+    state.mkdir(parents=True)
+    ingest.mkdir()
+    (ingest / "classes.json").write_text(json.dumps({"classes": NAMES, "counts": [1, 1, 0, 1]}))
+    return Context(Shards(tables), state, {"ingest": ingest}, seed)
+
+
+def run(tables: Sequence[pa.Table], folder: Path, params: GroupsParams = PARAMS) -> tuple[pa.Table, Any]:
+    operator, context, here = Groups(params), context_for(tables, folder), Here()
+    metrics = operator.fit(context, here)  # type: ignore[arg-type]
+    apply = operator.open(context)
+    found = [apply(context.shards.read(s, operator.requires)) for s in range(len(tables))]
+    return pa.concat_tables(found), metrics
+
+
+def kernel(table: pa.Table, params: GroupsParams = PARAMS) -> GroupInference:
+    X = np.array(table.column("gradient").to_pylist(), np.float32)
+    inference = GroupInference(params.metric, params.eps, params.min_samples, random_state=0)
+    return inference.fit(X, table.column("y").to_numpy())
+
+
+@pytest.mark.parametrize("n_shards", [1, 3, 7])
+def test_same_labels_as_the_kernel_whatever_the_shards(
+    n_shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, "LABEL_ROWS", 16)
+    table = rows()
+    expected = kernel(table)
+    found, metrics = run([*cut(table, n_shards), table.slice(0, 0)], tmp_path)
+    group = found.column("group").to_numpy()
+    np.testing.assert_array_equal(group, expected.labels_)
+    assert len(np.unique(group)) > 4
+    noise = expected.labels_ == -1
+    assert noise.any()
+    np.testing.assert_array_equal(found.column("is_outlier").to_numpy(), noise)
+    assert found.column("outlier_source").to_pylist() == ["grasp:noise" if n else "" for n in noise]
+    assert (
+        found.schema.types
+        == [field.type for field in Groups(PARAMS).adds]
+        == [pa.int32(), pa.bool_(), CATEGORY]
+    )
+    assert metrics == {
+        "groups": float(expected.labels_.max() + 1),
+        "outlier_share": noise.mean(),
+        "silhouette_class_cat": expected.selection_[0].silhouette,
+        "silhouette_class_dog_": expected.selection_[1].silhouette,
+        "silhouette_class_lone": -1.0,
+    }
+
+
+def test_state_holds_sorted_labels_models_and_the_selection(tmp_path: Path) -> None:
+    table = rows()
+    expected = kernel(table)
+    run(cut(table, 3)[::-1], tmp_path)
+    state = tmp_path / "groups"
+    assert {p.name for p in state.iterdir()} == {
+        *(f"labels-{c}.parquet" for c in (0, 1, 3)),
+        *(f"model-{c}.npz" for c in (0, 1, 3)),
+        "selection.json",
+    }
+    record = json.loads((state / "selection.json").read_text())
+    assert [(c["class"], c["name"]) for c in record["classes"]] == [(0, "cat"), (1, "dog!"), (3, "lone")]
+    y = table.column("y").to_numpy()
+    for entry in record["classes"]:
+        value = entry["class"]
+        pick = expected.selection_[value]
+        assert entry["offset"] == expected.offsets_[value]
+        assert (entry["eps"], entry["min_samples"]) == (pick.eps, pick.min_samples)
+        np.testing.assert_allclose(entry["scores"], pick.scores)
+        assert (entry["eps_grid"], entry["min_samples_grid"]) == ([0.02, 0.05, 0.08], [5, 10])
+        assert (entry["n_rows"], entry["n_noise"]) == ((y == value).sum(), pick.n_noise)
+        labels = pq.read_table(state / f"labels-{value}.parquet")
+        assert labels.schema == pa.schema({"row_id": pa.int64(), "label": pa.int32()})
+        np.testing.assert_array_equal(labels.column("row_id"), table.column("row_id").to_numpy()[y == value])
+        model = ClassModel.load(state / f"model-{value}.npz")
+        X = np.array(table.column("gradient").to_pylist(), np.float32)[y == value]
+        np.testing.assert_array_equal(model.assign(X), expected.models_[value].assign(X))
+
+
+def test_only_small_values_come_back_and_only_needed_shards_are_read(tmp_path: Path) -> None:
+    table = rows()
+    tables = [table.filter(pa.array(table.column("y").to_numpy() == c)) for c in (0, 1, 3)]
+    context, here = context_for(tables, tmp_path), Here()
+    Groups(PARAMS).fit(context, here)  # type: ignore[arg-type]
+    assert all(len(pickle.dumps(value)) < 3000 for value in here.returned)
+    from operators.grasp.adaptor import _gather
+
+    reader = Shards(tables)
+    row_ids, gradients = _gather(reader, 3)
+    assert [read for read in reader.reads if "gradient" in read[1]] == [(2, ("gradient",))]
+    assert (len(row_ids), gradients.shape) == (1, (1, 4))
+
+
+def test_noise_need_not_be_judged(tmp_path: Path) -> None:
+    table = rows()
+    params = PARAMS.model_copy(update={"outliers": "none"})
+    found, metrics = run([table], tmp_path, params)
+    assert -1 in found.column("group").to_pylist()
+    assert set(found.column("is_outlier").to_pylist()) == {False}
+    assert set(found.column("outlier_source").to_pylist()) == {""}
+    assert metrics["outlier_share"] == 0
+
+
+def test_rows_that_fit_did_not_see_are_named(tmp_path: Path) -> None:
+    table = rows()
+    operator, context = Groups(PARAMS), context_for([table], tmp_path)
+    operator.fit(context, Here())  # type: ignore[arg-type]
+    moved = table.slice(0, 4).set_column(0, "row_id", pa.array([5000, 5001, 5002, 5003], pa.int64()))
+    with pytest.raises(OperatorError, match=r"no label for row_id 500\d"):
+        operator.open(context)(moved)
+
+
+def test_gradients_of_two_lengths_are_an_error(tmp_path: Path) -> None:
+    table = rows()
+    short = pa.table(
+        {"row_id": [2000], "y": pa.array([0], pa.int32()), "gradient": pa.array([[1.0]], VECTOR)}
+    )
+    with pytest.raises(OperatorError, match="s1: its gradients have 1 entries, those of earlier shards 4"):
+        run([table, short], tmp_path)
+
+
+def test_no_rows_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="no class has a row"):
+        run([rows().slice(0, 0)], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"eps": 0}, {"eps": []}, {"min_samples": [0]}, {"metric": "l1"}, {"epss": 1}]
+)
+def test_bad_parameters_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValidationError):
+        GroupsParams(**wrong)
+
+
+def test_parameters_default_to_the_papers_grid() -> None:
+    params = GroupsParams()
+    assert (params.eps[0], params.eps[-1], len(params.eps)) == (0.1, 0.7, 13)  # type: ignore[index,arg-type]
+    assert GroupsParams(eps=0.3, min_samples=5).eps == 0.3
+    assert Groups(params).resources == Resources()
+
+
+def test_planning_imports_no_heavy_library() -> None:
+    code = (
+        "import sys, operators.grasp.adaptor; "
+        "print([m for m in ('torch', 'sklearn', 'scipy', 'ray') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
