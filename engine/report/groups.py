@@ -35,7 +35,7 @@ class GroupRow:
     @property
     def label(self) -> str:
         """Name in the report."""
-        return "noise" if self.is_noise else f"group {self.group}"
+        return f"the noise of class {self.class_name}" if self.is_noise else f"group {self.group}"
 
 
 def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
@@ -69,3 +69,9 @@ def worst_group(rows: list[GroupRow]) -> GroupRow | None:
     """The group with the lowest accuracy; the larger of two that tie. Noise is no group."""
     known = [row for row in rows if not row.is_noise and not math.isnan(row.stat.accuracy)]
     return min(known, key=lambda row: (row.stat.accuracy, -row.stat.rows), default=None)
+
+
+def focus(rows: list[GroupRow]) -> GroupRow | None:
+    """Where to look first: the lowest accuracy of all, noise too, if it is no matter of chance."""
+    low = [row for row in rows if row.clearly_worse]
+    return min(low, key=lambda row: row.stat.accuracy, default=worst_group(rows))

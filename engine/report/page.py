@@ -11,7 +11,8 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from engine.plan import Plan
 from engine.publish import version_folder
-from engine.report.groups import GroupRow, group_rows, worst_group
+from engine.report.findings import Findings, sentences
+from engine.report.groups import GroupRow, focus, group_rows, worst_group
 from engine.report.pictures import NOISE_STYLE, style, symbol
 from engine.report.rows import gallery
 from engine.report.scores import score
@@ -19,7 +20,7 @@ from engine.report.selection import read_grids, selection_figures
 from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
-from engine.report.words import Findings, count, interval, number, percent, sentences, short
+from engine.report.words import count, interval, number, percent, short
 
 MOST_FILES = 200
 OPENING = "import pyarrow.dataset\n\n"
@@ -75,6 +76,7 @@ def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
         "groups": groups,
         "everything": found.total(lambda key: None).get(None, Stat()),
         "worst": worst_group(groups),
+        "look_at": focus(groups),
         "splits": splits,
         "split_rows": {name: sum(group.splits.get(name, 0) for group in groups) for name in splits},
         "colour": {(g.y, g.group): NOISE_STYLE[0] if g.is_noise else style(g.rank)[0] for g in groups},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,8 +63,11 @@ class Gallery:
 
 
 def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str]) -> Gallery:
-    """Read and lay out the rows to show: groups by rising accuracy, then the strongest outliers."""
-    inferred = sorted((g for g in groups if not g.is_noise), key=lambda g: (g.stat.accuracy, g.stat.rows))
+    """Read and lay out the rows to show.
+
+    Groups, and noise on which the probe is clearly worse, by rising accuracy; then the strongest outliers.
+    """
+    inferred = sorted((g for g in groups if not g.is_noise or g.clearly_worse), key=by_accuracy)
     chosen, hidden = inferred[:MOST_GROUPS], inferred[MOST_GROUPS:]
     fields, notes = shown_fields(plan)
     if hidden:
@@ -90,10 +94,9 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
 
     albums = [
         album(
-            f"group-{g.group}",
-            f"Group {g.group}",
-            f"class {g.class_name}, {len(ids):,} of {count(g.stat.rows, 'row')}, "
-            f"{percent(g.stat.accuracy)} right",
+            f"noise-{g.y}" if g.is_noise else f"group-{g.group}",
+            f"Noise of class {g.class_name}" if g.is_noise else f"Group {g.group} of class {g.class_name}",
+            f"{len(ids):,} of {count(g.stat.rows, 'row')}, {percent(g.stat.accuracy)} right",
             ids,
         )
         for g, ids in zip(chosen, wanted, strict=True)
@@ -102,6 +105,12 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
         about = f"marked rows, then noise, by falling loss; the first {len(strongest)}"
         albums.append(album("outliers", "Strongest outliers", about, strongest))
     return Gallery(albums, fields, [*notes, *([note] if note else [])])
+
+
+def by_accuracy(group: GroupRow) -> tuple[float, int]:
+    """Sort key: rising accuracy (none known: by size alone)."""
+    accuracy = group.stat.accuracy
+    return 0.0 if math.isnan(accuracy) else accuracy, group.stat.rows
 
 
 def read_rows(
@@ -116,16 +125,16 @@ def read_rows(
 
 
 def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
-    """Source columns to show, and notes on those that are named but not there."""
-    schema, report = plan.listing.schema, plan.recipe.report
+    """Source columns to show beside the label, and notes on those that are named but not there."""
+    schema, report, label = plan.listing.schema, plan.recipe.report, plan.recipe.source.label
     if report.fields is not None:
         missing = [name for name in report.fields if name not in schema.names]
         notes = [
             f"report.fields: the source has no column {name!r}.{nearest(name, schema.names)}"
             for name in missing
         ]
-        return [name for name in report.fields if name not in missing], notes
-    apart = {plan.recipe.source.label, *plan.recipe.truth.columns}
+        return [name for name in report.fields if name not in missing and name != label], notes
+    apart = {label, *plan.recipe.truth.columns}
     names = [f.name for f in schema if f.name not in apart]
     scalar = [name for name in names if not any(test(schema.field(name).type) for test in NESTED)]
     return (scalar or names)[:MOST_FIELDS], []

@@ -109,7 +109,9 @@ def plane(X: NDArray[Any], seed: int) -> tuple[NDArray[np.float64], NDArray[np.f
 
 def inferred_colouring(table: pa.Table, groups: list[GroupRow]) -> Colouring:
     """Colours of the inferred groups; noise is a grey cross."""
-    label_of = {group.group: f"{group.label} ({group.stat.rows:,})" for group in groups}
+    label_of = {
+        group.group: f"{'noise' if group.is_noise else group.label} ({group.stat.rows:,})" for group in groups
+    }
     names = np.array([label_of[group] for group in table.column(GROUP).to_pylist()])
     styles = {label_of[group.group]: NOISE_STYLE if group.is_noise else style(group.rank) for group in groups}
     return Colouring("inferred group", names, styles)

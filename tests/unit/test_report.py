@@ -222,13 +222,16 @@ def test_pictures_are_one_per_group_with_captions(tmp_path: Path) -> None:
     source, columns = made()
     image = {"column": "picture", "height": 2, "width": 3}
     html = html_of(plan_over(tmp_path, source, columns, report={"image": image, "rows_per_group": 4}))
-    slugs = ["group-0", "group-1", "group-2", "group-3", "outliers"]
-    assert re.findall(r"\.([\w-]+) \{ background-image: url\(data:image/png", html) == [
-        slugs[i] for i in (1, *sorted((0, 2, 3), key=lambda g: columns["group"].count(g)), 4)
-    ]
-    assert all(len(re.findall(f'class="thumb {slug}"', html)) == 4 for slug in slugs[:4])
-    worst = html[html.index('class="thumb group-1"') : html.index("Strongest outliers")]
-    assert worst.count("probe: yes") == 4
+    pairs = list(zip(columns["y"], columns["group"], strict=True))
+    failing = sorted([(0, 1), (0, -1), (1, -1)], key=pairs.count)
+    fine = sorted([(0, 0), (1, 2), (1, 3)], key=pairs.count)
+    slugs = [f"group-{g}" if g >= 0 else f"noise-{y}" for y, g in [*failing, *fine]]
+    found = re.findall(r"\.([\w-]+) \{ background-image: url\(data:image/png", html)
+    assert found == [*slugs, "outliers"]
+    for slug, pair in zip(slugs, [*failing, *fine], strict=True):
+        assert html.count(f'class="thumb {slug}"') == min(4, pairs.count(pair))
+    start = html.index('class="thumb group-1"')
+    assert html[start : html.index("<h3>", start)].count("probe: yes") == 4
 
 
 @pytest.mark.parametrize(

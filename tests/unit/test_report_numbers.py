@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score, precision_score, recall_score
 
+from engine.report.findings import Findings, sentences
+from engine.report.groups import GroupRow, focus, worst_group
 from engine.report.sampling import ROW, first_per_group, keep_strongest, row_hash
 from engine.report.scores import outlier_scores
 from engine.report.spaces import plane
@@ -147,3 +149,56 @@ def test_values_are_shortened() -> None:
     assert short("x" * 81) == "x" * 79 + "…"
     assert short(None) == "–"
     assert short(b"ab") == "[2 bytes]"
+
+
+def row(y: int, group: int, rows: int, right: int, *, worse: bool = False) -> GroupRow:
+    return GroupRow(y, group, "ab"[y], Stat(rows, right), rows / 100, {}, 0, 0, worse)
+
+
+def findings(*groups: GroupRow, **changed: int) -> Findings:
+    own = tuple(g for g in groups if not g.is_noise)
+    noise = tuple(g for g in groups if g.is_noise)
+    rows = sum(g.stat.rows for g in groups)
+    sizes = {y: sum(g.stat.rows for g in groups if g.y == y) for y in (0, 1)}
+    counts = {"quarantined": 0, "noise": sum(g.stat.rows for g in noise), "outliers": 0, **changed}
+    accuracy = sum(g.stat.right for g in groups) / rows
+    return Findings(
+        rows=rows,
+        n_classes=2,
+        groups=own,
+        noise_rows=noise,
+        worst=worst_group(list(groups)),
+        class_rows=sizes,
+        accuracy=accuracy,
+        **counts,
+    )
+
+
+def said(*groups: GroupRow, **changed: int) -> str:
+    return " ".join(sentences(findings(*groups, **changed))).replace("\u00a0", " ")
+
+
+def test_the_worst_group_is_named_with_its_numbers() -> None:
+    text = said(row(0, 0, 50, 50), row(0, 1, 10, 1, worse=True), row(1, 2, 40, 40))
+    assert "100 rows in 2 classes; 3 groups were inferred." in text
+    assert "The smallest, group 1 (class a, 10 rows, 10 %), is where the probe is worst: 10 % right" in text
+    assert "against 91 % overall" in text
+    assert "no noise. No row is marked" in text
+
+
+def test_groups_that_all_do_well_are_not_called_worst() -> None:
+    groups = [row(0, 0, 50, 50), row(1, 1, 40, 39), row(1, -1, 10, 1, worse=True)]
+    text = said(*groups, outliers=10)
+    assert "No group stands out" in text
+    assert "No more groups than classes" in text
+    assert "10 rows (10 %) fit no group (noise, group -1) and are marked as outliers." in text
+    assert "badly on the noise of class b (10 % right)" in text
+    assert focus(groups) is groups[2]
+    assert focus(groups[:2]) is groups[1]
+
+
+def test_a_class_of_noise_and_rejected_rows_are_said() -> None:
+    text = said(row(0, 0, 50, 50), row(1, 1, 10, 10), row(1, -1, 40, 40), outliers=1, quarantined=2)
+    assert "Most of class b (40 of 50 rows) is noise" in text
+    assert "1 row (1 %) is marked as an outlier." in text
+    assert "2 rows could not be used" in text
