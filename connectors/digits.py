@@ -6,8 +6,10 @@ there is a loop and dark where there is none, so that a model can lean on it; th
 that GRASP should find. As in Waterbirds, one class has most of it: 105 of 1,000 digits without a loop
 are bright, 42 of 1,000 with one are dark. The larger group has more rows than the largest
 ``min_samples`` of GRASP's grid, so that it can be a cluster wherever the grid puts its pick; the smaller
-one has not, and usually ends as noise. Of all images 3 % are scrambled, of all labels 1 % flipped: both
-are outliers, but a model that follows the background cannot tell a flipped label from a minority row.
+one has not, and usually ends as noise. The brightness suits a probe on the pixels as they are, which
+share one scale (not standardised), with l2 of 0.1 to 0.2. Of all images 3 % are scrambled, of all labels
+1 % flipped: both are outliers, but a model that follows the background cannot tell a flipped label from
+a minority row.
 ``true_group`` and ``true_outlier`` say what was done to each row: they are for scoring only.
 
     python -m connectors.digits OUT --rows all --seed 0 --shards 6
@@ -46,7 +48,7 @@ def make_digits(rows: int | None = None, *, seed: int = 0, brightness: float = B
     seed
         Decides which rows disagree with their background, are scrambled or flipped.
     brightness
-        What a bright background's dark pixels are raised to, in [0, 1].
+        Value of a bright background, in [0, 1]: it replaces the pixels that are 0.
 
     Raises
     ------
