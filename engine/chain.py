@@ -39,6 +39,21 @@ USUAL_ADDER = {
 USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 
 
+def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """The operators so that each comes after those it reads from; the recipe's order plays no part.
+
+    Those whose inputs nobody adds come last: ``compose`` says what is missing.
+    """
+    waiting, ordered = sorted(chain, key=lambda operator: operator.name), list[Operator[Any]]()
+    while waiting:
+        adders = {field.name for operator in waiting for field in operator.adds}
+        names = {operator.name for operator in waiting}
+        ready = (o for o in waiting if not adders.intersection(o.requires) and not names.intersection(o.uses))
+        ordered.append(next(ready, waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
+
+
 def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
     """Column -> name of the operator that adds it. Raises InputError when the chain does not close."""
     adder: dict[str, str] = {}
@@ -66,14 +81,13 @@ def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]
     for column in operator.requires:
         if column not in adder:
             usual = USUAL_ADDER.get(column)
-            fix = f"Put `{usual}: {{}}` before it." if usual else f"There are: {', '.join(sorted(adder))}."
+            fix = f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(adder))}."
             raise InputError(
-                f"operators.{operator.name}: needs the column {column!r}, which no operator before it adds. "
-                f"{fix}"
+                f"operators.{operator.name}: needs the column {column!r}, which no operator adds. {fix}"
             )
     for name in operator.uses:
         if name not in seen:
             raise InputError(
-                f"operators.{operator.name}: uses what {name} has fitted, but {name} does not run before it. "
-                f"Put `{name}: {{}}` before it."
+                f"operators.{operator.name}: uses what {name} has fitted, but the recipe has no {name}. "
+                f"Add `{name}: {{}}` to its operators."
             )

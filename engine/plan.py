@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors.base import ConnectorError, Listing, Source
-from engine.chain import CONTRACT, compose
+from engine.chain import CONTRACT, compose, in_order
 from engine.errors import InputError
 from engine.fingerprint import digest
 from engine.hints import explain, nearest
@@ -145,6 +145,7 @@ def make_plan(recipe: Recipe) -> Plan:
     check_contract_names(recipe, listing.schema)
     chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features))]
     chain += [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
+    chain = in_order(chain)
     compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     planned = _fingerprints(chain, content, recipe.seed)

@@ -43,7 +43,7 @@ def write_csv(path: Path, table: pa.Table) -> None:
     pv.write_csv(table.drop_columns(["vector"]), path)
 
 
-def recipe_for(path: Path, output: Path, **sections: Any) -> dict[str, Any]:
+def recipe_for(path: Path, out: Path, **sections: Any) -> dict[str, Any]:
     """A recipe as a mapping; sections are merged into it."""
     recipe: dict[str, Any] = {
         "name": "small",
@@ -57,7 +57,7 @@ def recipe_for(path: Path, output: Path, **sections: Any) -> dict[str, Any]:
             "weights": {},
             "split": {},
         },
-        "output": {"path": str(output)},
+        "output": {"path": str(out)},
         "run": {"executor": "local"},
         "tracking": {"enabled": False},
     }
