@@ -30,6 +30,7 @@ class Gradients(Operator[GradientsParams]):
     version = 1
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
+    keeps_open = True
 
     @property
     def requires(self) -> tuple[str, ...]:

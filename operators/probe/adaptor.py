@@ -33,6 +33,7 @@ class Probe(Operator[ProbeParams]):
     version = 1
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
+    keeps_open = True
 
     @property
     def requires(self) -> tuple[str, ...]:
