@@ -162,6 +162,19 @@ def test_identical_rows_have_no_direction_once_centred() -> None:
     np.testing.assert_array_equal(DBSCAN(0.5, 2, "cosine").fit(X).labels_, np.zeros(11))
 
 
+def test_a_row_equal_to_the_mean_has_no_direction() -> None:
+    # Decimals for which subtracting the mean in float64 leaves some 1e-16, not zero.
+    X = np.repeat([[-2.3, -0.6], [7.3, 6.6], [2.5, 3.0]], [5, 5, 3], axis=0)
+    labels = DBSCAN(0.5, 2, "centered_cosine").fit(X).labels_
+    np.testing.assert_array_equal(labels, [0] * 5 + [1] * 5 + [-1] * 3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_radius_beyond_all_rows_joins_them() -> None:
+    X = np.array([[0.0], [1], [1e-3]], np.float32)
+    np.testing.assert_array_equal(DBSCAN(1e30, 2).fit(X).labels_, [0, 0, 0])
+
+
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
