@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -52,8 +52,3 @@ class Source(Protocol):
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name a row of a shard (0-based) the way an editor shows it: "line 17", or "row 16" for Parquet."""
         ...
-
-
-def describe(source: Source) -> dict[str, Any]:
-    """The source's constructor arguments, for manifests."""
-    return dict(vars(source))

@@ -104,8 +104,9 @@ class ShardWorker:
         return columns.take(pa.array(places, from_pandas=True).cast(pa.int64()))
 
     def _locate(self, error: RowError) -> str:
-        info = self.job.reader.shards[error.shard]
-        return f"{info.path}: row {info.file_row + error.row} (counted from 0): {error}"
+        reader = self.job.reader
+        place = reader.source.locate(reader.source_shards[error.shard], error.row)
+        return f"{reader.shards[error.shard].path}: {place}: {error}"
 
 
 def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from engine.report.words import count, number, percent, short
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, OUTLIER_SOURCE, PREDICTION, ROW_ID
 
 MOST_GROUPS = 24
+OUTLIERS = "outliers"
 MOST_FIELDS = 8
 NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
 
@@ -48,6 +49,8 @@ class Album:
     title: str
     about: str
     rows: list[Shown]
+    one_class: bool
+    """All rows have the same label, and the title names it."""
     picture: str = ""
     shape: tuple[int, int] = (1, 1)
     """Height and width of one thumbnail."""
@@ -86,11 +89,11 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
 
     def album(slug: str, title: str, about: str, row_ids: NDArray[np.int64]) -> Album:
         places = [place[row_id] for row_id in row_ids.tolist()]
-        rows = [shown[i] for i in places]
-        if pictures is None or not rows:
-            return Album(slug, title, about, rows)
+        plain = Album(slug, title, about, [shown[i] for i in places], slug != OUTLIERS)
+        if pictures is None:
+            return plain
         own = pictures[places]
-        return Album(slug, title, about, rows, sprite(own), (own.shape[1], own.shape[2]))
+        return replace(plain, picture=sprite(own), shape=(own.shape[1], own.shape[2]))
 
     albums = [
         album(
@@ -103,7 +106,7 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
     ]
     if len(strongest):
         about = f"marked rows, then noise, by falling loss; the first {len(strongest)}"
-        albums.append(album("outliers", "Strongest outliers", about, strongest))
+        albums.append(album(OUTLIERS, "Strongest outliers", about, strongest))
     return Gallery(albums, fields, [*notes, *([note] if note else [])])
 
 

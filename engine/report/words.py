@@ -53,5 +53,5 @@ def short(value: object, length: int = 80) -> str:
         return DASH
     if isinstance(value, bytes):
         return f"[{count(len(value), 'byte')}]"
-    text = number(value) if isinstance(value, float) else str(value)
+    text = f"{value:.5g}" if isinstance(value, float) else str(value)
     return text if len(text) <= length else text[: length - 1] + "…"

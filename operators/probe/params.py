@@ -20,10 +20,11 @@ class ProbeParams(OperatorParams):
     hidden: Widths = (50, 50)
     """Widths of the ReLU layers of ``mlp``."""
     l2: float = Field(default=0.5, ge=0)
-    """Adds l2/2 ||W||^2 to the mean loss (biases are free); with n rows it is scikit-learn's 1/(C n).
+    """Adds l2/2 ||W||^2 to the mean loss (biases are free). With n rows that is scikit-learn's 1/(C n), for
+    two classes 2/(C n): it has one weight vector there, softmax has two.
     Strong on purpose: group inference needs a probe that leans on the spurious cue, so that the rows that
     break it are wrong together and their gradients point one way. Chosen on digits with a spurious
-    background, standardised: at 0.5 the minority stays near 0 % accuracy and clusters; at 0.05 it is a
+    background, standardised, with the truth in view (so digits scores are not held out): at 0.5 the minority stays near 0 % accuracy and clusters; at 0.05 it is a
     third learnt and scatters. Without ``standardize`` features are smaller and the same l2 is stronger.
     On other data, raise it until ``train_accuracy`` starts to fall."""
     standardize: bool = True
