@@ -25,6 +25,8 @@ from engine.versions import package_versions
 from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT, Executor
 
 POINTER = "CURRENT"
+DATA = "data"
+"""Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
 QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: "quarantine", WEIGHT: 0.0, SPLIT: "dropped"}
 """Contract values of rows that no operator saw."""
 
@@ -56,7 +58,7 @@ def publish(plan: Plan, executor: Executor) -> Iterator[dict[str, Any]]:
     final = version_folder(output, plan.version)
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = final.parent / f".{plan.version}-{uuid.uuid4().hex}.tmp"
-    scratch.mkdir()
+    (scratch / DATA).mkdir(parents=True)
     try:
         jobs = [
             PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, scratch, shard.index)
@@ -88,10 +90,10 @@ def write_part(job: PartJob) -> dict[str, Any]:
     table = job.reader.read_unhidden(job.shard, source_names)
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
-    path = job.folder / f"part-{job.shard:05d}.parquet"
-    written = write_parquet(table.cast(job.schema), str(path))
+    name = f"{DATA}/part-{job.shard:05d}.parquet"
+    written = write_parquet(table.cast(job.schema), job.folder / name)
     return {
-        "path": path.name,
+        "path": name,
         "rows": table.num_rows,
         "bytes": written.n_bytes,
         "sha256": written.sha256,

@@ -51,9 +51,13 @@ def _load(point: EntryPoint) -> type[Operator[Any]]:
     try:
         found = point.load()
     except Exception as error:
-        _log.warning("The operator plugin %s (%s) does not load and is skipped: %s", point.name, point.value, error)
+        _log.warning(
+            "The operator plugin %s (%s) does not load and is skipped: %s", point.name, point.value, error
+        )
         raise KeyError(point.name) from error
     if not (isinstance(found, type) and issubclass(found, Operator)):
-        _log.warning("The operator plugin %s (%s) is no operators.base.Operator; skipped", point.name, point.value)
+        _log.warning(
+            "The operator plugin %s (%s) is no operators.base.Operator; skipped", point.name, point.value
+        )
         raise KeyError(point.name)
     return found

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
 from engine.plan import Plan
-from engine.publish import version_folder
+from engine.publish import DATA, version_folder
 from engine.report.findings import Findings, sentences
 from engine.report.groups import GroupRow, focus, group_rows, worst_group
 from engine.report.pictures import NOISE_STYLE, style, symbol
@@ -23,10 +22,7 @@ from engine.report.survey import Survey, survey
 from engine.report.words import count, interval, number, percent, short
 
 MOST_FILES = 200
-OPENING = "import pyarrow.dataset\n\n"
-OPENING += (
-    "pyarrow.dataset.dataset({folder!r}, format='parquet', exclude_invalid_files=True).to_table().to_pandas()"
-)
+OPENING = "pandas.read_parquet({folder!r})"
 SPLITS = ("train", "validation", "test", "dropped")
 
 
@@ -37,7 +33,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
     groups = group_rows(found, classes)
     truth = plan.recipe.truth
     sources = sorted(plan.listing.identities.items())
-    folder = str(version_folder(Path(plan.recipe.output.path), plan.version).resolve())
+    folder = str(version_folder(plan.output, plan.version) / DATA)
     return template().render(
         title=plan.recipe.report.title or plan.recipe.name,
         plan=plan,

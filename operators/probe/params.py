@@ -24,9 +24,10 @@ class ProbeParams(OperatorParams):
     two classes 2/(C n): it has one weight vector there, softmax has two.
     Strong on purpose: group inference needs a probe that leans on the spurious cue, so that the rows that
     break it are wrong together and their gradients point one way. Chosen on digits with a spurious
-    background, standardised, with the truth in view (so digits scores are not held out): at 0.5 the minority stays near 0 % accuracy and clusters; at 0.05 it is a
-    third learnt and scatters. Without ``standardize`` features are smaller and the same l2 is stronger.
-    On other data, raise it until ``train_accuracy`` starts to fall."""
+    background, standardised, with the truth in view (so digits scores are not held out): at 0.5 the
+    minority stays near 0 % accuracy and clusters; at 0.05 it is a third learnt and scatters. Without
+    ``standardize`` features are smaller and the same l2 is stronger. On other data, raise it until
+    ``train_accuracy`` starts to fall."""
     standardize: bool = True
     """Centre and scale every feature first."""
     epochs: int = Field(default=50, ge=1)

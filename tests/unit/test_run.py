@@ -18,11 +18,11 @@ from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
 
 def published(result: RunResult) -> pa.Table:
-    return pa.concat_tables([pq.read_table(path) for path in sorted(result.path.glob("part-*.parquet"))])
+    return pq.read_table(result.path / "data")
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*.*"))}
 
 
 def computed(result: RunResult) -> dict[str, int]:
