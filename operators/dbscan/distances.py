@@ -42,6 +42,7 @@ class Points:
     vectors : (n, p), dtype of X: unit rows for the cosine metrics (zero rows stay zero). For
         "euclidean", rows moved to the mean and divided by one power of two, so that no square over-
         or underflows; their distances are the true ones divided by ``unit``.
+    half : (n,): half the squared norm of each of ``vectors``; 1/2 throughout for the cosine metrics.
     centre : (p,) float64: what was subtracted from each row; zeros for "cosine".
 
     Raises
@@ -65,7 +66,7 @@ class Points:
         self.vectors: Matrix = np.empty(X.shape, X.dtype)
         for rows in blocks(self.n):
             self.vectors[rows] = self.prepared(rows)
-        self._half = self._half_norms(self.vectors).astype(X.dtype)
+        self.half: Matrix = self._half_norms(self.vectors).astype(X.dtype)
 
     def prepared(self, rows: Index) -> Float64:
         """``vectors[rows]`` before rounding to the dtype of X."""
@@ -73,42 +74,57 @@ class Points:
             return np.asarray((self._X[rows] - self.centre) / self.unit)
         return unit_rows(self._X[rows], self.centre)
 
+    def in_float64(self) -> tuple[Float64, Float64]:
+        """``vectors`` and ``half`` before rounding to the dtype of X."""
+        vectors = np.concatenate([self.prepared(rows) for rows in blocks(self.n)])
+        return vectors, self._half_norms(vectors)
+
     def within(self, rows: Index, cols: Index, eps: float) -> Mask:
         """(len(rows), len(cols)) bool: distance <= eps."""
         return self.decide(self.gaps(rows, cols), rows, cols, eps)
 
     def gaps(self, rows: Index, cols: Index) -> Matrix:
         """Approximate distances of a tile: d^2 / (2 unit^2) for Euclid, 1 - cos otherwise."""
-        return _gaps(self.vectors[rows], self.vectors[cols], self._half[rows], self._half[cols])
+        return _gaps(self.vectors[rows], self.vectors[cols], self.half[rows], self.half[cols])
 
     def decide(self, gaps: Matrix, rows: Index, cols: Index, eps: float) -> Mask:
         """Exact neighbours from approximate ``gaps(rows, cols)``."""
-        inside, near = self._split(gaps, self._half[rows], self._half[cols], eps)
+        inside, near = self._split(gaps, self.half[rows], self.half[cols], eps)
         if gaps.dtype == np.float32 and len(near[0]) > CROWDED * gaps.size:
             A, B = self.prepared(rows), self.prepared(cols)
             half_a, half_b = self._half_norms(A), self._half_norms(B)
             inside, near = self._split(_gaps(A, B, half_a, half_b), half_a, half_b, eps)
-        step = max(1, PAIRS_AT_ONCE // max(1, self._X.shape[1]))
-        for start in range(0, len(near[0]), step):
-            i, j = near[0][start : start + step], near[1][start : start + step]
-            inside[i, j] = self._within_exactly(rows[i], cols[j], eps)
+        inside[near] = self.pairs_within(rows[near[0]], cols[near[1]], np.full(len(near[0]), eps))
+        return inside
+
+    def limit(self, eps: float) -> float:
+        """Radius as a gap."""
+        # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
+        scaled = min(float(eps) / self.unit, 4.0)
+        return scaled**2 / 2 if self.metric == "euclidean" else scaled
+
+    def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask:
+        """(len(i),) bool: distance of rows ``i[k]``, ``j[k]`` <= ``eps[k]``, decided in float64."""
+        step = max(1, PAIRS_AT_ONCE // self._X.shape[1])
+        inside = np.empty(len(i), np.bool_)
+        for start in range(0, len(i), step):
+            some = slice(start, start + step)
+            inside[some] = self._within_exactly(i[some], j[some], eps[some])
         return inside
 
     def _split(self, gaps: Matrix, half_rows: Matrix, half_cols: Matrix, eps: float) -> tuple[Mask, Any]:
         """Neighbours as the products see them, and the pairs too close to the threshold to trust that."""
-        scaled = float(eps) / self.unit
-        # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
-        threshold = min(scaled, 4.0) ** 2 / 2 if self.metric == "euclidean" else min(scaled, 4.0)
-        bound = _rounding_error(self._X.shape[1], gaps.dtype)
-        error = bound * float(half_rows.max() + half_cols.max()) + _smallest(self._X.shape[1], gaps.dtype)
+        threshold = self.limit(eps)
+        bound = rounding_error(self._X.shape[1], gaps.dtype)
+        error = bound * float(half_rows.max() + half_cols.max()) + smallest(self._X.shape[1], gaps.dtype)
         inside: Mask = gaps <= threshold
         doubtful = (gaps <= threshold + error) ^ (gaps < threshold - error)
         return inside, np.nonzero(doubtful) if doubtful.any() else (np.empty(0, np.intp),) * 2
 
-    def _within_exactly(self, i: Index, j: Index, eps: float) -> Mask:
+    def _within_exactly(self, i: Index, j: Index, eps: Float64) -> Mask:
         if self.metric == "euclidean":
             difference = self._X[i].astype(np.float64) - self._X[j].astype(np.float64)
-            return np.asarray(np.einsum("ij,ij->i", difference, difference) <= float(eps) ** 2)
+            return np.asarray(np.einsum("ij,ij->i", difference, difference) <= eps**2)
         cosine = np.einsum("ij,ij->i", self.prepared(i), self.prepared(j))
         return np.asarray(np.minimum(1.0 - cosine, 2.0) <= eps)
 
@@ -149,7 +165,7 @@ def _gaps(A: Matrix, B: Matrix, half_a: Matrix, half_b: Matrix) -> Matrix:
     return products
 
 
-def _rounding_error(n_features: int, dtype: Any) -> float:
+def rounding_error(n_features: int, dtype: Any) -> float:
     """Bound on |gap - exact gap| / (half_i + half_j).
 
     A sum of k products errs by at most k unit roundoffs, in whatever order it is summed; casts,
@@ -160,7 +176,8 @@ def _rounding_error(n_features: int, dtype: Any) -> float:
     return (min(n_features, PANEL) + panels + 16) * float(np.finfo(dtype).eps)
 
 
-def _smallest(n_features: int, dtype: Any) -> float:
+def smallest(n_features: int, dtype: Any) -> float:
+    """Bound on the error of a gap from products that underflow."""
     return n_features * float(np.finfo(dtype).tiny)
 
 

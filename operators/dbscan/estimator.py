@@ -10,8 +10,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import METRICS, Metric, Points
-from operators.dbscan.grid import count_neighbours, label
 
 
 class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -65,11 +65,9 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         points = Points(X, self.metric)
-        counts = count_neighbours(points, [self.eps], weight)[0]
-        self.labels_: npt.NDArray[np.intp] = label(points, self.eps, counts, [self.min_samples])[0].astype(
-            np.intp
-        )
-        self.core_sample_indices_: npt.NDArray[np.intp] = np.flatnonzero(counts >= self.min_samples)
+        labels, cores = cluster(points, [self.eps], [self.min_samples], weight)
+        self.labels_: npt.NDArray[np.intp] = labels[0, 0].astype(np.intp)
+        self.core_sample_indices_: npt.NDArray[np.intp] = np.flatnonzero(cores[0, 0])
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.intp]:

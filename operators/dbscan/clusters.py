@@ -1,0 +1,158 @@
+"""Labels for every cell of a grid of radii and thresholds, from the density of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dbscan import tiles as t
+from operators.dbscan.density import Density, settle_by_samples
+from operators.dbscan.distances import Float64, Index, Mask, Points
+from operators.dbscan.forest import Forest
+from operators.dbscan.join import Joiner
+from operators.dbscan.search import Search
+from operators.dbscan.space import Space
+from operators.dbscan.tiles import Tiles, in_threads, pieces
+
+Labels: TypeAlias = npt.NDArray[np.int32]
+
+NOISE = -1
+SEED = 0  # of the samples and pivots: they decide how fast the labels are found, never which
+APART = 256  # rows from which a component of the next larger radius is joined on its own
+
+
+def cluster(
+    points: Points,
+    eps_values: Sequence[float],
+    min_samples_values: Sequence[float],
+    weight: Float64 | None = None,
+) -> tuple[Labels, npt.NDArray[np.bool_]]:
+    """Labels and core samples of every cell.
+
+    Parameters
+    ----------
+    points : the n prepared rows.
+    eps_values, min_samples_values : the grid's axes, in any order, repeats allowed.
+    weight : (n,), optional: what each row counts for.
+
+    Returns
+    -------
+    labels : (n_eps, n_min_samples, n) int32. Clusters are numbered by their lowest core sample; a border
+        row joins the lowest-numbered cluster that reaches it, as scikit-learn's depth-first order does.
+    cores : (n_eps, n_min_samples, n) bool.
+    """
+    eps, at_eps = np.unique(np.asarray(eps_values, np.float64), return_inverse=True)
+    least, at_least = np.unique(np.asarray(min_samples_values, np.float64), return_inverse=True)
+    labels, cores = _Grid(points, eps.tolist(), least, weight).solve()
+    return labels[np.ix_(at_eps, at_least)], cores[np.ix_(at_eps, at_least)]
+
+
+class _Grid:
+    def __init__(self, points: Points, eps: list[float], least: Float64, weight: Float64 | None) -> None:
+        self._random = np.random.default_rng(SEED)
+        self._tiles, self._least, self._n = Tiles(points, eps), least, points.n
+        self._density, self._space = self._measure(float(least[-1]), weight)
+
+    def _measure(self, goal: float, weight: Float64 | None) -> tuple[Density, Space]:
+        level = np.full(self._n, len(self._tiles.eps) - 1, np.int8)
+        if weight is None:
+            settle_by_samples(self._tiles, goal, level, self._random)
+        open_rows = np.flatnonzero(level >= 0)
+        space = Space(self._tiles.points.vectors, open_rows, self._random)
+        return Search(self._tiles, goal, level, weight).run(space), space
+
+    def solve(self) -> tuple[Labels, Mask]:
+        """Labels and cores of all cells, radii descending.
+
+        Core samples apart at one radius are apart at every smaller one: each component is then
+        joined on its own, and what a bound or a comparison has shown once is not shown again.
+        """
+        shape = (len(self._tiles.eps), len(self._least), self._n)
+        labels, cores = np.full(shape, NOISE, np.int32), np.zeros(shape, np.bool_)
+        above = np.zeros(self._n, np.intp)
+        for level in reversed(range(shape[0])):
+            counts = np.where(self._density.level < level, np.inf, self._density.counts[level])
+            cores[level] = counts >= self._least[:, None]
+            solve = self._by_search if self._density.pairs is None else self._by_pairs
+            above = solve(level, cores[level], above, labels[level])
+        return labels, cores
+
+    def _by_pairs(self, level: int, cores: Mask, above: Index, labels: Labels) -> Index:
+        """Labels at one radius where the neighbours of all rows below the largest threshold are kept."""
+        forest = Forest(self._n)
+        self._join(level, forest, np.flatnonzero(cores[-1]), above)
+        roots = forest.find(np.arange(self._n))
+        rows, cols = _at_level(self._density, level)
+        for m in reversed(range(len(cores))):
+            if m + 1 < len(cores):
+                new = (cores[m] & ~cores[m + 1])[rows] & cores[m][cols]
+                forest.union(rows[new], cols[new])
+            labels[m] = _numbered(forest, cores[m])
+            border = ~cores[m][rows] & cores[m][cols]
+            _attach(labels[m], rows[border], labels[m][cols[border]])
+        return roots
+
+    def _by_search(self, level: int, cores: Mask, above: Index, labels: Labels) -> Index:
+        """Labels at one radius, joining and attaching by products at each threshold."""
+        first = above
+        for m in range(len(cores)):
+            forest = Forest(self._n)
+            self._join(level, forest, np.flatnonzero(cores[m]), above)
+            above = forest.find(np.arange(self._n))
+            first = above if m == 0 else first
+            labels[m] = _numbered(forest, cores[m])
+            self._attach_by_search(level, cores[m], labels[m])
+        return first
+
+    def _join(self, level: int, forest: Forest, cores: Index, above: Index) -> None:
+        """Join ``cores``, large components of ``above`` each on its own, all others together."""
+        joiner = Joiner(self._tiles, level, forest, self._space, self._random)
+        sizes = np.bincount(above[cores], minlength=self._n)
+        large = np.flatnonzero(sizes >= APART)
+        for root in large:
+            joiner.join(cores[above[cores] == root])
+        joiner.join(cores[sizes[above[cores]] < APART])
+
+    def _attach_by_search(self, level: int, cores: Mask, labels: Labels) -> None:
+        """Give each row that is not core the lowest cluster among its core neighbours, in place."""
+        inner = self._space.cut(np.flatnonzero(cores), t.TILE_ROWS)
+        outer = self._space.cut(np.flatnonzero(~cores), t.TILE_ROWS)
+        limit = self._tiles.limits[level]
+
+        def work(position: int) -> None:
+            rows, room = outer.rows[position], self._tiles.buffer()
+            near = inner.nearest(outer.low[position], outer.high[position], limit)
+            cols = np.concatenate([*(inner.rows[k] for k in near), rows[:0]])
+            for some in pieces(cols, t.TILE_COLS):
+                i, j = self._tiles.neighbours(rows, some, level, room)
+                _attach(labels, i, labels[j])
+
+        for _ in in_threads(work, range(len(outer.rows)) if inner.rows else ()):
+            pass
+
+
+def _at_level(density: Density, level: int) -> tuple[Index, Index]:
+    """Neighbourhoods, at one level, of the rows that are not dense there."""
+    rows, cols, first = density.pairs  # type: ignore[misc]
+    use = (first <= level) & (density.level[rows] >= level)
+    return rows[use].astype(np.intp), cols[use].astype(np.intp)
+
+
+def _numbered(forest: Forest, cores: Mask) -> Labels:
+    """Labels of core samples: components numbered by their lowest member, which is their root."""
+    labels = np.full(len(cores), NOISE, np.int32)
+    members = np.flatnonzero(cores)
+    roots = forest.find(members)
+    number = np.zeros(len(cores), np.int32)
+    number[roots] = 1
+    labels[members] = np.cumsum(number, dtype=np.int32)[roots] - 1
+    return labels
+
+
+def _attach(labels: Labels, rows: Index, reached: Labels) -> None:
+    """Lower the labels of border rows to the clusters reached; -1 counts as above all."""
+    unsigned = labels.view(np.uint32)  # noise is the largest number there
+    np.minimum.at(unsigned, rows, reached.view(np.uint32))

@@ -1,0 +1,71 @@
+"""Which rows are dense at which radius, without counting the neighbours of most rows.
+
+Radii are levels, ascending; a row with ``goal`` neighbours at one level has them at all larger ones.
+So each row has one number: the largest level at which it falls short, -1 if none. Most rows of a
+large cluster meet the goal within a small random sample of rows and are done. The sample is then drawn
+from what is left, in which smaller clusters weigh more, and so on. Only rows that samples no longer
+settle are compared with all others (:mod:`operators.dbscan.search`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dbscan import tiles as t
+from operators.dbscan.distances import Float64, Index
+from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
+
+SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
+SMALLEST_SAMPLE = 128
+STALLED = 0.04  # share of open rows settled by a sample below which the next one does not pay
+LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
+
+Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
+
+
+@dataclass(eq=False)
+class Density:
+    """What is known of each row.
+
+    Attributes
+    ----------
+    level : (n,) int8: largest level at which the row has fewer than ``goal`` neighbours, -1 if none.
+    counts : (n_levels, n) float64: neighbours (or their weight) at each level; exact for levels
+        <= ``level``, a lower bound or nothing above it.
+    pairs : rows (ascending), neighbours, and first level of every neighbourhood at levels <= ``level``,
+        but for the rows themselves; None where they were too many to keep.
+    """
+
+    level: Level
+    counts: Float64
+    pairs: Pairs | None
+
+
+def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
+    """Lower ``level`` where a random sample alone holds ``goal`` neighbours, in place."""
+    size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
+    open_rows = np.flatnonzero(level >= 0)
+    while len(open_rows) > size and size < LARGEST_SHARE * tiles.n:
+        drawn = random.choice(open_rows, size, replace=False)
+        sample = [tiles.side(cols) for cols in pieces(drawn, t.TILE_COLS)]
+
+        def settled(rows: Index, sample: list[Side] = sample) -> Index:
+            return rows[_count(tiles, rows, sample, level) >= goal]
+
+        moved = np.concatenate(list(in_threads(settled, pieces(open_rows, t.TILE_ROWS))))
+        level[moved] -= 1
+        if len(moved) <= STALLED * len(open_rows):
+            return
+        open_rows = open_rows[level[open_rows] >= 0]
+
+
+def _count(tiles: Tiles, rows: Index, sample: list[Side], level: Level) -> Index:
+    """Certain neighbours of each row among ``sample`` at its level."""
+    room, counts = tiles.buffer(), np.zeros(len(rows), np.intp)
+    for cols in sample:
+        counts += count_true(tiles.near(rows, cols, level[rows], room))
+    return counts

@@ -1,0 +1,136 @@
+"""Complete neighbourhoods of the few rows that samples do not settle."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import numpy as np
+import torch
+
+from operators.dbscan import tiles as t
+from operators.dbscan.density import Density, Pairs
+from operators.dbscan.distances import Float64, Index
+from operators.dbscan.space import Blocks, Space
+from operators.dbscan.tiles import Level, Tiles, in_threads, pieces
+
+CHUNK = 8  # tiles between two checks of which rows of a block still need more columns
+ENTRIES_PER_ROW = 16  # neighbours kept, on average over all rows; where there are more, none are kept
+ENTRIES = 1 << 23  # but so many always
+
+
+class Search:
+    """Counts, and where they are few keeps, the neighbours of every row whose ``level`` is open.
+
+    Parameters
+    ----------
+    tiles : products of the n rows.
+    goal : neighbours (or weight) from which a row needs no further looking at a level.
+    level : (n,) int8, lowered in place as rows meet the goal.
+    weight : (n,) what each row counts for, or None for 1.
+    """
+
+    def __init__(self, tiles: Tiles, goal: float, level: Level, weight: Float64 | None) -> None:
+        self._tiles, self._goal, self._level, self._weight = tiles, goal, level, weight
+        self._counts = np.zeros((len(tiles.eps), tiles.n))
+        self._counts[0] = 1.0 if weight is None else weight  # each row is its own neighbour, also a zero row
+        # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
+        self._kept: list[Pairs] | None = [] if weight is None else None
+        self._room_left = max(ENTRIES, ENTRIES_PER_ROW * tiles.n)
+        # A sum with negative weights may fall again: such rows are looked at to the end.
+        self._grows = weight is None or float(weight.min()) >= 0
+        if self._grows:
+            self._level[self._counts[0] >= goal] = -1
+        self._lock = Lock()
+
+    def run(self, space: Space) -> Density:
+        """Search all open rows, first among each other, where each product serves both, then the rest."""
+        settled = np.flatnonzero(self._level < 0)
+        self._among_open(self._open_blocks(space))
+        open_ = self._open_blocks(space)
+        if open_.rows:
+            self._against(open_, space.cut(settled, t.TILE_ROWS))
+        counts = np.cumsum(self._counts, axis=0)
+        return Density(self._level, counts, self._pairs())
+
+    def _open_blocks(self, space: Space) -> Blocks:
+        """Open rows, those with the largest radius first, so that a block shares one radius."""
+        rows: list[Index] = []
+        for level in range(len(self._tiles.eps) - 1, -1, -1):
+            rows += space.cut(np.flatnonzero(self._level == level), t.TILE_ROWS).rows
+        return space.box(rows)
+
+    def _among_open(self, blocks: Blocks) -> None:
+        def work(position: int) -> None:
+            rows = blocks.rows[position]
+            top = max(int(self._level[r].max()) for r in blocks.rows[position:])
+            if top < 0:
+                return
+            near = blocks.nearest(blocks.low[position], blocks.high[position], self._tiles.limits[top])
+            later = [blocks.rows[k] for k in near if k > position]
+            if (self._level[rows] < 0).all():
+                later = [r[self._level[r] >= 0] for r in later]
+            room = self._tiles.buffer()
+            self._look(rows, rows, room, both=False)
+            for cols in pieces(np.concatenate([*later, rows[:0]]), t.TILE_COLS):
+                self._look(rows, cols, room, both=True)
+
+        for _ in in_threads(work, range(len(blocks.rows))):
+            pass
+
+    def _against(self, blocks: Blocks, others: Blocks) -> None:
+        def work(position: int) -> None:
+            rows, room = blocks.rows[position], self._tiles.buffer()
+            top = self._tiles.limits[self._level[rows].max()]
+            near = others.nearest(blocks.low[position], blocks.high[position], top)
+            cols = np.concatenate([*(others.rows[k] for k in near), rows[:0]])
+            for chunk in pieces(cols, CHUNK * t.TILE_COLS):
+                rows = rows[self._level[rows] >= 0]
+                if not len(rows):
+                    return
+                for some in pieces(chunk, t.TILE_COLS):
+                    self._look(rows, some, room, both=False)
+
+        for _ in in_threads(work, range(len(blocks.rows))):
+            pass
+
+    def _look(self, rows: Index, cols: Index, room: torch.Tensor, both: bool) -> None:
+        """Note the pairs of a tile; with ``both``, for the columns as well as for the rows."""
+        tiles, level = self._tiles, self._level
+        top = int(max(level[rows].max(), level[cols].max() if both else -1))
+        if top < 0:
+            return
+        i, j, products = tiles.candidates(rows, cols, top if both else level[rows], room)
+        i, j = rows[i], cols[j]
+        if rows is cols:
+            i, j, products = i[i != j], j[i != j], products[i != j]
+        first = tiles.decide(i, j, products)
+        with self._lock:
+            self._note(i, j, first)
+            if both:
+                self._note(j, i, first)
+
+    def _note(self, rows: Index, cols: Index, first: Level) -> None:
+        use = first <= self._level[rows]
+        rows, cols, first = rows[use], cols[use], first[use]
+        value = 1.0 if self._weight is None else self._weight[cols]
+        np.add.at(self._counts, (first, rows), value)
+        if self._kept is not None:
+            self._room_left -= len(rows)
+            self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
+            if self._room_left < 0:
+                self._kept = None
+        if self._grows:
+            reached = np.cumsum(self._counts[:, rows], axis=0) < self._goal
+            self._level[rows] = np.minimum(self._level[rows], reached.sum(axis=0) - 1)
+
+    def _pairs(self) -> Pairs | None:
+        if not self._kept:
+            return None if self._kept is None else _no_pairs()
+        rows, cols, first = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+        use = np.flatnonzero(first <= self._level[rows])
+        use = use[np.argsort(rows[use], kind="stable")]
+        return rows[use], cols[use], first[use]
+
+
+def _no_pairs() -> Pairs:
+    return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8)

@@ -1,0 +1,104 @@
+"""Boxes around nearby rows in a few dimensions, so that far-apart blocks of rows are never compared.
+
+With orthonormal directions V and the norm r of what V leaves of a row,
+|V'(x - y)|^2 + (r_x - r_y)^2 <= |x - y|^2. Rows are cut into blocks by halving along the widest of
+these coordinates; the gap between the boxes of two blocks bounds every distance between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.dbscan.distances import Float64, Index, Matrix
+
+DIRECTIONS = 12
+SAMPLE = 2048  # rows that the directions are computed from
+SWEEPS = 3
+WIDTH_SAMPLE = 128  # rows that show which coordinate is the widest
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Rows in blocks.
+
+    Attributes
+    ----------
+    rows : each block's row numbers.
+    low, high : (n_blocks, n_coordinates) corners of each block's box.
+    """
+
+    rows: list[Index]
+    low: Float64
+    high: Float64
+
+    def nearest(self, low: Float64, high: Float64, limit: float) -> Index:
+        """Blocks that a box may reach within a gap of ``limit``, nearest first."""
+        apart = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
+        gaps = np.einsum("ij,ij->i", apart, apart) / 2
+        # The coordinates err by some 1e-15, the rows they describe by half a float32 ulp.
+        reach = np.flatnonzero(gaps <= limit * (1 + 1e-5) + 1e-6)
+        return reach[np.argsort(gaps[reach], kind="stable")]
+
+
+class Space:
+    """Low-dimensional coordinates of every row.
+
+    Parameters
+    ----------
+    vectors : (n, p) prepared rows.
+    emphasis : rows that are to weigh as much as all others together when directions are chosen:
+        those that the bound is to tell apart from the rest.
+    random : generator for the sample.
+    """
+
+    def __init__(self, vectors: Matrix, emphasis: Index, random: np.random.Generator) -> None:
+        n = len(vectors)
+        several = [random.choice(n, min(n, SAMPLE // 2), replace=False)]
+        several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
+        directions = _principal(vectors[np.concatenate(several)].astype(np.float64), random)
+        self._at = np.empty((n, directions.shape[1] + 1))
+        for start in range(0, n, 8192):
+            some = slice(start, start + 8192)
+            rows = vectors[some].astype(np.float64)
+            along = rows @ directions
+            left = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", along, along)
+            self._at[some, :-1] = along
+            self._at[some, -1] = np.sqrt(np.maximum(left, 0.0))
+
+    def cut(self, rows: Index, size: int) -> Blocks:
+        """``rows`` in blocks of at most ``size`` that lie close together."""
+        return self.box(_halve(self._at, rows, size))
+
+    def box(self, rows: list[Index]) -> Blocks:
+        """Given blocks with their boxes."""
+        low = np.array([self._at[r].min(axis=0) for r in rows]).reshape(len(rows), self._at.shape[1])
+        high = np.array([self._at[r].max(axis=0) for r in rows]).reshape(len(rows), self._at.shape[1])
+        return Blocks(rows, low, high)
+
+
+def _principal(sample: Float64, random: np.random.Generator) -> Float64:
+    """(p, k) orthonormal directions of largest second moment, by subspace iteration."""
+    k = min(DIRECTIONS, sample.shape[1])
+    guess = random.normal(size=(sample.shape[1], k))
+    for _ in range(SWEEPS):
+        guess = np.linalg.qr(sample.T @ (sample @ guess))[0]
+    # Any orthonormal directions give a true bound; a rank-deficient sample needs no special case.
+    return np.asarray(guess)
+
+
+def _halve(at: Float64, rows: Index, size: int) -> list[Index]:
+    """Blocks of at most ``size`` by halving at the median of the widest coordinate."""
+    done: list[Index] = []
+    open_ = [rows] if len(rows) else []
+    while open_:
+        rows = open_.pop()
+        if len(rows) <= size:
+            done.append(np.sort(rows))
+            continue
+        few = at[rows[:: 1 + len(rows) // WIDTH_SAMPLE]]
+        widest = int(np.argmax(few.max(axis=0) - few.min(axis=0)))
+        parts = np.argpartition(at[rows, widest], len(rows) // 2)
+        open_ += [rows[parts[len(rows) // 2 :]], rows[parts[: len(rows) // 2]]]
+    return done

@@ -1,0 +1,161 @@
+"""Tiles of pairs: fast products that say near, far or doubtful; only doubtful pairs cost float64.
+
+Products run in float32 where that resolves the radii, in float64 otherwise. The band around a radius
+that rounding cannot decide is bounded by ``distances.rounding_error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from operators.dbscan.distances import PANEL, Float64, Index, Mask, Points, rounding_error, smallest
+
+Level: TypeAlias = npt.NDArray[np.int8]
+
+# A tile of float32 products and the rows that make it stay in the second-level cache of one core.
+TILE_ROWS = 256
+TILE_COLS = 512
+DOUBT = 1 / 64  # half-width of the doubtful band, relative to the radius, above which float64 is taken
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Side(NamedTuple):
+    """Rows gathered to be the columns of tiles."""
+
+    rows: Index
+    vectors: torch.Tensor
+    bias: torch.Tensor
+
+
+class Tiles:
+    """Products between rows of ``points``, judged against ascending radii (the levels).
+
+    A gap is half the squared Euclidean distance of the prepared rows, or 1 - cos. A product here is
+    <x, y> - |y|^2 / 2 (cosine: <x, y> - 1/2), that is |x|^2 / 2 - gap: larger is nearer.
+
+    Parameters
+    ----------
+    points : the prepared rows.
+    eps_values : radii, ascending.
+
+    Attributes
+    ----------
+    limits : (n_levels,) float64: each radius as a gap.
+    n_features : columns of a row.
+    """
+
+    def __init__(self, points: Points, eps_values: Sequence[float]) -> None:
+        self.points = points
+        self.n, self.n_features = points.vectors.shape
+        self.eps = list(eps_values)
+        self.limits: Float64 = np.array([points.limit(eps) for eps in eps_values])
+        half = points.half
+        wide = 2 * rounding_error(self.n_features, np.float32) * float(np.median(half))
+        resolves = wide < DOUBT * float(self.limits.min())
+        dtype: Any = np.float32 if resolves else np.float64
+        vectors, half = (points.vectors, points.half) if resolves else points.in_float64()
+        self.vectors = torch.from_numpy(vectors.astype(dtype, copy=False))
+        self.half = half.astype(dtype, copy=False)
+        self._bias = torch.from_numpy(-self.half)
+        self._bound = rounding_error(self.n_features, dtype)
+        self._tiny = smallest(self.n_features, dtype)
+
+    def buffer(self) -> torch.Tensor:
+        """Room for one tile; each thread needs its own."""
+        return torch.empty(TILE_ROWS * TILE_COLS, dtype=self.vectors.dtype)
+
+    def side(self, rows: Index) -> Side:
+        """Some rows, ready to be the columns of tiles."""
+        index = torch.from_numpy(rows)
+        return Side(rows, self.vectors.index_select(0, index), self._bias.index_select(0, index))
+
+    def products(self, rows: Index, cols: Side, room: torch.Tensor) -> Any:
+        """(len(rows), len(cols.rows)) array in ``room``, which the tile must fit."""
+        a, b = self.vectors.index_select(0, torch.from_numpy(rows)), cols.vectors
+        out = room[: len(a) * len(b)].view(len(a), len(b))
+        torch.addmm(cols.bias, a[:, :PANEL], b[:, :PANEL].T, out=out)
+        for start in range(PANEL, self.n_features, PANEL):
+            out.addmm_(a[:, start : start + PANEL], b[:, start : start + PANEL].T)
+        return out.numpy()
+
+    def at_least(self, rows: Index, cols: Index, level: Any, certain: bool) -> Any:
+        """(len(rows), 1) products from which a pair certainly (else: possibly) lies within its level.
+
+        ``level`` is one level or one per row.
+        """
+        half = self.half[rows].astype(np.float64)
+        error = self._bound * (half + float(self.half[cols].max())) + self._tiny
+        return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)[:, None]
+
+    def near(self, rows: Index, cols: Side, level: Any, room: torch.Tensor) -> Any:
+        """(len(rows), len(cols.rows)) bool: certainly within the level."""
+        found = self.products(rows, cols, room)
+        return found >= self.at_least(rows, cols.rows, level, certain=True)
+
+    def candidates(
+        self, rows: Index, cols: Index, level: Any, room: torch.Tensor
+    ) -> tuple[Index, Index, Any]:
+        """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
+        found = self.products(rows, self.side(cols), room)
+        near = found >= self.at_least(rows, cols, level, certain=False)
+        if not near.any():
+            return np.empty(0, np.intp), np.empty(0, np.intp), found[:0, 0]
+        flat = np.flatnonzero(near)
+        i, j = np.divmod(flat, len(cols))
+        return i, j, found.ravel()[flat]
+
+    def neighbours(self, rows: Index, cols: Index, level: int, room: torch.Tensor) -> tuple[Index, Index]:
+        """Rows and columns of all pairs within one level, exactly."""
+        i, j, products = self.candidates(rows, cols, level, room)
+        within = self.decide(rows[i], cols[j], products) <= level
+        return rows[i[within]], cols[j[within]]
+
+    def decide(self, rows: Index, cols: Index, products: Any) -> Level:
+        """Exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, else n_levels."""
+        half_row = self.half[rows].astype(np.float64)
+        gaps = half_row - products
+        error = self._bound * (half_row + self.half[cols]) + self._tiny
+        level: Level = np.searchsorted(self.limits, gaps - error).astype(np.int8)
+        doubtful = np.flatnonzero(level != np.searchsorted(self.limits, gaps + error))
+        while len(doubtful):
+            eps = np.array(self.eps)[level[doubtful]]
+            outside = ~self.points.pairs_within(rows[doubtful], cols[doubtful], eps)
+            doubtful = doubtful[outside]
+            level[doubtful] += 1
+            doubtful = doubtful[level[doubtful] < len(self.eps)]
+        return level
+
+
+def count_true(mask: Mask) -> npt.NDArray[np.int64]:
+    """True entries of each row."""
+    words = np.packbits(mask, axis=1)
+    if words.shape[1] % 8 == 0:
+        words = words.view(np.uint64)
+    return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.int64))
+
+
+def pieces(rows: Index, size: int) -> Iterator[Index]:
+    """``rows`` cut into runs of at most ``size``."""
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """``work`` of each item, in order, on as many threads as torch may use."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield from map(work, items)
+        return
+    torch.set_num_threads(1)  # one product per thread: tiles are too small to be shared
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(work, items)
+    finally:
+        torch.set_num_threads(threads)
