@@ -23,7 +23,7 @@ class GroupRow:
     splits: dict[str, int]
     outliers: int
     rank: int
-    """Position in its class, by which colours are given."""
+    """Position among all groups, by which colours are given."""
     clearly_worse: bool
     """The whole interval of its accuracy lies below the accuracy over all rows."""
 
@@ -58,7 +58,7 @@ def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
                 share=stat.rows / max(everything.rows, 1),
                 splits=assigned,
                 outliers=marked.get((y, group, True), Stat()).rows,
-                rank=sum(row.y == y for row in rows),
+                rank=sum(not row.is_noise for row in rows),
                 clearly_worse=stat.interval[1] < everything.accuracy,
             )
         )

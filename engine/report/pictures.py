@@ -22,7 +22,7 @@ STYLES = len(COLOURS) * len(MARKERS)
 
 
 def style(rank: int) -> tuple[str, str]:
-    """Colour and marker of the group with this rank (from 0) in its class."""
+    """Colour and marker of the group with this rank (from 0)."""
     if rank >= STYLES:
         return REST_STYLE
     return COLOURS[rank % len(COLOURS)], MARKERS[rank // len(COLOURS)]

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from operators.base import (
     GROUP,
+    IS_OUTLIER,
     LABEL,
     WEIGHT,
     Apply,
@@ -25,6 +26,7 @@ from operators.base import (
 from operators.weights.kernel import balance_keys, balanced_weights, count_keys
 
 STATE = "sizes.json"
+COLUMNS = (LABEL, GROUP, IS_OUTLIER)
 
 
 class WeightsParams(OperatorParams):
@@ -32,7 +34,8 @@ class WeightsParams(OperatorParams):
 
     method: Literal["uniform", "group_balanced"] = Field(
         default="uniform",
-        description="uniform: 1 each; group_balanced: every group, and every class's noise, the same sum",
+        description="uniform: 1 each; group_balanced: the same sum for every group and every class's noise, "
+        "while rows marked as outliers weigh 1",
     )
 
 
@@ -45,8 +48,8 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The group, and with ``group_balanced`` the label that its noise is told apart by."""
-        return (GROUP,) if self.params.method == "uniform" else (GROUP, LABEL)
+        """The group, and with ``group_balanced`` what its noise is told apart by."""
+        return (GROUP,) if self.params.method == "uniform" else COLUMNS
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -73,8 +76,8 @@ class Weights(Operator[WeightsParams]):
 
 
 def _keys(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return balance_keys(table[LABEL].to_numpy(), table[GROUP].to_numpy())
+    return balance_keys(*(table[name].to_numpy() for name in COLUMNS))
 
 
 def _count(reader: ShardReader, shard: int) -> dict[int, int]:
-    return count_keys(_keys(reader.read(shard, [LABEL, GROUP])))
+    return count_keys(_keys(reader.read(shard, COLUMNS)))
