@@ -154,13 +154,18 @@ def read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
     except FileNotFoundError:
-        folder = path.parent if path.parent.is_dir() else Path()
-        hint = nearest(path.name, [entry.name for entry in folder.iterdir()])
-        raise InputError(f"The recipe {path} does not exist.{hint}") from None
+        raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"The recipe {path} cannot be read: {error}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def _nearest_path(path: Path) -> str:
+    """Hint at the first part of a path that is not there."""
+    there = next(folder for folder in path.parents if folder.is_dir())
+    missing = path.relative_to(there).parts[0]
+    return nearest(str(there / missing), [str(entry) for entry in there.iterdir()])
 
 
 def apply_override(value: Any, override: str) -> None:

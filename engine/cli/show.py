@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -13,6 +14,7 @@ from rich.tree import Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pydantic.fields import FieldInfo
 
     from engine.plan import Plan
     from engine.run import RunResult
@@ -46,7 +48,7 @@ def show_plan(plan: Plan) -> None:
     chain = _table("operator", "reads", "adds", "committed", "fingerprint")
     for planned in plan.operators:
         reads = (*planned.operator.requires, *planned.operator.source_columns, *planned.operator.uses)
-        adds = ", ".join(f"{field.name}: {field.type}" for field in planned.operator.adds)
+        adds = ", ".join(f"{field.name}: {type_name(field.type)}" for field in planned.operator.adds)
         done = f"{len(plan.store.committed(planned.fingerprint))}/{len(plan.shards)}"
         chain.add_row(
             planned.name, escape(", ".join(dict.fromkeys(reads))), adds, done, planned.fingerprint[:12]
@@ -54,7 +56,7 @@ def show_plan(plan: Plan) -> None:
     console.print(chain)
     columns = _table("published column", "type")
     for field in plan.published_schema:
-        columns.add_row(escape(field.name), str(field.type))
+        columns.add_row(escape(field.name), escape(type_name(field.type)))
     console.print(columns)
 
 
@@ -88,10 +90,25 @@ def show_operators() -> None:
         if name == "ingest":
             continue
         kind = operator_class(name)
-        fields = kind.Params.model_fields.items()
-        params = ", ".join(f"{key}={field.get_default(call_default_factory=True)!r}" for key, field in fields)
-        table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(params))
+        params = [f"{key}={_default(field)}" for key, field in kind.Params.model_fields.items()]
+        table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
     console.print(table)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """An Arrow type as one word where it has one."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return "category"
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return f"list[{type_name(kind.value_type)}]"
+    return str(kind)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    return json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
 
 
 def show_quarantine(rows: pa.Table) -> None:

@@ -60,8 +60,10 @@ def test_bad_overrides(override: str) -> None:
 
 def test_missing_recipe_names_the_nearest_file(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").touch()
-    with pytest.raises(InputError, match=r"Did you mean 'recipe\.yaml'"):
+    with pytest.raises(InputError, match=r"Did you mean '.*/recipe\.yaml'"):
         read_yaml(tmp_path / "recpie.yaml")
+    with pytest.raises(InputError, match=f"Did you mean '{tmp_path}'"):
+        read_yaml(tmp_path.with_name(tmp_path.name[:-1]) / "recipe.yaml")
 
 
 def test_bad_yaml_names_the_line(tmp_path: Path) -> None:
