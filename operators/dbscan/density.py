@@ -20,8 +20,8 @@ from operators.dbscan.distances import Float64, Index
 from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
 
 SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
-SMALLEST_SAMPLE = 128
-STALLED = 0.04  # share of open rows settled by a sample below which the next one does not pay
+SMALLEST_SAMPLE = 256
+STALLED = 0.05  # share of open rows settled by a sample below which the next one does not pay
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
 Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
@@ -50,13 +50,18 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
     size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
     open_rows = np.flatnonzero(level >= 0)
     while len(open_rows) > size and size < LARGEST_SHARE * tiles.n:
-        drawn = random.choice(open_rows, size, replace=False)
+        # Half from the open rows for the clusters they form, half from all for the rims of settled ones.
+        drawn = random.choice(tiles.n, size, replace=False)
+        drawn[: size // 2] = random.choice(open_rows, size // 2, replace=False)
+        drawn = np.unique(drawn)
         sample = [tiles.side(cols) for cols in pieces(drawn, t.TILE_COLS)]
 
         def settled(rows: Index, sample: list[Side] = sample) -> Index:
             return rows[_count(tiles, rows, sample, level) >= goal]
 
-        moved = np.concatenate(list(in_threads(settled, pieces(open_rows, t.TILE_ROWS))))
+        moved = np.concatenate(
+            list(in_threads(settled, pieces(open_rows, t.fitting(min(size, t.TILE_COLS)))))
+        )
         level[moved] -= 1
         if len(moved) <= STALLED * len(open_rows):
             return

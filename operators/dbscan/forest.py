@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from operators.dbscan.distances import Index, Mask
+from operators.dbscan.distances import Index
 
 
 class Forest:
@@ -28,27 +26,9 @@ class Forest:
 
     def union(self, a: Index, b: Index) -> None:
         """Join ``a[k]`` with ``b[k]`` for every k."""
-        if not len(a):
-            return
-        roots, ends = np.unique(np.concatenate([self.find(a), self.find(b)]), return_inverse=True)
-        edges = coo_array((np.ones(len(a), np.int8), (ends[: len(a)], ends[len(a) :])), (len(roots),) * 2)
-        n_components, component = connected_components(edges, directed=False)
-        lowest = np.full(n_components, self._parent.size, dtype=np.intp)
-        np.minimum.at(lowest, component, roots)
-        self._parent[roots] = lowest[component]
-
-    def union_tile(self, inside: Mask, rows: Index, cols: Index) -> None:
-        """Join ``rows[i]`` with ``cols[j]`` wherever ``inside[i, j]``."""
-        # Most rows of a tile already share a component: joining one row of each keeps the edges few.
-        row_roots, by_row = _reduce(inside, self.find(rows))
-        col_roots, by_both = _reduce(by_row.T, self.find(cols))
-        col, row = np.nonzero(by_both)
-        self.union(row_roots[row], col_roots[col])
-
-
-def _reduce(inside: Mask, roots: Index) -> tuple[Index, Mask]:
-    """Distinct roots, and for each whether any of its rows is True, column by column."""
-    distinct, position = np.unique(roots, return_inverse=True)
-    order = np.argsort(position, kind="stable")
-    starts = np.searchsorted(position[order], np.arange(len(distinct)))
-    return distinct, np.logical_or.reduceat(inside[order], starts, axis=0)
+        while len(a):
+            a, b = self.find(a), self.find(b)
+            apart = a != b
+            a, b = a[apart], b[apart]
+            # The higher root hangs itself below the lowest one it meets; edges lost so come up again.
+            np.minimum.at(self._parent, np.maximum(a, b), np.minimum(a, b))

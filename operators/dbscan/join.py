@@ -83,7 +83,7 @@ class Joiner:
             return np.packbits(near, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
         rows = np.concatenate([outside, pivots])
-        words = np.concatenate(list(in_threads(work, pieces(rows, t.TILE_ROWS))))
+        words = np.concatenate(list(in_threads(work, pieces(rows, t.fitting(PIVOTS)))))
         touching = words != 0
         words, rows = words[touching], rows[touching]
         lowest = np.bitwise_count((words & (~words + np.uint64(1))) - np.uint64(1))

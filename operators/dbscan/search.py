@@ -31,15 +31,17 @@ class Search:
 
     def __init__(self, tiles: Tiles, goal: float, level: Level, weight: Float64 | None) -> None:
         self._tiles, self._goal, self._level, self._weight = tiles, goal, level, weight
-        self._counts = np.zeros((len(tiles.eps), tiles.n))
-        self._counts[0] = 1.0 if weight is None else weight  # each row is its own neighbour, also a zero row
+        self._counts = np.zeros((tiles.n, len(tiles.eps)))  # by the level at which a neighbour comes in
+        self._counts[:, 0] = (
+            1.0 if weight is None else weight
+        )  # each row is its own neighbour, also a zero row
         # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
         self._kept: list[Pairs] | None = [] if weight is None else None
         self._room_left = max(ENTRIES, ENTRIES_PER_ROW * tiles.n)
         # A sum with negative weights may fall again: such rows are looked at to the end.
         self._grows = weight is None or float(weight.min()) >= 0
         if self._grows:
-            self._level[self._counts[0] >= goal] = -1
+            self._level[self._counts[:, 0] >= goal] = -1
         self._lock = Lock()
 
     def run(self, space: Space) -> Density:
@@ -49,7 +51,7 @@ class Search:
         open_ = self._open_blocks(space)
         if open_.rows:
             self._against(open_, space.cut(settled, t.TILE_ROWS))
-        counts = np.cumsum(self._counts, axis=0)
+        counts = np.ascontiguousarray(np.cumsum(self._counts, axis=1).T)
         return Density(self._level, counts, self._pairs())
 
     def _open_blocks(self, space: Space) -> Blocks:
@@ -106,22 +108,27 @@ class Search:
         first = tiles.decide(i, j, products)
         with self._lock:
             self._note(i, j, first)
+            self._lower(rows)
             if both:
                 self._note(j, i, first)
+                self._lower(cols)
 
     def _note(self, rows: Index, cols: Index, first: Level) -> None:
-        use = first <= self._level[rows]
+        """Count, and keep, neighbours of ``rows`` that still matter to them."""
+        use = np.flatnonzero(first <= self._level[rows])
         rows, cols, first = rows[use], cols[use], first[use]
-        value = 1.0 if self._weight is None else self._weight[cols]
-        np.add.at(self._counts, (first, rows), value)
+        np.add.at(self._counts, (rows, first), 1.0 if self._weight is None else self._weight[cols])
         if self._kept is not None:
             self._room_left -= len(rows)
             self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
             if self._room_left < 0:
                 self._kept = None
+
+    def _lower(self, rows: Index) -> None:
+        """Bring the levels of ``rows`` up to date with their counts."""
         if self._grows:
-            reached = np.cumsum(self._counts[:, rows], axis=0) < self._goal
-            self._level[rows] = np.minimum(self._level[rows], reached.sum(axis=0) - 1)
+            short = np.cumsum(self._counts[rows], axis=1) < self._goal
+            self._level[rows] = np.minimum(self._level[rows], short.sum(axis=1) - 1)
 
     def _pairs(self) -> Pairs | None:
         if not self._kept:

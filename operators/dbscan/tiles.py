@@ -18,9 +18,9 @@ from operators.dbscan.distances import PANEL, Float64, Index, Mask, Points, roun
 
 Level: TypeAlias = npt.NDArray[np.int8]
 
-# A tile of float32 products and the rows that make it stay in the second-level cache of one core.
-TILE_ROWS = 256
-TILE_COLS = 512
+# Large enough that the calls around a product cost little, small enough to stay in cache.
+TILE_ROWS = 512
+TILE_COLS = 1024
 DOUBT = 1 / 64  # half-width of the doubtful band, relative to the radius, above which float64 is taken
 
 T = TypeVar("T")
@@ -33,6 +33,8 @@ class Side(NamedTuple):
     rows: Index
     vectors: torch.Tensor
     bias: torch.Tensor
+    half: float
+    """Largest of half the squared norms."""
 
 
 class Tiles:
@@ -75,7 +77,8 @@ class Tiles:
     def side(self, rows: Index) -> Side:
         """Some rows, ready to be the columns of tiles."""
         index = torch.from_numpy(rows)
-        return Side(rows, self.vectors.index_select(0, index), self._bias.index_select(0, index))
+        bias = self._bias.index_select(0, index)
+        return Side(rows, self.vectors.index_select(0, index), bias, -float(bias.min()) if len(rows) else 0.0)
 
     def products(self, rows: Index, cols: Side, room: torch.Tensor) -> Any:
         """(len(rows), len(cols.rows)) array in ``room``, which the tile must fit."""
@@ -86,31 +89,32 @@ class Tiles:
             out.addmm_(a[:, start : start + PANEL], b[:, start : start + PANEL].T)
         return out.numpy()
 
-    def at_least(self, rows: Index, cols: Index, level: Any, certain: bool) -> Any:
-        """(len(rows), 1) products from which a pair certainly (else: possibly) lies within its level.
+    def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
+        """(len(rows), 1) products from which a pair certainly (else: possibly) is within its level.
 
         ``level`` is one level or one per row.
         """
         half = self.half[rows].astype(np.float64)
-        error = self._bound * (half + float(self.half[cols].max())) + self._tiny
+        error = self._bound * (half + cols.half) + self._tiny
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)[:, None]
 
     def near(self, rows: Index, cols: Side, level: Any, room: torch.Tensor) -> Any:
         """(len(rows), len(cols.rows)) bool: certainly within the level."""
         found = self.products(rows, cols, room)
-        return found >= self.at_least(rows, cols.rows, level, certain=True)
+        return found >= self.at_least(rows, cols, level, certain=True)
 
     def candidates(
         self, rows: Index, cols: Index, level: Any, room: torch.Tensor
     ) -> tuple[Index, Index, Any]:
         """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
-        found = self.products(rows, self.side(cols), room)
-        near = found >= self.at_least(rows, cols, level, certain=False)
+        side = self.side(cols)
+        found = self.products(rows, side, room)
+        near = found >= self.at_least(rows, side, level, certain=False)
         if not near.any():
             return np.empty(0, np.intp), np.empty(0, np.intp), found[:0, 0]
         flat = np.flatnonzero(near)
-        i, j = np.divmod(flat, len(cols))
-        return i, j, found.ravel()[flat]
+        i = flat // len(cols)
+        return i, flat - i * len(cols), found.ravel()[flat]
 
     def neighbours(self, rows: Index, cols: Index, level: int, room: torch.Tensor) -> tuple[Index, Index]:
         """Rows and columns of all pairs within one level, exactly."""
@@ -124,7 +128,7 @@ class Tiles:
         gaps = half_row - products
         error = self._bound * (half_row + self.half[cols]) + self._tiny
         level: Level = np.searchsorted(self.limits, gaps - error).astype(np.int8)
-        doubtful = np.flatnonzero(level != np.searchsorted(self.limits, gaps + error))
+        doubtful = np.flatnonzero(gaps + error > np.append(self.limits, np.inf)[level])
         while len(doubtful):
             eps = np.array(self.eps)[level[doubtful]]
             outside = ~self.points.pairs_within(rows[doubtful], cols[doubtful], eps)
@@ -140,6 +144,11 @@ def count_true(mask: Mask) -> npt.NDArray[np.int64]:
     if words.shape[1] % 8 == 0:
         words = words.view(np.uint64)
     return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.int64))
+
+
+def fitting(cols: int) -> int:
+    """Rows of a tile that has ``cols`` columns."""
+    return TILE_ROWS * TILE_COLS // max(cols, 1)
 
 
 def pieces(rows: Index, size: int) -> Iterator[Index]:
