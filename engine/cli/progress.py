@@ -67,13 +67,16 @@ def describe(event: Event) -> str:
     return ""
 
 
-class _Rate(ProgressColumn):
-    """Rows per second."""
+class _Rows(ProgressColumn):
+    """Rows done, of how many, and how fast; empty for what counts no rows."""
 
     def render(self, task: Task) -> Text:
         """Draw the cell."""
-        rate = task.fields.get("rate", 0.0)
-        return Text(f"{rate:,.0f} rows/s" if rate else "", style="cyan")
+        event: Event = task.fields["event"]
+        if not event.total_rows:
+            return Text()
+        rate = f" {event.rows_per_second:,.0f}/s" if event.kind != "reused" and event.rows else ""
+        return Text(f"{event.rows:,}/{event.total_rows:,} rows{rate}", style="cyan")
 
 
 class _Bars:
@@ -83,11 +86,9 @@ class _Bars:
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description:<10}"),
-            BarColumn(bar_width=28),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} rows"),
-            _Rate(),
+            BarColumn(bar_width=20),
+            _Rows(),
             TimeElapsedColumn(),
-            TextColumn("ETA"),
             TimeRemainingColumn(compact=True),
             TextColumn("[dim]{task.fields[note]}"),
             # A copy of the stream: Ray's start points standard error elsewhere for a moment.
@@ -104,17 +105,14 @@ class _Bars:
 
     def __call__(self, event: Event) -> None:
         """Draw an event."""
+        total, over = event.total_rows or 1, event.kind in ("finish", "reused")
         if event.operator not in self._tasks:
-            total = event.total_rows or 1
-            self._tasks[event.operator] = self._progress.add_task(
-                event.operator, total=total, note="", rate=0.0
-            )
-        task = self._tasks[event.operator]
-        if event.kind == "fit":
-            self._progress.update(task, note="fitting")
-        elif event.kind == "progress":
-            self._progress.update(task, completed=event.rows, note="", rate=event.rows_per_second)
-        elif event.kind in ("finish", "reused"):
-            note = "reused" if event.kind == "reused" else ""
-            total = event.total_rows or 1
-            self._progress.update(task, total=total, completed=total, note=note, rate=event.rows_per_second)
+            task = self._progress.add_task(event.operator, total=total, note="", event=event)
+            self._tasks[event.operator] = task
+        self._progress.update(
+            self._tasks[event.operator],
+            total=total,
+            completed=total if over else event.rows,
+            note={"fit": "fitting", "reused": "reused"}.get(event.kind, ""),
+            event=event,
+        )
