@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo test lint format bench clean help
+.PHONY: demo test lint format bench gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -38,6 +38,9 @@ format: $(VENV)/.dev  ## Mend style
 
 bench: $(VENV)/.dev  ## Time the kernels against their peers
 	$(BIN)/python -m tests.benchmarks
+
+gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
+	$(PYTHON) -m tests.benchmarks.gpu
 
 clean:  ## Remove everything that was made here
 	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
