@@ -75,6 +75,13 @@ class Resources(OperatorParams):
     """Actors in the pool; default: as many as the cluster fits, at most one per shard."""
     cpus: float = 1.0
     gpus: float = 0.0
+    """Default: none; where the operator prefers a GPU, one if there is any."""
+
+    def on(self, gpus_there: float, *, prefers_gpu: bool) -> Resources:
+        """The same with a GPU, if that is preferred, there, and not decided by the recipe."""
+        if prefers_gpu and gpus_there and "gpus" not in self.model_fields_set:
+            return self.model_copy(update={"gpus": 1.0})
+        return self
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,8 @@ class Operator(ABC, Generic[P]):
     Params: ClassVar[type[OperatorParams]]
     uses: ClassVar[tuple[str, ...]] = ()
     """Names of operators whose state this one reads."""
+    prefers_gpu: ClassVar[bool] = False
+    """True where actors should get a GPU if there is one and the recipe does not say."""
     keeps_open: ClassVar[bool] = False
     """True where ``open`` is costly, such as loading a model: shards then go to long-lived actors."""
 

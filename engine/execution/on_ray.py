@@ -54,7 +54,8 @@ class RayExecutor:
         Operators that keep something open get a pool of actors that starts full; the others run as
         tasks, which find warm processes.
         """
-        wanted = job.operator.resources
+        there = float(ray.cluster_resources().get("GPU", 0))
+        wanted = job.operator.resources.on(there, prefers_gpu=job.operator.prefers_gpu)
         check_feasible(f"operators.{job.operator.name}", wanted)
         size = self._width(wanted, len(shards))
         kept = job.operator.keeps_open

@@ -31,6 +31,7 @@ class Gradients(Operator[GradientsParams]):
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
     keeps_open = True
+    prefers_gpu = True
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -58,7 +59,8 @@ class Gradients(Operator[GradientsParams]):
         from operators.models import load, prepare_device
 
         params = self.params
-        device = prepare_device(params.resources.cpus, params.resources.gpus)
+        resources = params.resources.on(float("inf"), prefers_gpu=True)
+        device = prepare_device(resources.cpus, resources.gpus)
         model = load(context.states["probe"]).to(device)
         try:
             select_parameters(model, params.parameters)
