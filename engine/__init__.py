@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.plan import Plan, make_plan
     from engine.recipe import Recipe
-    from engine.run import RunResult, run
+    from engine.runner import RunResult, run
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run"]
 _HOMES = {
     "Plan": "engine.plan",
     "Recipe": "engine.recipe",
-    "RunResult": "engine.run",
+    "RunResult": "engine.runner",
     "make_plan": "engine.plan",
-    "run": "engine.run",
+    "run": "engine.runner",
 }
 
 
@@ -25,7 +25,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'engine' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
-    # Importing engine.run has just bound the submodule to this name; the function is what is meant.
-    globals()[name] = value
-    return value
+    return getattr(import_module(_HOMES[name]), name)

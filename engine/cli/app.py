@@ -74,7 +74,7 @@ def run(
         from engine.cli.progress import listener_for
         from engine.cli.show import show_result
         from engine.execution.cluster import set_environment
-        from engine.run import run as engine_run
+        from engine.runner import run as engine_run
 
         set_environment(verbose)
         loaded = _load(recipe, overrides)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from engine.plan import Plan
-    from engine.run import RunResult
+    from engine.runner import RunResult
 
 MOST_SHARDS = 20
 console = Console(highlight=False)

@@ -30,4 +30,5 @@ class GradientsParams(OperatorParams):
     """Project every gradient to so many numbers by a random Gaussian matrix drawn from the recipe's seed.
     Distances keep a relative error of about ``1/sqrt(projection)``. Default: gradients as they are."""
     resources: Resources = Resources()
-    """Of one actor: ``cpus`` is also torch's number of threads; a GPU is used where there is one; ``gpus: 0`` keeps off it."""
+    """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
+    ``gpus`` is 0."""

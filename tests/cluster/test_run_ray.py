@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InfeasibleError, InputError
-from engine.run import run
+from engine.runner import run
 from tests.data import small_recipe
 from tests.unit.test_run import changed, computed, content
 

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import engine
 from engine.errors import BudgetError, InputError, LockedError
 from engine.events import Event
 from engine.locking import writer_lock
 from engine.plan import make_plan
 from engine.recipe import Recipe
-from engine.run import RunResult, run
+from engine.runner import RunResult, run
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
 
@@ -31,6 +32,11 @@ def computed(result: RunResult) -> dict[str, int]:
 
 def changed(recipe: Recipe, **operators: dict[str, Any]) -> Recipe:
     return recipe.model_copy(update={"operators": {**recipe.operators, **operators}})
+
+
+def test_the_package_offers_it() -> None:
+    assert engine.run is run
+    assert engine.Recipe is Recipe
 
 
 def test_publishes_the_contract_beside_the_source(tmp_path: Path) -> None:

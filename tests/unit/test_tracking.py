@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.errors import InputError
 from engine.lineage import trace
-from engine.run import RunResult, run
+from engine.runner import RunResult, run
 from engine.tracking import client
 from tests.data import small_recipe
 
@@ -64,7 +64,7 @@ def test_a_failed_run_is_recorded_as_failed(
 ) -> None:
     folder, _ = tracked
     recipe = small_recipe(folder, tracking={"enabled": True, "experiment": "failing"}, seed=4)
-    monkeypatch.setattr("engine.run.point_to", lambda *_: 1 / 0)
+    monkeypatch.setattr("engine.runner.point_to", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(recipe)
     mlflow_client = client(folder / "out")
