@@ -118,7 +118,7 @@ class _Grid:
 
     def _attach_by_search(self, level: int, cores: Mask, labels: Labels) -> None:
         """Give each row that is not core the lowest cluster among its core neighbours, in place."""
-        inner = self._space.cut(np.flatnonzero(cores), t.TILE_ROWS)
+        inner = self._space.among(np.flatnonzero(cores))
         outer = self._space.cut(np.flatnonzero(~cores), t.TILE_ROWS)
         limit = self._tiles.limits[level]
 

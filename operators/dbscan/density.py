@@ -20,8 +20,10 @@ from operators.dbscan.distances import Float64, Index
 from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
 
 SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
-SMALLEST_SAMPLE = 256
-STALLED = 0.05  # share of open rows settled by a sample below which the next one does not pay
+SMALLEST_SAMPLE = 64
+GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
+LARGEST_SAMPLE = 8  # times the first sample
+STALLED = 0.1  # share of open rows settled by a sample below which the next one does not pay
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
 Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
@@ -48,8 +50,9 @@ class Density:
 def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
     """Lower ``level`` where a random sample alone holds ``goal`` neighbours, in place."""
     size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
+    largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * tiles.n))
     open_rows = np.flatnonzero(level >= 0)
-    while len(open_rows) > size and size < LARGEST_SHARE * tiles.n:
+    while len(open_rows) > size and size <= largest:
         # Half from the open rows for the clusters they form, half from all for the rims of settled ones.
         drawn = random.choice(tiles.n, size, replace=False)
         drawn[: size // 2] = random.choice(open_rows, size // 2, replace=False)
@@ -66,6 +69,7 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         if len(moved) <= STALLED * len(open_rows):
             return
         open_rows = open_rows[level[open_rows] >= 0]
+        size = min(GROWTH * size, largest)
 
 
 def _count(tiles: Tiles, rows: Index, sample: list[Side], level: Level) -> Index:

@@ -95,7 +95,7 @@ class Joiner:
     def _search(self, inside: Index, outside: Index) -> None:
         """Find every edge that still matters to a row outside."""
         blocks = self._own_blocks(outside)
-        largest = self._space.cut(inside, t.TILE_ROWS)
+        largest = self._space.among(inside)
         root = inside[:1]
 
         def work(position: int) -> None:

@@ -13,7 +13,7 @@ from operators.dbscan.distances import Float64, Index
 from operators.dbscan.space import Blocks, Space
 from operators.dbscan.tiles import Level, Tiles, in_threads, pieces
 
-CHUNK = 8  # tiles between two checks of which rows of a block still need more columns
+CHUNK = 1  # tiles between two checks of which rows of a block still need more columns
 ENTRIES_PER_ROW = 16  # neighbours kept, on average over all rows; where there are more, none are kept
 ENTRIES = 1 << 23  # but so many always
 
@@ -50,7 +50,7 @@ class Search:
         self._among_open(self._open_blocks(space))
         open_ = self._open_blocks(space)
         if open_.rows:
-            self._against(open_, space.cut(settled, t.TILE_ROWS))
+            self._against(open_, space.among(settled))
         counts = np.ascontiguousarray(np.cumsum(self._counts, axis=1).T)
         return Density(self._level, counts, self._pairs())
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from operators.dbscan.distances import Float64, Index, Matrix
 
-DIRECTIONS = 12
-SAMPLE = 2048  # rows that the directions are computed from
-SWEEPS = 3
+BLOCK = 256  # rows of a block of the rows that others are compared with
+DIRECTIONS = 8
+SAMPLE = 1024  # rows that the directions are computed from
+SWEEPS = 2
 WIDTH_SAMPLE = 128  # rows that show which coordinate is the widest
 
 
@@ -58,6 +59,7 @@ class Space:
         several = [random.choice(n, min(n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
         directions = _principal(vectors[np.concatenate(several)].astype(np.float64), random)
+        self._all: Blocks | None = None
         self._at = np.empty((n, directions.shape[1] + 1))
         for start in range(0, n, 8192):
             some = slice(start, start + 8192)
@@ -70,6 +72,16 @@ class Space:
     def cut(self, rows: Index, size: int) -> Blocks:
         """``rows`` in blocks of at most ``size`` that lie close together."""
         return self.box(_halve(self._at, rows, size))
+
+    def among(self, rows: Index) -> Blocks:
+        """Many rows, in the blocks of one cut of all rows; a box may be larger than it need be."""
+        if self._all is None:
+            self._all = self.cut(np.arange(len(self._at)), BLOCK)
+        keep = np.zeros(len(self._at), np.bool_)
+        keep[rows] = True
+        kept = [block[keep[block]] for block in self._all.rows]
+        some = [k for k, block in enumerate(kept) if len(block)]
+        return Blocks([kept[k] for k in some], self._all.low[some], self._all.high[some])
 
     def box(self, rows: list[Index]) -> Blocks:
         """Given blocks with their boxes."""
