@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.errors import InputError
+from engine.errors import InfeasibleError, InputError
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.worker import Failure, Job, ShardExecutor
@@ -21,7 +21,7 @@ from engine.recipe import Recipe
 from engine.report import write_report
 from engine.store import Commit, write_json
 from engine.tracking import Tracker
-from operators.base import Context, OperatorError
+from operators.base import Context, OperatorError, ResourceError
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,8 @@ class Session:
         with store.fitting(planned.fingerprint) as scratch:
             try:
                 metrics = planned.operator.fit(self._context(planned, scratch), self.executor)
+            except ResourceError as error:
+                raise InfeasibleError(str(error)) from None
             except OperatorError as error:
                 raise InputError(str(error)) from None
         store.commit_fit(planned.fingerprint, metrics, meter.seconds)

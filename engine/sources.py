@@ -35,6 +35,9 @@ def resolve_features(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     _check_columns("source.label", (spec.label,), schema)
     _check_columns("source.exclude", spec.exclude, schema)
     _check_columns("truth", truth.columns, schema)
+    _check_columns("report.fields", recipe.report.fields or (), schema)
+    if recipe.report.image:
+        _check_columns("report.image.column", (recipe.report.image.column,), schema)
     if spec.features is None:
         features = default_features(schema, {spec.label, *spec.exclude, *truth.columns})
         if not features:

@@ -43,6 +43,10 @@ class OperatorError(Exception):
     """The data or parameters cannot be used: the text names the place, the value and the fix."""
 
 
+class ResourceError(OperatorError):
+    """The cluster cannot give what the operator asks for: the text has the numbers and the key to change."""
+
+
 class RowError(OperatorError):
     """One row cannot be used. ``shard`` and ``row`` (0-based within the shard) say which."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -146,12 +147,12 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     summary = {
         "event": "published",
         "version": result.version,
-        "path": str(result.path),
+        "path": _near(result.path),
         "already_published": result.reused,
         "rows": result.manifest["rows"],
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
-        "report": str(result.report),
+        "report": _near(result.report),
         "mlflow_run_id": result.mlflow_run_id,
         "seconds": round(result.seconds, 1),
     }
@@ -167,10 +168,15 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     )
     console.print(f"[bold green]{result.version}[/] {how}, {result.seconds:.1f} s", soft_wrap=True)
     console.print(f"  {summary['rows']:,} rows, {summary['groups']} groups, {summary['outliers']:,} outliers")
-    console.print(f"  data    {escape(str(result.path))}", soft_wrap=True)
-    console.print(f"  report  {escape(str(result.report))}", soft_wrap=True)
+    console.print(f"  data    {escape(_near(result.path))}", soft_wrap=True)
+    console.print(f"  report  {escape(_near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
+
+
+def _near(path: Path) -> str:
+    """The path as seen from here, if it lies below."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _table(*columns: str) -> Table:

@@ -10,7 +10,7 @@ import ray
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from operators.base import OperatorError, Resources
+from operators.base import OperatorError, ResourceError, Resources
 from operators.probe.crew import SLOTS, Distributed
 from operators.probe.job import TrainingJob, run_job
 
@@ -66,7 +66,7 @@ def _count_workers(job: TrainingJob) -> int:
     wanted = job.params.resources
     fits = _fits(wanted, ray.cluster_resources())
     if not fits:
-        raise OperatorError(
+        raise ResourceError(
             f"operators.probe.resources asks for {wanted.cpus:g} CPUs and {wanted.gpus:g} GPUs a worker, and "
             f"the cluster has {ray.cluster_resources().get('CPU', 0):g} and "
             f"{ray.cluster_resources().get('GPU', 0):g}. Ask for less, or add a node."

@@ -34,5 +34,7 @@ def test_asking_for_too_much_is_refused_before_it_hangs(tmp_path: Path) -> None:
         InfeasibleError, match=r"operators\.gradients asks for 1 GPU .* has 0.*resources\.gpus=0"
     ):
         run(changed(recipe, gradients={"resources": {"gpus": 1}}))
+    with pytest.raises(InfeasibleError, match=r"operators\.probe.* 99 CPUs .* has 4"):
+        run(changed(recipe, probe={"trainer": "ray", "l2": 0.1, "resources": {"cpus": 99}}))
     result = run(recipe)
     assert computed(result)["probe"] == 0

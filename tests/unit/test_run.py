@@ -15,7 +15,7 @@ from engine.locking import writer_lock
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.runner import RunResult, run
-from tests.data import recipe_for, small_recipe, spurious_table, write_shards
+from tests.data import recipe_for, small_recipe, spurious_table, write_csv, write_shards
 
 
 def published(result: RunResult) -> pa.Table:
@@ -237,6 +237,35 @@ def test_the_order_in_the_recipe_does_not_matter(tmp_path: Path) -> None:
     names = [planned.name for planned in make_plan(turned).operators]
     assert names.index("probe") < names.index("gradients") < names.index("groups")
     assert make_plan(turned).version == make_plan(recipe).version
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_text_files_give_what_parquet_gives(suffix: str, tmp_path: Path) -> None:
+    table = spurious_table().drop_columns(["vector"])
+    write_shards(tmp_path / "data", table)
+    if suffix == "csv":
+        write_csv(tmp_path / "data.csv", spurious_table())
+    else:
+        lines = [json.dumps(row) for row in table.to_pylist()]
+        (tmp_path / "data.jsonl").write_text("\n".join(lines))
+    ours = ["row_id", "group", "is_outlier", "weight", "split"]
+    expected = published(run(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "parquet"))))
+    source = {"shard_bytes": 4000}
+    recipe = Recipe.parse(recipe_for(tmp_path / f"data.{suffix}", tmp_path / "text", source=source))
+    assert len(make_plan(recipe).shards) > 2
+    assert published(run(recipe)).select(ours).to_pylist() == expected.select(ours).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({"fields": ["a", "lable"]}, r"report\.fields.*'lable'.*'label'"),
+        ({"image": {"column": "vektor", "height": 1, "width": 2}}, r"report\.image\.column.*'vector'"),
+    ],
+)
+def test_report_columns_are_checked_first(report: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        make_plan(small_recipe(tmp_path, report=report))
 
 
 def test_truth_is_out_of_reach(tmp_path: Path) -> None:
