@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from operators.dbscan import tiles as t
 from operators.dbscan.distances import Float64, Index
@@ -22,8 +23,9 @@ from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, p
 SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
 SMALLEST_SAMPLE = 64
 GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
-LARGEST_SAMPLE = 8  # times the first sample
+LARGEST_SAMPLE = 4  # times the first sample
 STALLED = 0.1  # share of open rows settled by a sample below which the next one does not pay
+FEWEST_ROWS = 64  # of a tile, however large the sample
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
 Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
@@ -56,25 +58,30 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         # Half from the open rows for the clusters they form, half from all for the rims of settled ones.
         drawn = random.choice(tiles.n, size, replace=False)
         drawn[: size // 2] = random.choice(open_rows, size // 2, replace=False)
-        drawn = np.unique(drawn)
-        sample = [tiles.side(cols) for cols in pieces(drawn, t.TILE_COLS)]
+        sample = tiles.side(np.unique(drawn))
 
-        def settled(rows: Index, sample: list[Side] = sample) -> Index:
-            return rows[_count(tiles, rows, sample, level) >= goal]
+        def lowered(rows: Index, sample: Side = sample) -> Level:
+            return _lowered(tiles, rows, sample, level[rows], goal)
 
-        moved = np.concatenate(
-            list(in_threads(settled, pieces(open_rows, t.fitting(min(size, t.TILE_COLS)))))
-        )
-        level[moved] -= 1
-        if len(moved) <= STALLED * len(open_rows):
+        parts = in_threads(lowered, pieces(open_rows, max(FEWEST_ROWS, t.fitting(size))))
+        new = np.concatenate(list(parts))
+        n_moved = np.count_nonzero(new < level[open_rows])
+        level[open_rows] = new
+        if n_moved <= STALLED * len(open_rows):
             return
-        open_rows = open_rows[level[open_rows] >= 0]
+        open_rows = open_rows[new >= 0]
         size = min(GROWTH * size, largest)
 
 
-def _count(tiles: Tiles, rows: Index, sample: list[Side], level: Level) -> Index:
-    """Certain neighbours of each row among ``sample`` at its level."""
-    room, counts = tiles.buffer(), np.zeros(len(rows), np.intp)
-    for cols in sample:
-        counts += count_true(tiles.near(rows, cols, level[rows], room))
-    return counts
+def _lowered(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
+    """Levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
+    room = torch.empty(len(rows) * len(sample.rows), dtype=tiles.vectors.dtype)
+    products, level = tiles.products(rows, sample, room), level.copy()
+    some = np.arange(len(rows))
+    while len(some):
+        near = products[some] if len(some) < len(rows) else products
+        near = near >= tiles.at_least(rows[some], sample, level[some], certain=True)
+        some = some[count_true(near) >= goal]
+        level[some] -= 1
+        some = some[level[some] >= 0]
+    return level

@@ -79,7 +79,9 @@ class Joiner:
 
         def work(rows: Index) -> Words:
             room = self._tiles.buffer()
-            near = self._tiles.near(rows, side, self._level, room)
+            near = self._tiles.products(rows, side, room) >= self._tiles.at_least(
+                rows, side, self._level, certain=True
+            )
             return np.packbits(near, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
         rows = np.concatenate([outside, pivots])

@@ -40,8 +40,9 @@ class Search:
         self._room_left = max(ENTRIES, ENTRIES_PER_ROW * tiles.n)
         # A sum with negative weights may fall again: such rows are looked at to the end.
         self._grows = weight is None or float(weight.min()) >= 0
+        self._margin = 0.0 if weight is None else _rounding(weight)
         if self._grows:
-            self._level[self._counts[:, 0] >= goal] = -1
+            self._level[self._counts[:, 0] >= goal + self._margin] = -1
         self._lock = Lock()
 
     def run(self, space: Space) -> Density:
@@ -52,6 +53,8 @@ class Search:
         if open_.rows:
             self._against(open_, space.among(settled))
         counts = np.ascontiguousarray(np.cumsum(self._counts, axis=1).T)
+        if self._margin:
+            self._sum_again(counts)
         return Density(self._level, counts, self._pairs())
 
     def _open_blocks(self, space: Space) -> Blocks:
@@ -127,8 +130,19 @@ class Search:
     def _lower(self, rows: Index) -> None:
         """Bring the levels of ``rows`` up to date with their counts."""
         if self._grows:
-            short = np.cumsum(self._counts[rows], axis=1) < self._goal
+            short = np.cumsum(self._counts[rows], axis=1) < self._goal + self._margin
             self._level[rows] = np.minimum(self._level[rows], short.sum(axis=1) - 1)
+
+    def _sum_again(self, counts: Float64) -> None:
+        """Sum weights that rounding leaves at the goal in the order that scikit-learn does."""
+        points, everyone = self._tiles.points, np.arange(self._tiles.n)
+        close = (np.abs(counts - self._goal) <= self._margin) & (
+            self._level >= np.arange(len(counts))[:, None]
+        )
+        for level, row in zip(*np.nonzero(close), strict=True):
+            inside = points.within(np.array([row]), everyone, self._tiles.eps[level])[0]
+            inside[row] = True
+            counts[level, row] = self._weight[inside].sum()  # type: ignore[index]
 
     def _pairs(self) -> Pairs | None:
         if not self._kept:
@@ -141,3 +155,10 @@ class Search:
 
 def _no_pairs() -> Pairs:
     return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8)
+
+
+def _rounding(weight: Float64) -> float:
+    """Bound on the rounding of a sum of weights; whole numbers are summed exactly."""
+    if (weight == np.rint(weight)).all():
+        return 0.0
+    return float(len(weight) * np.finfo(np.float64).eps * np.abs(weight).sum())

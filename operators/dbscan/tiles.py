@@ -98,11 +98,6 @@ class Tiles:
         error = self._bound * (half + cols.half) + self._tiny
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)[:, None]
 
-    def near(self, rows: Index, cols: Side, level: Any, room: torch.Tensor) -> Any:
-        """(len(rows), len(cols.rows)) bool: certainly within the level."""
-        found = self.products(rows, cols, room)
-        return found >= self.at_least(rows, cols, level, certain=True)
-
     def candidates(
         self, rows: Index, cols: Index, level: Any, room: torch.Tensor
     ) -> tuple[Index, Index, Any]:
@@ -148,7 +143,7 @@ def count_true(mask: Mask) -> npt.NDArray[np.int64]:
 
 def fitting(cols: int) -> int:
     """Rows of a tile that has ``cols`` columns."""
-    return TILE_ROWS * TILE_COLS // max(cols, 1)
+    return max(1, TILE_ROWS * TILE_COLS // cols)
 
 
 def pieces(rows: Index, size: int) -> Iterator[Index]:

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from operators.dbscan import DBSCAN, dbscan_grid, neighbour_counts
 from operators.dbscan import distances as distances_module
 from operators.dbscan import grid as grid_module
+from operators.dbscan import tiles as tiles_module
 
 MANY = settings(max_examples=500, deadline=None)
 SOME = settings(max_examples=250, deadline=None)
@@ -90,7 +91,9 @@ def test_sample_weight(X: Any, eps: float, min_samples: int, data: st.DataObject
 def test_grid_equals_single_fits(X: Any, eps_values: list[float], min_samples_values: list[int]) -> None:
     X = X.astype(np.float64)
     labels = dbscan_grid(X, eps_values, min_samples_values)
-    counts = neighbour_counts(X, eps_values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grid_module, "TILE", 7)
+        counts = neighbour_counts(X, eps_values)
     assert labels.dtype == np.int32
     for e, eps in enumerate(eps_values):
         near = ((X[:, None] - X[None]) ** 2).sum(-1) <= eps * eps
@@ -105,8 +108,9 @@ def test_grid_equals_single_fits(X: Any, eps_values: list[float], min_samples_va
 def test_any_tile_size(X: Any, eps: float, min_samples: int, tile: int, dtype: Any) -> None:
     X = X.astype(dtype)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid_module, "TILE", tile)
-        patch.setattr(distances_module, "PANEL", 1)
+        patch.setattr(tiles_module, "TILE_ROWS", tile)
+        patch.setattr(tiles_module, "TILE_COLS", 64)
+        patch.setattr(tiles_module, "PANEL", 1)
         patch.setattr(distances_module, "PAIRS_AT_ONCE", 5)
         ours = DBSCAN(eps, min_samples).fit(X)
     # scikit-learn rounds float32 at sqrt(2): give it float64.
@@ -117,7 +121,7 @@ def test_any_tile_size(X: Any, eps: float, min_samples: int, tile: int, dtype: A
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_features", [2, 30, 1500])
 def test_random_clusters(metric: Any, dtype: Any, n_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grid_module, "TILE", 128)
+    monkeypatch.setattr(tiles_module, "TILE_ROWS", 128)
     rng = np.random.default_rng(n_features)
     centres = rng.normal(size=(5, n_features))
     X = centres[rng.integers(5, size=700)] + 0.6 * rng.normal(size=(700, n_features))

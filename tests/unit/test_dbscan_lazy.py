@@ -114,6 +114,20 @@ def test_ties_and_weights_of_whole_numbers(seed: int, monkeypatch: pytest.Monkey
             np.testing.assert_array_equal(ours.labels_, theirs.labels_)
 
 
+def test_weights_that_sum_to_the_threshold_round_as_in_scikit_learn() -> None:
+    X = np.arange(400.0).repeat(3)[:, None]
+    for weight in (0.1, 0.3, 1 / 3, 0.7):
+        weights = np.full(len(X), weight)
+        for eps in (3.0, 5.0, 9.0, 16.0):
+            size = 3 * (2 * int(eps) + 1) * weight
+            for min_samples in {int(size), round(size)}:
+                theirs = sklearn.cluster.DBSCAN(eps=eps, min_samples=min_samples).fit(
+                    X, sample_weight=weights
+                )
+                ours = DBSCAN(eps, min_samples).fit(X, sample_weight=weights)
+                np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+
+
 def test_labels_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     X = gradient_like(np.random.default_rng(5), 3000, 16, 0.3)
     monkeypatch.setattr(tiles, "TILE_ROWS", 32)
