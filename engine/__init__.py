@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engine.plan import Plan, make_plan
     from engine.recipe import Recipe
-    from engine.runner import RunResult, run
+    from engine.results import RunResult
+    from engine.runner import run
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run"]
 _HOMES = {
     "Plan": "engine.plan",
     "Recipe": "engine.recipe",
-    "RunResult": "engine.runner",
+    "RunResult": "engine.results",
     "make_plan": "engine.plan",
     "run": "engine.runner",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +11,10 @@ import pyarrow.parquet as pq
 
 from connectors.sink import write_parquet
 from engine.errors import BudgetError
+from engine.execution.job import Job
 from engine.plan import Plan
 from engine.store import Commit
 from operators.base import ROW_ID, VALID
-
-if TYPE_CHECKING:
-    from engine.execution.worker import Job
 
 SCHEMA = pa.schema(
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,42 +11,17 @@ from typing import Any
 from engine.errors import InfeasibleError, InputError
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
-from engine.execution.worker import Failure, Job, ShardExecutor
+from engine.execution.job import Failure, Job, ShardExecutor
 from engine.locking import writer_lock
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.publish import is_published, point_to, publish, read_manifest, version_folder
 from engine.quarantine import check_budget
 from engine.recipe import Recipe
 from engine.report import write_report
+from engine.results import OperatorResult, RunResult
 from engine.store import Commit, write_json
 from engine.tracking import Tracker
 from operators.base import Context, OperatorError, ResourceError
-
-
-@dataclass(frozen=True)
-class OperatorResult:
-    """What one operator did in a run."""
-
-    name: str
-    computed: int
-    reused: int
-    seconds: float
-    metrics: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run leaves."""
-
-    version: str
-    path: Path
-    reused: bool
-    """Whether everything had been computed and published before."""
-    operators: tuple[OperatorResult, ...]
-    manifest: dict[str, Any]
-    report: Path
-    mlflow_run_id: str | None
-    seconds: float
 
 
 def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> RunResult:

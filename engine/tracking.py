@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
     from mlflow.tracking import MlflowClient
 
-    from engine.runner import OperatorResult
+    from engine.results import OperatorResult
 
 VERSION_TAG = "winnow.version"
 OUTPUT_TAG = "winnow.output"

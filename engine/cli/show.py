@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from engine.plan import Plan
-    from engine.runner import RunResult
+    from engine.results import RunResult
 
 MOST_SHARDS = 20
 console = Console(highlight=False)

@@ -12,8 +12,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from engine.errors import InfeasibleError
+from engine.execution.job import ShardExecutor
 from engine.execution.local import LocalExecutor
-from engine.execution.worker import ShardExecutor
 from engine.recipe import RunSection
 
 # Set before Ray is imported, so that its own processes inherit them; what the user set wins.

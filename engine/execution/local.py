@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from engine.execution.worker import Failure, Job, ShardWorker
+from engine.execution.job import Failure, Job
+from engine.execution.worker import ShardWorker
 from engine.store import Commit
 from operators.base import Resources
 

@@ -17,7 +17,8 @@ import ray.data
 
 from connectors.base import ConnectorError
 from engine.errors import InfeasibleError, InputError
-from engine.execution.worker import Failure, Job, ShardWorker
+from engine.execution.job import Failure, Job
+from engine.execution.worker import ShardWorker
 from engine.store import Commit
 from operators.base import OperatorError, Resources
 

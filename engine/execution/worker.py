@@ -4,55 +4,16 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from engine.errors import InputError, WinnowError
+from engine.errors import InputError
+from engine.execution.job import Failure, Job
 from engine.quarantine import write_faults
-from engine.reader import StoreReader
 from engine.store import Commit
-from operators.base import ROW_ID, VALID, Context, Executor, Operator, OperatorError, RowError
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A fault as plain values: exceptions of user code may not pickle."""
-
-    operator: str
-    shard: int
-    message: str
-    expected: bool
-    trace: str = ""
-
-    def raised(self) -> WinnowError:
-        """The error to raise in the driver."""
-        if self.expected:
-            return InputError(self.message)
-        error = WinnowError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
-        error.add_note(self.trace)
-        return error
-
-
-@dataclass(frozen=True)
-class Job:
-    """One operator over some shards of one plan. Picklable."""
-
-    operator: Operator[Any]
-    context: Context
-    reader: StoreReader
-    fingerprint: str
-
-
-class ShardExecutor(Executor, Protocol):
-    """What the engine asks of an executor, beside what operators may use."""
-
-    def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
-        """Process shards; results as they come."""
-        ...
+from operators.base import ROW_ID, VALID, Operator, OperatorError, RowError
 
 
 class ShardWorker:

@@ -14,7 +14,8 @@ from engine.events import Event
 from engine.locking import writer_lock
 from engine.plan import make_plan
 from engine.recipe import Recipe
-from engine.runner import RunResult, run
+from engine.results import RunResult
+from engine.runner import run
 from tests.data import recipe_for, small_recipe, spurious_table, write_csv, write_shards
 
 

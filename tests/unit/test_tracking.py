@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.errors import InputError
 from engine.lineage import trace
-from engine.runner import RunResult, run
+from engine.results import RunResult
+from engine.runner import run
 from engine.tracking import client
 from tests.data import small_recipe
 

@@ -1,0 +1,33 @@
+"""What a run leaves, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class OperatorResult:
+    """What one operator did in a run."""
+
+    name: str
+    computed: int
+    reused: int
+    seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves."""
+
+    version: str
+    path: Path
+    reused: bool
+    """Whether everything had been computed and published before."""
+    operators: tuple[OperatorResult, ...]
+    manifest: dict[str, Any]
+    report: Path
+    mlflow_run_id: str | None
+    seconds: float
