@@ -1,0 +1,129 @@
+"""A neighbour graph as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from operators.dbscan.distances import Metric
+from operators.neighbours.graph import Graph, Ids
+from operators.neighbours.index import Kind
+from operators.neighbours.library import threads
+from operators.neighbours.recall import advice, measure_recall
+from operators.neighbours.search import Reach, RowIndex
+
+
+class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
+    """All pairs of rows within eps, or the nearest rows of each, found by FAISS.
+
+    With ``index="flat"`` the graph is exact: every pair is decided in float64, as
+    ``sum (x - y)^2 <= eps^2`` or ``1 - cos <= eps`` with unit rows. "ivf" and "hnsw" are faster and miss
+    edges, but add no false ones: ``recall_`` says how many they find, and a warning names the knob
+    when these are few.
+
+    Sources: Johnson, Douze, Jegou, Billion-scale similarity search with GPUs, 2017 (flat, IVF); Malkov,
+    Yashunin, Efficient and robust approximate nearest neighbor search using HNSW graphs, 2016.
+
+    Parameters
+    ----------
+    index : "flat" (default; on the GPU where FAISS sees one), "ivf" or "hnsw".
+    metric : "euclidean" (default), "cosine", or "centered_cosine": cosine after the mean of X is
+        subtracted. Cosine distances are 1 - cos, in [0, 2]; a zero row lies at distance 1 from every row.
+    eps : radius >= 0 of a graph of all pairs within it, or None.
+    n_neighbors : neighbours >= 1 per row of a graph of the nearest, or None. Exactly one of the two.
+    nprobe : IVF lists looked at per query, default 16 of about 4 sqrt(n).
+    ef_search : HNSW candidates kept per query, default 128.
+    n_jobs : threads of the search, as in joblib; default 1. The result does not depend on it.
+    random_state : int, RandomState or None: IVF's centroids, HNSW's layers, the sample behind ``recall_``.
+
+    Attributes
+    ----------
+    indptr_, indices_, distances_ : the graph of the fitted rows in compressed sparse rows: (n + 1,) and (e,)
+        int64, (e,) float32. A row is not its own neighbour; indices ascend within a row.
+    graph_ : the same as one :class:`~operators.neighbours.graph.Graph`.
+    recall_ : share of the true edges of 256 random rows that the graph holds; 1 for "flat".
+    n_features_in_ : int: features seen by fit.
+    """
+
+    def __init__(
+        self,
+        index: Kind = "flat",
+        metric: Metric = "euclidean",
+        eps: float | None = None,
+        n_neighbors: int | None = None,
+        nprobe: int = 16,
+        ef_search: int = 128,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.index = index
+        self.metric = metric
+        self.eps = eps
+        self.n_neighbors = n_neighbors
+        self.nprobe = nprobe
+        self.ef_search = ef_search
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> NeighbourGraph:
+        """Build the index over the rows of X and find their neighbours among each other.
+
+        Parameters
+        ----------
+        X : (n, p) numbers, finite. float32 is kept, other types become float64. Not copied.
+        y : ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError : a parameter is out of range, or X is empty or not finite.
+        ImportError : FAISS is not installed.
+        """
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        reach = self._reach()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with threads(effective_n_jobs(self.n_jobs)):
+            rows = RowIndex.build(
+                X, self.index, self.metric, nprobe=self.nprobe, ef_search=self.ef_search, seed=seed
+            )
+            self.graph_ = rows.search(X, reach, np.arange(len(X)))
+            self.recall_ = measure_recall(rows, reach, seed).share
+        self._rows = rows
+        self.indptr_, self.indices_ = self.graph_.indptr, self.graph_.indices
+        self.distances_ = self.graph_.distances
+        if text := advice(self.index, self.recall_):
+            warnings.warn(f"NeighbourGraph: {text}", stacklevel=2)
+        return self
+
+    def query(self, X: Any, own: Ids | None = None) -> Graph:
+        """Neighbours of other rows among the fitted ones.
+
+        Parameters
+        ----------
+        X : (m, p) numbers, finite.
+        own : (m,) int, optional: position of each row among the fitted ones, -1 for none: it is not
+            listed as its own neighbour.
+
+        Returns
+        -------
+        Graph of m rows; its indices are positions of fitted rows.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        with threads(effective_n_jobs(self.n_jobs)):
+            return self._rows.search(X, self._reach(), own)
+
+    def _reach(self) -> Reach:
+        try:
+            return Reach(self.eps, self.n_neighbors)
+        except ValueError as error:
+            raise ValueError(f"NeighbourGraph: {error}") from None

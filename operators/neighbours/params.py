@@ -1,0 +1,40 @@
+"""Parameters of the ``neighbours`` operator."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from operators.base import OperatorParams, Resources
+
+
+class NeighboursParams(OperatorParams):
+    """Which rows count as neighbours, and how they are looked for."""
+
+    space: Literal["gradient", "x"] = "gradient"
+    """Column whose vectors are compared: gradients, or the features themselves."""
+    per_class: bool = True
+    """Neighbours only within a row's own class, one index per class; otherwise among all rows."""
+    metric: Literal["centered_cosine", "cosine", "euclidean"] = "centered_cosine"
+    """``centered_cosine`` compares directions after the mean (of the class) is subtracted, ``cosine``
+    directions as they are, ``euclidean`` the vectors themselves."""
+    eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """All rows within this distance are neighbours; in units of 1 - cos (0 to 2), with ``euclidean`` in the
+    unit of the vectors. Give this or ``n_neighbors``."""
+    n_neighbors: Annotated[int, Field(ge=1)] | None = None
+    """So many nearest rows are neighbours. Give this or ``eps``."""
+    index: Literal["flat", "ivf", "hnsw"] = "flat"
+    """``flat`` compares all pairs and misses none; ``ivf`` and ``hnsw`` compare few and miss some."""
+    nprobe: Annotated[int, Field(ge=1)] = 16
+    """IVF lists looked at per row; more find more, and take longer."""
+    ef_search: Annotated[int, Field(ge=1)] = 128
+    """HNSW candidates kept per row; more find more, and take longer."""
+    resources: Resources = Resources()
+    """Of the worker that holds one index; with ``gpus`` a flat index is searched on a GPU."""
+
+    @model_validator(mode="after")
+    def _one_reach(self) -> NeighboursParams:
+        if (self.eps is None) == (self.n_neighbors is None):
+            raise ValueError("give either eps (all rows within it) or n_neighbors (the nearest rows)")
+        return self

@@ -1,0 +1,180 @@
+"""Neighbours of rows: an index proposes, float64 decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operators.dbscan.distances import Float64, Matrix, Metric
+from operators.neighbours.geometry import Float32, Geometry
+from operators.neighbours.graph import Graph, Ids, gather
+from operators.neighbours.index import Index, Kind
+
+QUERIES = 1024  # rows asked about at once
+FEWEST = 32  # below some 20 FAISS leaves matrix products
+PAIRS = 1 << 26  # candidates at once, should all rows be near
+VALUES = 1 << 17  # float64 entries gathered at once: they stay in the cache of a core
+SPARE = 8  # rows asked for beyond the k nearest: the row itself, and some to see where equal ones end
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which rows are neighbours: all within ``eps``, or the ``n_neighbors`` nearest. Exactly one is set.
+
+    Raises
+    ------
+    ValueError
+        Both or neither are given, or one is out of range.
+    """
+
+    eps: float | None = None
+    n_neighbors: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.eps is None) == (self.n_neighbors is None):
+            raise ValueError(
+                f"eps is {self.eps!r} and n_neighbors is {self.n_neighbors!r}; give exactly one of them"
+            )
+        if self.eps is not None and not 0 <= self.eps < np.inf:
+            raise ValueError(f"eps is {self.eps!r}; give a finite number of at least 0")
+        if self.n_neighbors is not None and self.n_neighbors < 1:
+            raise ValueError(f"n_neighbors is {self.n_neighbors!r}; give a whole number of at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Pairs of a block: position of the query, of the row, and their exact measure."""
+
+    rows: Ids
+    cols: Ids
+    measures: Float64
+
+    def where(self, keep: Any) -> Found:
+        """The pairs chosen, by mask or in a new order."""
+        return Found(self.rows[keep], self.cols[keep], self.measures[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class RowIndex:
+    """Rows with an index over them.
+
+    Every pair an index proposes is compared again in float64, from the rows themselves: an edge found is
+    true, whatever the index, and its distance does not depend on how rows were cut into blocks. A flat index
+    is asked for a little more than the radius, by the bound on its rounding error, so it misses none.
+    """
+
+    X: Matrix
+    geometry: Geometry
+    index: Index
+
+    @classmethod
+    def build(
+        cls, X: Matrix, kind: Kind, metric: Metric, *, nprobe: int, ef_search: int, seed: int
+    ) -> RowIndex:
+        """Index (n, p) finite rows, n >= 1; float32 or float64, memory-mapped or not."""
+        geometry = Geometry.of(X, metric)
+        index = Index.build(kind, X, geometry, nprobe=nprobe, ef_search=ef_search, seed=seed)
+        return cls(X, geometry, index)
+
+    def save(self, folder: Path) -> None:
+        """Write index and geometry; the rows are the caller's to keep."""
+        self.index.save(folder / "index.faiss")
+        geometry = self.geometry
+        np.savez(folder / "geometry.npz", metric=geometry.metric, centre=geometry.centre, unit=geometry.unit)
+
+    @classmethod
+    def load(cls, folder: Path, X: Matrix, kind: Kind, *, nprobe: int, ef_search: int) -> RowIndex:
+        """Read what :meth:`save` wrote about the rows X."""
+        with np.load(folder / "geometry.npz", allow_pickle=False) as stored:
+            metric: Any = str(stored["metric"])
+            geometry = Geometry(metric, stored["centre"], float(stored["unit"]))
+        return cls(X, geometry, Index.load(kind, folder / "index.faiss", nprobe, ef_search))
+
+    def search(self, queries: Matrix, reach: Reach, own: Ids | None = None) -> Graph:
+        """Neighbours of ``queries`` among the rows.
+
+        Parameters
+        ----------
+        queries : (m, p), as the rows are.
+        reach : which rows are neighbours. Of rows equally far the lower positions come first.
+        own : (m,), optional: position of each query among the rows, -1 for none; a row is not listed as
+            its own neighbour.
+
+        Returns
+        -------
+        Graph of m rows. Memory: the graph and one block of candidates.
+        """
+        own = np.full(len(queries), -1, np.int64) if own is None else own
+        pieces = self._pieces(queries, reach, own)
+        return gather(pieces, len(self.X), reach.eps, reach.n_neighbors)
+
+    def _pieces(self, queries: Matrix, reach: Reach, own: Ids) -> Iterator[tuple[Ids, Ids, Float32]]:
+        step = min(QUERIES, max(FEWEST, PAIRS // len(self.X)))
+        for start in range(0, len(queries), step):
+            block = _Block(self, queries[start : start + step], own[start : start + step])
+            if reach.eps is not None:
+                found = block.within(reach.eps)
+            else:
+                found = block.nearest(int(reach.n_neighbors or 0))
+            found = found.where(np.lexsort((found.cols, found.rows)))
+            distances = self.geometry.distances(found.measures).astype(np.float32)
+            yield np.bincount(found.rows, minlength=block.size), found.cols, distances
+
+
+class _Block:
+    """Some queries: small enough to hold all their candidates."""
+
+    def __init__(self, owner: RowIndex, queries: Matrix, own: Ids) -> None:
+        self._X, self._geometry, self._index = owner.X, owner.geometry, owner.index
+        self._own, self.size = own, len(queries)
+        self._exact = self._geometry.exact(queries)
+        self._prepared = self._geometry.prepared(queries)
+        self._error = self._geometry.error(self._prepared)
+
+    def within(self, eps: float) -> Found:
+        """All rows within eps."""
+        limit = self._geometry.measure(eps)
+        gap = float(self._geometry.gaps(limit)) + self._error
+        found = self._measured(*self._index.within(self._prepared, gap))
+        return found.where(found.measures <= limit)
+
+    def nearest(self, k: int) -> Found:
+        """The k nearest rows; of rows equally far the first."""
+        exact = self._index.kind == "flat"
+        waiting, asked, parts = np.arange(self.size), k + SPARE, []
+        while len(waiting):
+            (rows, cols), furthest = self._index.nearest(self._prepared[waiting], asked)
+            found = _smallest(self._measured(waiting[rows], cols), k)
+            last = np.zeros(self.size)
+            np.maximum.at(last, found.rows, found.measures)
+            # What the index did not return lies no nearer than the last row it did, but for rounding.
+            open_ = exact & (self._geometry.gaps(last[waiting]) >= furthest - 2 * self._error)
+            parts.append(found.where(~np.isin(found.rows, waiting[open_])))
+            waiting, asked = waiting[open_], 4 * asked
+        return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+
+    def _measured(self, rows: Ids, cols: Ids) -> Found:
+        """Exact measures of pairs, without those of a row with itself; in the order of ``cols``."""
+        other = np.flatnonzero(cols != self._own[rows])
+        order = other[np.argsort(cols[other], kind="stable")]
+        rows, cols = rows[order], cols[order]
+        measures = np.empty(len(rows))
+        step = max(1, VALUES // self._X.shape[1])
+        for start in range(0, len(rows), step):
+            some = slice(start, start + step)
+            # A row near many queries comes many times in a run, and is prepared once.
+            distinct, place = np.unique(cols[some], return_inverse=True)
+            near = self._geometry.exact(self._X[distinct])[place]
+            measures[some] = self._geometry.measures(self._exact[rows[some]], near)
+        return Found(rows, cols, measures)
+
+
+def _smallest(found: Found, k: int) -> Found:
+    """The k pairs of each query with the smallest measures, of equal ones the lowest rows."""
+    found = found.where(np.lexsort((found.cols, found.measures, found.rows)))
+    starts = np.searchsorted(found.rows, found.rows, side="left")
+    return found.where(np.arange(len(starts)) - starts < k)
