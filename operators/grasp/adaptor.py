@@ -56,7 +56,7 @@ class Groups(Operator[GroupsParams]):
     """
 
     name = "groups"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = GroupsParams
     uses = ("ingest",)
 
@@ -144,6 +144,7 @@ def _infer_class(
         metric=params.metric,
         eps_grid=params.eps,
         min_samples_grid=params.min_samples,
+        select=params.select,
         random_state=seed,
     )
     write_labels(state, index, row_ids, labels)

@@ -12,15 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 
 from operators.dbscan.distances import Matrix, Metric, Points
-from operators.dbscan.grid import count_neighbours, label
+from operators.dbscan.grid import Counts, count_neighbours, label
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, ClassModel, sample_cores
+from operators.grasp.selection import FAILED, Float64, Rule, group_counts, noise_shares, pick_cell
 from operators.metrics import silhouette_grid
 
 Labels: TypeAlias = npt.NDArray[np.int32]
 
 MAX_CORES = 10_000
-FAILED = -1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,14 @@ class Selection:
     Attributes
     ----------
     eps, min_samples : the pick.
-    silhouette : its score; -1 where no cell could be scored.
+    silhouette : its silhouette; -1 where no cell could be scored.
     scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
-    eps_grid, min_samples_grid : the axes of ``scores``, ascending.
+    rule : what picked, see :mod:`operators.grasp.selection`.
+    rule_score, rule_scores : the rule's own score of the pick and of every cell; -1 where a cell did
+        not compete.
+    within_limits : the pick keeps the rule's limits.
+    noise_grid, groups_grid : share of the rows in no group, and number of groups, of every cell.
+    eps_grid, min_samples_grid : the axes of the grids, ascending.
     n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
     at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
     """
@@ -40,7 +45,13 @@ class Selection:
     eps: float
     min_samples: int
     silhouette: float
-    scores: npt.NDArray[np.float64]
+    scores: Float64
+    rule: Rule
+    rule_score: float
+    rule_scores: Float64
+    within_limits: bool
+    noise_grid: Float64
+    groups_grid: npt.NDArray[np.intp]
     eps_grid: tuple[float, ...]
     min_samples_grid: tuple[int, ...]
     n_groups: int
@@ -55,15 +66,15 @@ def infer_class(
     metric: Metric = "centered_cosine",
     eps_grid: float | Sequence[float] = EPS_GRID,
     min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+    select: Rule = "coverage",
     random_state: Any = None,
     max_cores: int = MAX_CORES,
 ) -> tuple[Labels, Selection, ClassModel]:
     """Groups of one class.
 
-    Every cell of the grid is clustered by DBSCAN. The pick is the one with the largest mean
-    Euclidean silhouette of the vectors compared (for the cosine metrics the centred unit rows), all
-    noise being one more cluster. A cell with fewer than two clusters scores -1. The first of equal
-    scores wins, in ascending order of eps, then of min_samples; so does the first cell when all fail.
+    Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
+    compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
+    than two clusters it is -1. :func:`~operators.grasp.selection.pick_cell` says which cell is taken.
 
     A class of fewer than two rows, or whose rows are all equal, has no structure to find: it is one
     group, without noise.
@@ -71,7 +82,7 @@ def infer_class(
     Parameters
     ----------
     gradients : (n, p) float32 or float64, finite, n >= 1.
-    metric, eps_grid, min_samples_grid, random_state, max_cores : see :class:`GroupInference`.
+    metric, eps_grid, min_samples_grid, select, random_state, max_cores : see :class:`GroupInference`.
 
     Returns
     -------
@@ -82,18 +93,28 @@ def infer_class(
     eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
     min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
     points = Points(gradients, metric)
-    if (gradients == gradients[0]).all():
-        scores = np.full((len(eps_values), len(min_samples_values)), FAILED)
-        labels, cores = np.zeros(len(gradients), np.int32), np.zeros(1, np.intp)
-        e, m, radius = 0, 0, np.inf
+    alike = bool((gradients == gradients[0]).all())
+    if alike:
+        shape = len(eps_values), len(min_samples_values)
+        grid, silhouettes = np.zeros((*shape, points.n), np.int32), np.full(shape, FAILED)
     else:
-        labels, cores, scores, (e, m) = _search(points, eps_values, min_samples_values)
-        radius = eps_values[e]
+        grid, silhouettes, counts = _search(points, eps_values, min_samples_values)
+    pick = pick_cell(grid, silhouettes, select)
+    e, m = pick.cell
+    labels = grid[e, m]
+    cores = np.zeros(1, np.intp) if alike else np.flatnonzero(counts[e] >= min_samples_values[m])
+    radius = np.inf if alike else eps_values[e]
     selection = Selection(
         eps=eps_values[e],
         min_samples=min_samples_values[m],
-        silhouette=float(scores[e, m]),
-        scores=scores,
+        silhouette=float(silhouettes[e, m]),
+        scores=silhouettes,
+        rule=select,
+        rule_score=float(pick.scores[e, m]),
+        rule_scores=pick.scores,
+        within_limits=pick.within_limits,
+        noise_grid=noise_shares(grid),
+        groups_grid=group_counts(grid),
         eps_grid=eps_values,
         min_samples_grid=min_samples_values,
         n_groups=int(labels.max()) + 1,
@@ -107,21 +128,20 @@ def infer_class(
 
 def _search(
     points: Points, eps_values: Sequence[float], min_samples_values: Sequence[int]
-) -> tuple[Labels, npt.NDArray[np.intp], npt.NDArray[np.float64], tuple[int, int]]:
-    """Labels and core samples of the best cell, the scores of all, and where the best one is."""
+) -> tuple[Labels, Float64, Counts]:
+    """Labels and silhouette of every cell, and each row's neighbours within every eps."""
     counts = count_neighbours(points, eps_values)
     cells = [label(points, eps, c, min_samples_values) for eps, c in zip(eps_values, counts, strict=True)]
     grid = np.stack(cells)
     scores = silhouette_grid(points.vectors, grid.reshape(-1, points.n)).reshape(grid.shape[:2])
-    e, m = (int(i) for i in np.unravel_index(np.argmax(scores), scores.shape))
-    return grid[e, m], np.flatnonzero(counts[e] >= min_samples_values[m]), scores, (e, m)
+    return grid, scores, counts
 
 
 class GroupInference(BaseEstimator):  # type: ignore[misc]
     """Infer groups and outliers from per-sample gradients, within each class.
 
     Source: Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022,
-    Algorithm 1; the grid and its selection from appendix E.
+    Algorithm 1; the grid from appendix E.
 
     Parameters
     ----------
@@ -131,6 +151,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     eps_grid : radius or radii of DBSCAN, default .1 to .7 in steps of .05, in units of 1 - cos. For
         "euclidean" give radii in the unit of the gradients; the default is not scaled to them.
     min_samples_grid : count or counts, default 5, 10, 20, 30, 40, 50, 60, 100.
+    select : "coverage" (default) or "silhouette" (the paper's): how one cell of the grid is picked per
+        class, see :mod:`operators.grasp.selection`.
     random_state : int, RandomState or None; draws the core samples kept where there are too many.
     max_cores : most core samples kept per class for ``predict``, default 10,000. Rare groups keep
         all of theirs first. Below the limit ``predict`` repeats ``labels_`` on the rows of fit,
@@ -150,12 +172,14 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         metric: Metric = "centered_cosine",
         eps_grid: float | Sequence[float] = EPS_GRID,
         min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+        select: Rule = "coverage",
         random_state: Any = None,
         max_cores: int = MAX_CORES,
     ) -> None:
         self.metric = metric
         self.eps_grid = eps_grid
         self.min_samples_grid = min_samples_grid
+        self.select = select
         self.random_state = random_state
         self.max_cores = max_cores
 
@@ -173,7 +197,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : lengths differ, gradients are not finite, or the metric is unknown.
+        ValueError : lengths differ, gradients are not finite, or metric or select are unknown.
         """
         X, classes = _checked(gradients, y)
         self.classes_: npt.NDArray[Any] = np.unique(classes)

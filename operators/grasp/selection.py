@@ -83,11 +83,17 @@ def noise_shares(labels: npt.NDArray[Any]) -> Float64:
     return np.asarray((labels == NOISE).mean(axis=-1))
 
 
+def group_counts(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """(n_eps, n_min_samples) number of groups; they must be numbered from 0."""
+    return np.asarray(labels.max(axis=-1).astype(np.intp) + 1)
+
+
 def second_group_shares(labels: npt.NDArray[Any]) -> Float64:
     """(n_eps, n_min_samples) share of the rows in the second largest group; 0 where there is none."""
     cells = labels.reshape(-1, labels.shape[-1])
-    sizes = [np.sort(np.bincount(cell[cell != NOISE], minlength=2))[-2] for cell in cells]
-    return np.asarray(sizes).reshape(labels.shape[:-1]) / labels.shape[-1]
+    sizes = np.array([np.sort(np.bincount(cell[cell != NOISE], minlength=2))[-2] for cell in cells])
+    shares: Float64 = sizes.reshape(labels.shape[:-1]) / labels.shape[-1]
+    return shares
 
 
 def _coverage_scores(

@@ -65,9 +65,9 @@ def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
 
 def class_record(index: int, name: str, selection: Any) -> dict[str, Any]:
     """The selection of a class as plain values."""
-    record = asdict(selection)
-    record["scores"] = selection.scores.tolist()
-    return {"class": index, "name": name, **record}
+    values = asdict(selection).items()
+    plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in values}
+    return {"class": index, "name": name, **plain}
 
 
 def number_groups(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def test_selection_equals_a_plain_search(metric: Any, seed: int) -> None:
     X = clusters(seed)
     eps_grid = EPS_GRID if metric != "euclidean" else tuple(np.linspace(0.3, 4, 8))
     scores, (score, eps, min_samples, labels) = reference(X, metric, eps_grid, MIN_SAMPLES_GRID)
-    found, selection, _ = infer_class(X, metric=metric, eps_grid=eps_grid)
+    found, selection, _ = infer_class(X, metric=metric, eps_grid=eps_grid, select="silhouette")
     np.testing.assert_allclose(selection.scores, scores, atol=1e-6)
     assert (selection.eps, selection.min_samples) == (eps, min_samples)
     assert selection.silhouette == pytest.approx(score, abs=1e-6)
