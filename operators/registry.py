@@ -18,6 +18,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "probe": "operators.probe.adaptor:Probe",
         "gradients": "operators.gradients.adaptor:Gradients",
         "groups": "operators.grasp.adaptor:Groups",
+        "neighbours": "operators.neighbours.adaptor:Neighbours",
         "weights": "operators.weights.adaptor:Weights",
         "split": "operators.split.adaptor:Split",
     }
