@@ -1,4 +1,4 @@
-"""The grids from which GRASP picked eps and min_samples, as heat maps."""
+"""The grids from which GRASP picked eps and min_samples: what is drawn of them, and said."""
 
 from __future__ import annotations
 
@@ -8,41 +8,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from engine.plan import Plan
-from engine.report.pictures import png
+from engine.report.grid_maps import Map, draw
+from engine.report.words import percent
 
 FAILED = -1.0
 TIED = 0.005
 """Scores that differ by less say nothing."""
 MOST_CLASSES = 24
-MOST_TEXTS = 200
-"""Cells of a grid up to which each score is also written as a number."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The scores of one class. ``eps`` and ``min_samples`` are the pick."""
+    """What is recorded of one class. All arrays are (n_eps, n_min_samples)."""
 
     class_name: str
-    eps: float
-    min_samples: int
-    silhouette: float
-    eps_grid: tuple[float, ...]
-    min_samples_grid: tuple[int, ...]
-    scores: NDArray[np.float64]
-    """(n_eps, n_min_samples); nan where a setting failed: one cluster, or none."""
-
-    @property
-    def pick(self) -> tuple[int, int]:
-        """Row and column of the pick."""
-        return (
-            int(np.argmin(np.abs(np.asarray(self.eps_grid) - self.eps))),
-            int(np.argmin(np.abs(np.asarray(self.min_samples_grid) - self.min_samples))),
-        )
+    eps: tuple[float, ...]
+    min_samples: tuple[int, ...]
+    pick: tuple[int, int]
+    rule: str
+    rule_scores: NDArray[np.float64]
+    """Of the rule that picked; nan where a setting did not compete."""
+    silhouettes: NDArray[np.float64]
+    """nan where a setting failed: one cluster, or none."""
+    noise: NDArray[np.float64]
+    """Share of the class's rows in no group."""
+    groups: NDArray[np.float64]
 
 
 def read_grids(plan: Plan, classes: list[str]) -> list[Grid]:
@@ -57,40 +50,80 @@ def read_grids(plan: Plan, classes: list[str]) -> list[Grid]:
 
 def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
     """One class's entry of the record."""
-    scores = np.array(entry["scores"], dtype=np.float64)
+    eps, min_samples = entry["eps_grid"], entry["min_samples_grid"]
     return Grid(
         class_name=classes[int(entry["class"])],
-        eps=float(entry["eps"]),
-        min_samples=int(entry["min_samples"]),
-        silhouette=float(entry["silhouette"]),
-        eps_grid=tuple(entry["eps_grid"]),
-        min_samples_grid=tuple(entry["min_samples_grid"]),
-        scores=np.where(scores <= FAILED, math.nan, scores),
+        eps=tuple(eps),
+        min_samples=tuple(min_samples),
+        pick=(
+            int(np.argmin(np.abs(np.asarray(eps) - entry["eps"]))),
+            int(np.argmin(np.abs(np.asarray(min_samples) - entry["min_samples"]))),
+        ),
+        rule=entry["rule"],
+        rule_scores=_scores(entry["rule_scores"]),
+        silhouettes=_scores(entry["scores"]),
+        noise=np.array(entry["noise_grid"], np.float64),
+        groups=np.array(entry["groups_grid"], np.float64),
     )
 
 
 def selection_figures(grids: list[Grid]) -> list[dict[str, Any]]:
     """Class name, PNG and remark of each class's grid."""
-    figures = []
-    for found in grids[:MOST_CLASSES]:
-        remark = " ".join([picked(found), *edges(found)])
-        figures.append({"name": found.class_name, "png": heat_map(found), "remark": remark})
-    return figures
+    return [
+        {"name": found.class_name, "png": draw(maps(found), found.eps, found.min_samples, found.pick)}
+        | {"remark": " ".join([picked(found), *one_step_away(found), *edges(found)])}
+        for found in grids[:MOST_CLASSES]
+    ]
+
+
+def maps(found: Grid) -> list[Map]:
+    """What is drawn: the rule's score, the silhouette if that is another, groups and noise."""
+    drawn = [Map(f"score of the rule “{found.rule}”", found.rule_scores, "{:.2f}")]
+    if found.rule != "silhouette":
+        drawn.append(Map("mean silhouette, noise as one more cluster", found.silhouettes, "{:.2f}"))
+    return [
+        *drawn,
+        Map("number of groups", found.groups, "{:.0f}"),
+        Map("share of rows in no group, %", 100 * found.noise, "{:.0f}"),
+    ]
 
 
 def picked(found: Grid) -> str:
     """The pick in words."""
-    if np.isnan(found.scores).all():
+    i, j = found.pick
+    if np.isnan(found.rule_scores).all():
         return "Every setting failed (one cluster, or none): the pick means nothing, the class was not split."
+    score, silhouette = found.rule_scores[i, j], found.silhouettes[i, j]
+    also = "" if found.rule == "silhouette" else f" (its silhouette is {silhouette:.3f})"
     return (
-        f"Picked eps = {found.eps:g} and min_samples = {found.min_samples}: silhouette "
-        f"{found.silhouette:.3f}, the best of the grid."
+        f"The rule “{found.rule}” picked eps = {found.eps[i]:g} and min_samples = {found.min_samples[j]}: "
+        f"score {score:.3f}, the best of the grid{also}."
     )
+
+
+def one_step_away(found: Grid) -> list[str]:
+    """What the neighbouring settings would have given: on a plateau, the same."""
+    i, j = found.pick
+    near = (slice(max(i - 1, 0), i + 2), slice(max(j - 1, 0), j + 2))
+    groups, noise = found.groups[near], found.noise[near]
+    if groups.size == 1:
+        return []
+    here = f"{found.groups[i, j]:.0f} groups and {percent(found.noise[i, j])} noise"
+    if np.ptp(groups) == 0:
+        return [
+            f"The pick has {here}; one step away the number of groups is the same and noise is "
+            f"{percent(noise.min())} to {percent(noise.max())}."
+        ]
+    return [
+        f"The pick has {here}; one step away it is {groups.min():.0f} to {groups.max():.0f} groups and "
+        f"{percent(noise.min())} to {percent(noise.max())} noise: the pick sits on an edge, look at "
+        f"both sides."
+    ]
 
 
 def edges(found: Grid) -> list[str]:
     """A sentence for each parameter whose pick is the smallest or largest value tried."""
-    scores, (i, j) = found.scores, found.pick
+    scores, (i, j) = found.rule_scores, found.pick
     if np.isnan(scores[i, j]):
         return []
     texts = []
@@ -105,46 +138,6 @@ def edges(found: Grid) -> list[str]:
     return texts
 
 
-def heat_map(found: Grid) -> str:
-    """The grid as a PNG data URI: failures hatched, the pick framed."""
-    n_eps, n_min = found.scores.shape
-    height, width = np.clip([0.3 * n_eps + 1.1, 0.62 * n_min + 1.6], [2.6, 4.6], [9, 9])
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots()
-    for i, j in np.argwhere(np.isnan(found.scores)):
-        axes.add_patch(
-            Rectangle(
-                (j - 0.5, i - 0.5), 1, 1, facecolor="#EDEDED", edgecolor="#A8A8A8", hatch="////", linewidth=0
-            )
-        )
-    image = axes.imshow(np.ma.masked_invalid(found.scores), cmap="cividis", aspect="auto", origin="lower")
-    if found.scores.size <= MOST_TEXTS:
-        write_scores(axes, found.scores)
-    i, j = found.pick
-    axes.add_patch(
-        Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor="#D55E00", linewidth=3, zorder=5)
-    )
-    axes.set_xticks(range(n_min), [f"{value:g}" for value in found.min_samples_grid], fontsize=9)
-    axes.set_yticks(range(n_eps), [f"{value:.3g}" for value in found.eps_grid], fontsize=9)
-    axes.set_xlabel("min_samples", fontsize=10)
-    axes.set_ylabel("eps", fontsize=10)
-    if not np.isnan(found.scores).all():
-        figure.colorbar(image, ax=axes, label="silhouette")
-    return png(figure)
-
-
-def write_scores(axes: Any, scores: NDArray[np.float64]) -> None:
-    """Write each score into its cell, in black on light cells and white on dark ones."""
-    known = scores[~np.isnan(scores)]
-    middle = (known.min() + known.max()) / 2 if len(known) else 0.0
-    for (i, j), score in np.ndenumerate(scores):
-        if not math.isnan(score):
-            axes.text(
-                j,
-                i,
-                f"{round(score, 2) + 0.0:.2f}",
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="wk"[int(score > middle)],
-            )
+def _scores(values: Any) -> NDArray[np.float64]:
+    found = np.array(values, dtype=np.float64)
+    return np.where(found <= FAILED, math.nan, found)
