@@ -29,6 +29,8 @@ class Grid:
     min_samples: tuple[int, ...]
     pick: tuple[int, int]
     rule: str
+    within_limits: bool
+    """Whether the pick keeps the rule's limits on noise and on the size of a second group."""
     rule_scores: NDArray[np.float64]
     """Of the rule that picked; nan where a setting did not compete."""
     silhouettes: NDArray[np.float64]
@@ -60,6 +62,7 @@ def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
             int(np.argmin(np.abs(np.asarray(min_samples) - entry["min_samples"]))),
         ),
         rule=entry["rule"],
+        within_limits=bool(entry["within_limits"]),
         rule_scores=_scores(entry["rule_scores"]),
         silhouettes=_scores(entry["scores"]),
         noise=np.array(entry["noise_grid"], np.float64),
@@ -95,9 +98,16 @@ def picked(found: Grid) -> str:
         return "Every setting failed (one cluster, or none): the pick means nothing, the class was not split."
     score, silhouette = found.rule_scores[i, j], found.silhouettes[i, j]
     also = "" if found.rule == "silhouette" else f" (its silhouette is {silhouette:.3f})"
+    limits = (
+        ""
+        if found.within_limits
+        else (
+            " No setting kept the rule's limits on noise and on a second group: the class may have no hidden groups."
+        )
+    )
     return (
         f"The rule “{found.rule}” picked eps = {found.eps[i]:g} and min_samples = {found.min_samples[j]}: "
-        f"score {score:.3f}, the best of the grid{also}."
+        f"score {score:.3f}, the best of the grid{also}.{limits}"
     )
 
 

@@ -122,6 +122,7 @@ def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
     entry = {"eps": 0.1, "min_samples": 10, "silhouette": 0.5, "eps_grid": [0.1, 0.2]}
     scores, failed = [[0.1, 0.5, -1.0], [0.2, 0.3, -1.0]], [[-1.0] * 3] * 2
     entry |= {"min_samples_grid": [5, 10, 20], "scores": scores, "rule": "coverage", "rule_scores": scores}
+    entry["within_limits"] = False
     entry |= {"noise_grid": [[0.1, 0.2, 1.0], [0.0, 0.1, 0.9]], "groups_grid": [[1, 2, 0], [1, 2, 1]]}
     other = {**entry, "class": 1, "scores": failed, "rule_scores": failed, "groups_grid": [[1] * 3] * 2}
     selection = {"classes": [{**entry, "class": 0}, other]}
@@ -130,6 +131,7 @@ def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
     assert "rule “coverage” picked eps = 0.1 and min_samples = 10: score 0.500" in html
     assert "one step away it is 0 to 2 groups and 0 % to 100 % noise: the pick sits on an edge" in html
     assert "the number of groups is the same" in html
+    assert html.count("No setting kept the rule") == 1
     assert "This eps is the smallest tried: widen the grid" in html
     assert "Every setting failed" in html
     assert 'alt="Scores over' not in html_of(plan_over(tmp_path / "b", source, columns))
