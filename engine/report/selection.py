@@ -102,7 +102,8 @@ def picked(found: Grid) -> str:
         ""
         if found.within_limits
         else (
-            " No setting kept the rule's limits on noise and on a second group: the class may have no hidden groups."
+            " No setting kept the rule's limits on noise and on a second group: "
+            "the class may have no hidden groups."
         )
     )
     return (
