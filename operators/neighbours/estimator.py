@@ -37,7 +37,7 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
         subtracted. Cosine distances are 1 - cos, in [0, 2]; a zero row lies at distance 1 from every row.
     eps : radius >= 0 of a graph of all pairs within it, or None.
     n_neighbors : neighbours >= 1 per row of a graph of the nearest, or None. Exactly one of the two.
-    nprobe : IVF lists looked at per query, default 16 of about 4 sqrt(n).
+    nprobe : IVF lists looked at per query, default 16 of about sqrt(n).
     ef_search : HNSW candidates kept per query, default 128.
     n_jobs : threads of the search, as in joblib; default 1. The result does not depend on it.
     random_state : int, RandomState or None: IVF's centroids, HNSW's layers, the sample behind ``recall_``.

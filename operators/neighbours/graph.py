@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -48,6 +48,13 @@ class Graph:
     def sources(self) -> Ids:
         """(e,) int64: the row that each edge starts from."""
         return np.repeat(np.arange(self.n_rows), self.degrees)
+
+    def edges(self, at_once: int = 1 << 20) -> Iterator[tuple[Ids, Ids]]:
+        """All edges, as rows and their neighbours, at most ``at_once`` of them in memory."""
+        for start in range(0, len(self.indices), at_once):
+            cols = self.indices[start : start + at_once]
+            rows = np.searchsorted(self.indptr, np.arange(start, start + len(cols)), side="right") - 1
+            yield rows, cols
 
 
 def gather(

@@ -19,11 +19,14 @@ Pairs: TypeAlias = tuple[Ids, Ids]
 KINDS: tuple[Kind, ...] = ("flat", "ivf", "hnsw")
 KNOBS = {"ivf": "nprobe", "hnsw": "ef_search"}
 
-LISTS_PER_ROOT = 4  # IVF lists per square root of n, as FAISS recommends
+LISTS_PER_ROOT = (
+    1  # IVF lists per square root of n: FAISS advises 4 for few neighbours, a radius may hold many
+)
 ROWS_PER_LIST = 39  # fewer rows than that do not train a centroid
 TRAINING_PER_LIST = 256  # more than that do not train it better
 LINKS = 32  # HNSW: links of a row on the upper layers, half of those on the lowest
 EF_CONSTRUCTION = 200
+PER_CANDIDATE = 2 * LINKS  # rows that HNSW compares per candidate
 FIRST_REACH = 64  # rows asked of HNSW before it is known whether the radius holds more
 GPU_MOST = 2048  # nearest rows that FAISS finds on a GPU
 BLOCK = 65_536  # rows added at once
@@ -84,16 +87,7 @@ class Index:
         """
         if self.kind == "hnsw":
             return self._within_by_nearest(queries, gap)
-        limit = np.float32(1.0 - gap if self._similarity else gap)
-        # FAISS compares strictly.
-        radius = float(np.nextafter(limit, np.float32(-np.inf if self._similarity else np.inf)))
-        if self._gpu is None:
-            starts, _, cols = self._built.range_search(queries, radius)
-        else:
-            from faiss.contrib.exhaustive_search import range_search_gpu
-
-            starts, _, cols = range_search_gpu(queries, radius, self._gpu, self._built)
-        return np.repeat(np.arange(len(queries)), np.diff(starts.astype(np.int64))), cols
+        return self._range_search(self._built, queries, gap)
 
     def nearest(self, queries: Float32, k: int) -> tuple[Pairs, npt.NDArray[np.float64]]:
         """Up to k nearest rows of each query, and the largest gap among them: infinite if that is all."""
@@ -118,21 +112,37 @@ class Index:
         """Ask for more and more of the nearest rows until the last one is outside.
 
         HNSW's own range search aborts the process (FAISS 1.15) once a call is long enough for FAISS to
-        look for interrupts, and it keeps no more than ef_search candidates.
+        look for interrupts, and it keeps no more than ef_search candidates. Where so many rows are near that
+        walking along links compares as many as there are, all rows are compared instead.
         """
         k, rows, cols = FIRST_REACH, [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         waiting = np.arange(len(queries))
-        while len(waiting):
-            k = min(k, self.size)
+        while len(waiting) and k * PER_CANDIDATE < self.size:
             gaps, found = self._search(queries[waiting], k)
             near = (found >= 0) & (gaps <= gap)
-            more = near[:, -1] & (k < self.size)
+            more = near[:, -1]
             done = np.flatnonzero(~more)
             some = near[done]
             rows.append(waiting[done][np.nonzero(some)[0]])
             cols.append(found[done][some])
             waiting, k = waiting[more], 4 * k
+        if len(waiting):
+            left = self._range_search(self._built.storage, queries[waiting], gap)
+            rows.append(waiting[left[0]])
+            cols.append(left[1])
         return np.concatenate(rows), np.concatenate(cols)
+
+    def _range_search(self, index: Any, queries: Float32, gap: float) -> Pairs:
+        limit = np.float32(1.0 - gap if self._similarity else gap)
+        # FAISS compares strictly.
+        radius = float(np.nextafter(limit, np.float32(-np.inf if self._similarity else np.inf)))
+        if self._gpu is None:
+            starts, _, cols = index.range_search(queries, radius)
+        else:
+            from faiss.contrib.exhaustive_search import range_search_gpu
+
+            starts, _, cols = range_search_gpu(queries, radius, self._gpu, index)
+        return np.repeat(np.arange(len(queries)), np.diff(starts.astype(np.int64))), cols
 
 
 def _empty(kind: Kind, X: Matrix, geometry: Geometry, seed: int) -> Any:

@@ -16,7 +16,7 @@ from operators.neighbours.index import Index, Kind
 
 QUERIES = 1024  # rows asked about at once
 FEWEST = 32  # below some 20 FAISS leaves matrix products
-PAIRS = 1 << 26  # candidates at once, should all rows be near
+PAIRS = 1 << 24  # candidates at once, should all rows be near: about 1 GiB
 VALUES = 1 << 17  # float64 entries gathered at once: they stay in the cache of a core
 SPARE = 8  # rows asked for beyond the k nearest: the row itself, and some to see where equal ones end
 
@@ -108,7 +108,7 @@ class RowIndex:
         -------
         Graph of m rows. Memory: the graph and one block of candidates.
         """
-        own = np.full(len(queries), -1, np.int64) if own is None else own
+        own = np.full(len(queries), -1, np.int64) if own is None else np.asarray(own)
         pieces = self._pieces(queries, reach, own)
         return gather(pieces, len(self.X), reach.eps, reach.n_neighbors)
 

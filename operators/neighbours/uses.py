@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
+from operators.dbscan.forest import Forest
 from operators.neighbours.graph import Graph, Ids
 
 Labels: TypeAlias = npt.NDArray[np.int32]
@@ -33,7 +32,7 @@ def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
     Returns
     -------
     (n,) int32: clusters numbered by their lowest core sample, -1 for noise. A border row joins the
-    lowest-numbered cluster that reaches it. Memory: about 30 bytes an edge beside the graph.
+    lowest-numbered cluster that reaches it. Memory: O(n) beside the graph.
 
     Raises
     ------
@@ -47,17 +46,17 @@ def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
             "how many lie within a radius. Build it with eps instead of n_neighbors."
         )
     core = graph.degrees + 1 >= min_samples
-    rows, cols = graph.sources(), graph.indices
-    joins = core[rows] & core[cols]
-    labels = np.full(graph.n_rows, NOISE, np.int32)
-    labels[core] = _components(rows[joins], cols[joins], graph.n_rows)[core]
-    labels[core] = _by_first(labels[core])
-    one_core = core[rows] != core[cols]
-    rows, cols = rows[one_core], cols[one_core]
-    border, reached = np.where(core[rows], cols, rows), np.where(core[rows], rows, cols)
-    # As unsigned numbers noise is above all clusters.
-    np.minimum.at(labels.view(np.uint32), border, labels[reached].view(np.uint32))
-    return labels
+    forest = Forest(graph.n_rows)
+    for rows, cols in graph.edges():
+        joins = core[rows] & core[cols]
+        forest.union(rows[joins], cols[joins])
+    labels = _numbered(forest, core)
+    reached = labels.view(np.uint32)  # noise is above all clusters there
+    lowest = reached.copy()
+    for rows, cols in graph.edges():
+        _lower(lowest, rows, reached[cols], core[cols] & ~core[rows])
+        _lower(lowest, cols, reached[rows], core[rows] & ~core[cols])
+    return lowest.view(np.int32)
 
 
 def density(graph: Graph) -> npt.NDArray[np.float64]:
@@ -115,18 +114,17 @@ def near_duplicate_counts(graph: Graph, threshold: float) -> Ids:
     return np.asarray(within[graph.indptr[1:]] - within[graph.indptr[:-1]])
 
 
-def _components(rows: Ids, cols: Ids, n: int) -> Labels:
-    edges = csr_array((np.ones(len(rows), np.bool_), (rows, cols)), shape=(n, n))
-    labels: Labels = connected_components(edges, directed=False)[1]
+def _numbered(forest: Forest, core: npt.NDArray[np.bool_]) -> Labels:
+    """Labels of core samples: components by their lowest member, which is their root."""
+    labels = np.full(len(core), NOISE, np.int32)
+    members = np.flatnonzero(core)
+    labels[members] = np.unique(forest.find(members), return_inverse=True)[1]
     return labels
 
 
-def _by_first(labels: Labels) -> Labels:
-    """The same partition, numbered by the first member of each part."""
-    _, first, part = np.unique(labels, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.int32)
-    number[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    return number[part]
+def _lower(lowest: npt.NDArray[np.uint32], rows: Ids, reached: npt.NDArray[np.uint32], border: Any) -> None:
+    """Lower the labels of border rows to those of the core samples they touch, in place."""
+    np.minimum.at(lowest, rows[border], reached[border])
 
 
 def _check_square(graph: Graph, who: str) -> None:

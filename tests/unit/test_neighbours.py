@@ -17,10 +17,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN
 from operators.neighbours import NeighbourGraph, approximate_dbscan
+from operators.neighbours import index as index_module
 from operators.neighbours import search as search_module
 
-MANY = settings(max_examples=150)
-SOME = settings(max_examples=100)
+MANY = settings(max_examples=100)
+SOME = settings(max_examples=60)
 DTYPES = st.sampled_from([np.float32, np.float64])
 BLOCKS = st.integers(1, 9)
 
@@ -198,6 +199,25 @@ def test_random_clusters(metric: Any, dtype: Any, n_features: int, sizes: pytest
     furthest = np.sort(distances + 9e9 * np.eye(200), axis=1)[:, 6]
     found = np.maximum.reduceat(graph.distances, graph.indptr[:-1])
     np.testing.assert_allclose(found, furthest, rtol=1e-6, atol=1e-6)
+
+
+def test_a_call_asks_for_no_more_than_a_block(sizes: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    within = index_module.Index.within
+
+    def counted(self: Any, queries: Any, gap: float) -> Any:
+        asked.append(len(queries))
+        return within(self, queries, gap)
+
+    sizes.setattr(index_module.Index, "within", counted)
+    sizes.setattr(search_module, "QUERIES", 50)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    whole = NeighbourGraph(eps=9).fit(X).graph_
+    assert max(asked) == 50
+    asked.clear()
+    sizes.setattr(search_module, "PAIRS", 1000)
+    np.testing.assert_array_equal(NeighbourGraph(eps=9).fit(X).graph_.indices, whole.indices)
+    assert max(asked) == 1000 // 200
 
 
 def test_near_ties_are_decided_in_float64() -> None:

@@ -41,7 +41,10 @@ REACHES = [{"eps": 0.5}, {"n_neighbors": 10}]
 @pytest.mark.parametrize("reach", REACHES)
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "centered_cosine"])
 @pytest.mark.parametrize("thorough", [{"index": "ivf", "nprobe": 10**6}, {"index": "hnsw", "ef_search": 900}])
-def test_a_thorough_search_finds_what_flat_finds(reach: Any, metric: Any, thorough: Any) -> None:
+def test_a_thorough_search_finds_what_flat_finds(
+    reach: Any, metric: Any, thorough: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "PER_CANDIDATE", 1)
     X = clusters()
     flat = NeighbourGraph(metric=metric, **reach).fit(X)
     other = NeighbourGraph(metric=metric, random_state=0, **thorough, **reach).fit(X)
@@ -58,6 +61,7 @@ def test_an_approximate_graph_misses_edges_and_says_how_many(
     monkeypatch.setattr(recall_module, "SAMPLE", 10**6)
     monkeypatch.setattr(recall_module, "BLOCK", 100)
     monkeypatch.setattr(index_module, "FIRST_REACH", 2)
+    monkeypatch.setattr(index_module, "PER_CANDIDATE", 1)
     X = np.random.default_rng(0).normal(size=(900, 30))
     true = edges(NeighbourGraph(**reach).fit(X).graph_)
     approximate = NeighbourGraph(random_state=1, **hasty, **reach).fit(X)
@@ -87,8 +91,12 @@ def test_no_edge_to_find_is_no_loss() -> None:
     assert NeighbourGraph("hnsw", n_neighbors=3).fit(np.zeros((1, 4))).indptr_.tolist() == [0, 0]
 
 
-def test_hnsw_reaches_neighbourhoods_larger_than_its_candidates() -> None:
-    """Nearly all pairs are near: FAISS's own range search would stop at ef_search, or abort."""
+@pytest.mark.parametrize("per_candidate", [1, 64])
+def test_hnsw_reaches_neighbourhoods_larger_than_its_candidates(
+    per_candidate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pairs are near: FAISS's own range search would stop at ef_search, or abort."""
+    monkeypatch.setattr(index_module, "PER_CANDIDATE", per_candidate)
     X = np.random.default_rng(0).normal(size=(1500, 16))
     graph = NeighbourGraph("hnsw", eps=100.0, ef_search=4, random_state=0).fit(X).graph_
     assert graph.degrees.tolist() == [1499] * 1500
