@@ -57,7 +57,7 @@ class _Grid:
         self._density, self._space = self._measure(float(least[-1]), weight)
 
     def _measure(self, goal: float, weight: Float64 | None) -> tuple[Density, Space]:
-        level = np.full(self._n, len(self._tiles.eps) - 1, np.int8)
+        level = np.full(self._n, len(self._tiles.eps) - 1, np.int16)
         if weight is None:
             settle_by_samples(self._tiles, goal, level, self._random)
         open_rows = np.flatnonzero(level >= 0)

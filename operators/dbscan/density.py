@@ -37,7 +37,7 @@ class Density:
 
     Attributes
     ----------
-    level : (n,) int8: largest level at which the row has fewer than ``goal`` neighbours, -1 if none.
+    level : (n,) int16: largest level at which the row has fewer than ``goal`` neighbours, -1 if none.
     counts : (n_levels, n) float64: neighbours (or their weight) at each level; exact for levels
         <= ``level``, a lower bound or nothing above it.
     pairs : rows (ascending), neighbours, and first level of every neighbourhood at levels <= ``level``,

@@ -25,16 +25,15 @@ class Search:
     ----------
     tiles : products of the n rows.
     goal : neighbours (or weight) from which a row needs no further looking at a level.
-    level : (n,) int8, lowered in place as rows meet the goal.
+    level : (n,) int16, lowered in place as rows meet the goal.
     weight : (n,) what each row counts for, or None for 1.
     """
 
     def __init__(self, tiles: Tiles, goal: float, level: Level, weight: Float64 | None) -> None:
         self._tiles, self._goal, self._level, self._weight = tiles, goal, level, weight
         self._counts = np.zeros((tiles.n, len(tiles.eps)))  # by the level at which a neighbour comes in
-        self._counts[:, 0] = (
-            1.0 if weight is None else weight
-        )  # each row is its own neighbour, also a zero row
+        # Each row is its own neighbour, also a zero row.
+        self._counts[:, 0] = 1.0 if weight is None else weight
         # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
         self._kept: list[Pairs] | None = [] if weight is None else None
         self._room_left = max(ENTRIES, ENTRIES_PER_ROW * tiles.n)
@@ -154,7 +153,7 @@ class Search:
 
 
 def _no_pairs() -> Pairs:
-    return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8)
+    return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int16)
 
 
 def _rounding(weight: Float64) -> float:

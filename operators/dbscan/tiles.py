@@ -16,7 +16,7 @@ import torch
 
 from operators.dbscan.distances import PANEL, Float64, Index, Mask, Points, rounding_error, smallest
 
-Level: TypeAlias = npt.NDArray[np.int8]
+Level: TypeAlias = npt.NDArray[np.int16]
 
 # Large enough that the calls around a product cost little, small enough to stay in cache.
 TILE_ROWS = 512
@@ -122,7 +122,7 @@ class Tiles:
         half_row = self.half[rows].astype(np.float64)
         gaps = half_row - products
         error = self._bound * (half_row + self.half[cols]) + self._tiny
-        level: Level = np.searchsorted(self.limits, gaps - error).astype(np.int8)
+        level: Level = np.searchsorted(self.limits, gaps - error).astype(np.int16)
         doubtful = np.flatnonzero(gaps + error > np.append(self.limits, np.inf)[level])
         while len(doubtful):
             eps = np.array(self.eps)[level[doubtful]]

@@ -76,12 +76,12 @@ def _row(n: int, d: int, regime: str, share: float, intelex: str | None) -> None
     eps = (2 * radius(X, share)) ** 0.5
     small = n <= 20_000
     ours, found = seconds(lambda: DBSCAN(eps, MIN_SAMPLES).fit(X), 5)
-    plain, (cores, _) = seconds(lambda: two_pass(X, eps, MIN_SAMPLES), 3 if small else 1)
+    plain, (cores, _) = seconds(lambda: two_pass(X, eps, MIN_SAMPLES), 1)
     assert abs(int(cores.sum()) - len(found.core_sample_indices_)) <= n // 1000  # it rounds near eps
     cells = [f"{plain:.2f} ({plain / ours:.1f}x)", "-", "-"]
     if small:
         peer = sklearn.cluster.DBSCAN(eps=eps, min_samples=MIN_SAMPLES)
-        theirs, labels = seconds(lambda: peer.fit_predict(X), 3)
+        theirs, labels = seconds(lambda: peer.fit_predict(X), 1)
         assert (labels == found.labels_).all()
         cells[1] = f"{theirs:.2f} ({theirs / ours:.1f}x)"
         if intelex:
@@ -97,7 +97,7 @@ def _intelex(python: str, X: Any, eps: float) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
         np.save(path, X)
-        command = [python, "-c", INTELEX, str(path), str(eps), str(MIN_SAMPLES), "3"]
+        command = [python, "-c", INTELEX, str(path), str(eps), str(MIN_SAMPLES), "1"]
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(out.split()[-2])
 

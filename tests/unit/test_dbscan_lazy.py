@@ -142,3 +142,11 @@ def test_labels_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> Non
         torch.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
     assert {-1, 0, 1} <= set(found[0].ravel().tolist())
+
+
+def test_many_radii() -> None:
+    X = np.arange(60.0)[:, None] ** 1.5
+    radii = np.linspace(0.5, 12, 200).tolist()
+    grid = dbscan_grid(X, radii, [3])
+    for eps, labels in zip(radii[::9], grid[::9, 0], strict=True):
+        np.testing.assert_array_equal(labels, sklearn.cluster.DBSCAN(eps=eps, min_samples=3).fit(X).labels_)
