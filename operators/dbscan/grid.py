@@ -79,12 +79,6 @@ def count_neighbours(
     return counts
 
 
-def label(points: Points, eps: float, counts: Counts, min_samples_values: Sequence[float]) -> Labels:
-    """(len(min_samples_values), n) labels at one eps; ``counts`` is not used any more."""
-    labels, _ = cluster(points, [eps], min_samples_values)
-    return np.asarray(labels[0])
-
-
 def _count(inside: npt.NDArray[np.bool_], others: Index, sample_weight: Float64 | None) -> Counts:
     if sample_weight is None:
         return np.asarray(np.count_nonzero(inside, axis=1))

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 
+from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric, Points
-from operators.dbscan.grid import Counts, count_neighbours, label
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, ClassModel, sample_cores
 from operators.grasp.selection import FAILED, Float64, Rule, group_counts, noise_shares, pick_cell
@@ -98,11 +98,12 @@ def infer_class(
         shape = len(eps_values), len(min_samples_values)
         grid, silhouettes = np.zeros((*shape, points.n), np.int32), np.full(shape, FAILED)
     else:
-        grid, silhouettes, counts = _search(points, eps_values, min_samples_values)
+        grid, is_core = cluster(points, eps_values, min_samples_values)
+        silhouettes = silhouette_grid(points.vectors, grid.reshape(-1, points.n)).reshape(grid.shape[:2])
     pick = pick_cell(grid, silhouettes, select)
     e, m = pick.cell
     labels = grid[e, m]
-    cores = np.zeros(1, np.intp) if alike else np.flatnonzero(counts[e] >= min_samples_values[m])
+    cores = np.zeros(1, np.intp) if alike else np.flatnonzero(is_core[e, m])
     radius = np.inf if alike else eps_values[e]
     selection = Selection(
         eps=eps_values[e],
@@ -124,17 +125,6 @@ def infer_class(
     )
     kept = sample_cores(cores, labels[cores], max_cores, random_state)
     return labels, selection, ClassModel(metric, radius, points.centre, gradients[kept], labels[kept])
-
-
-def _search(
-    points: Points, eps_values: Sequence[float], min_samples_values: Sequence[int]
-) -> tuple[Labels, Float64, Counts]:
-    """Labels and silhouette of every cell, and each row's neighbours within every eps."""
-    counts = count_neighbours(points, eps_values)
-    cells = [label(points, eps, c, min_samples_values) for eps, c in zip(eps_values, counts, strict=True)]
-    grid = np.stack(cells)
-    scores = silhouette_grid(points.vectors, grid.reshape(-1, points.n)).reshape(grid.shape[:2])
-    return grid, scores, counts
 
 
 class GroupInference(BaseEstimator):  # type: ignore[misc]
