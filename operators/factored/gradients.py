@@ -1,0 +1,178 @@
+"""Per-sample gradients of linear layers as their two factors.
+
+The gradient of a row's loss in the weight of a linear layer is the outer product of the backpropagated
+error d and the activation a, in its bias d itself. So for two rows
+
+    <G, G'> = sum over layers of (<a, a'> + 1) <d, d'>
+
+without the 1 where the bias was not chosen, and with nothing but the 1 where the weight was not. For a head
+of C classes over k features that is k + C numbers a row instead of C (k + 1).
+Goodfellow: Efficient per-example gradient computations, 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Float64: TypeAlias = npt.NDArray[np.float64]
+Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
+
+BLOCK = 4096  # rows widened to float64 at once
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Factors of the gradients in one linear layer.
+
+    Attributes
+    ----------
+    activations : (n, k) what entered the layer.
+    errors : (n, c) gradient of the loss in what left it.
+    weight, bias : which of the layer's parameters the gradients are taken in.
+    """
+
+    activations: Matrix
+    errors: Matrix
+    weight: bool = True
+    bias: bool = True
+
+    @property
+    def width(self) -> int:
+        """Entries of a flat gradient in this layer's chosen parameters."""
+        per_error = (self.activations.shape[1] if self.weight else 0) + int(self.bias)
+        return int(self.errors.shape[1] * per_error)
+
+    def take(self, rows: Any) -> Layer:
+        """The same of some rows."""
+        return Layer(self.activations[rows], self.errors[rows], self.weight, self.bias)
+
+    def widened(self) -> tuple[Float64, Float64]:
+        """Activations as the weight and bias see them, a 1 in the bias's place, and errors; float64."""
+        columns = [self.activations.astype(np.float64)] if self.weight else []
+        columns += [np.ones((len(self.errors), 1))] if self.bias else []
+        return np.concatenate(columns, axis=1), self.errors.astype(np.float64)
+
+
+class FactoredGradients:
+    """Gradients of n rows in the parameters of some linear layers, as factors.
+
+    Parameters
+    ----------
+    layers : factors of each layer, the same rows in all.
+
+    Attributes
+    ----------
+    layers : as given.
+    shape : (n, entries of a flat gradient).
+
+    Raises
+    ------
+    ValueError : no layer, layers of different lengths, or one with neither weight nor bias.
+    """
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.layers = tuple(layers)
+        lengths = {len(part) for layer in self.layers for part in (layer.activations, layer.errors)}
+        if len(lengths) != 1:
+            raise ValueError(
+                f"layers have {sorted(lengths)} rows; give at least one layer, all of the same rows"
+            )
+        for number, layer in enumerate(self.layers):
+            if not (layer.weight or layer.bias):
+                raise ValueError(f"layer {number} has neither weight nor bias chosen; leave it out")
+        self.shape = lengths.pop(), sum(layer.width for layer in self.layers)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> FactoredGradients:
+        """The same of some rows: a slice, an index array or a mask."""
+        return FactoredGradients([layer.take(rows) for layer in self.layers])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all factors."""
+        return sum(layer.activations.nbytes + layer.errors.nbytes for layer in self.layers)
+
+    def products(self, other: FactoredGradients) -> Float64:
+        """(n, m) float64 inner products with the rows of ``other``."""
+        total = np.zeros((len(self), len(other)))
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            (a, d), (b, e) = mine.widened(), theirs.widened()
+            part = a @ b.T
+            part *= d @ e.T
+            total += part
+        return total
+
+    def pair_products(self, other: FactoredGradients) -> Float64:
+        """(n,) float64 inner product of each row with the same row of ``other``."""
+        total = np.zeros(len(self))
+        for mine, theirs in zip(self.layers, other.layers, strict=True):
+            (a, d), (b, e) = mine.widened(), theirs.widened()
+            total += np.einsum("ij,ij->i", a, b) * np.einsum("ij,ij->i", d, e)
+        return total
+
+    def squared_norms(self) -> Float64:
+        """(n,) float64."""
+        return np.concatenate([self[some].pair_products(self[some]) for some in _slices(len(self))])
+
+    def mean(self) -> MeanGradient:
+        """Mean of all gradients."""
+        sums = [
+            sum(d.T @ a for a, d in (layer.take(some).widened() for some in _slices(len(self))))
+            for layer in self.layers
+        ]
+        return MeanGradient([np.asarray(part) / len(self) for part in sums])
+
+    def flat(self) -> Matrix:
+        """(n, p) gradients laid out as :func:`operators.gradients.per_sample_gradients` does."""
+        parts: list[Matrix] = []
+        for layer in self.layers:
+            a, d = layer.activations, layer.errors
+            parts += [(d[:, :, None] * a[:, None, :]).reshape(len(self), -1)] if layer.weight else []
+            parts += [d] if layer.bias else []
+        return np.concatenate(parts, axis=1)
+
+    def check_finite(self, name: str = "gradients") -> None:
+        """Raises ValueError with the row and layer of the first value that is not finite."""
+        for number, layer in enumerate(self.layers):
+            for part in (layer.activations, layer.errors):
+                bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
+                if len(bad):
+                    raise ValueError(f"{name}: row {bad[0]} of layer {number} is not finite")
+
+
+@dataclass(frozen=True, eq=False)
+class MeanGradient:
+    """A mean of factored gradients, which is no outer product itself.
+
+    Attributes
+    ----------
+    parts : per layer (c, k + 1) float64; columns as in :meth:`Layer.widened`.
+    """
+
+    parts: Sequence[Float64]
+
+    def products(self, gradients: FactoredGradients) -> Float64:
+        """(n,) float64 inner products with the rows of ``gradients``."""
+        return np.concatenate([self._products(gradients[some]) for some in _slices(len(gradients))])
+
+    def _products(self, gradients: FactoredGradients) -> Float64:
+        total = np.zeros(len(gradients))
+        for part, layer in zip(self.parts, gradients.layers, strict=True):
+            a, d = layer.widened()
+            total += np.einsum("ij,ij->i", d @ part, a)
+        return total
+
+    def squared_norm(self) -> float:
+        """Its squared length."""
+        return float(sum(np.vdot(part, part) for part in self.parts))
+
+
+def _slices(n: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, max(n, 1), BLOCK)]
