@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from operators.base import (
     CATEGORY,
+    FEATURES,
     GRADIENT,
     GROUP,
     IS_OUTLIER,
@@ -44,7 +45,7 @@ from operators.grasp.state import (
 )
 
 NOISE = -1
-SOURCES = ("", "grasp:noise")
+SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
 class Groups(Operator[GroupsParams]):
@@ -62,8 +63,8 @@ class Groups(Operator[GroupsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Gradients and labels."""
-        return GRADIENT, LABEL
+        """The vectors compared, and labels."""
+        return SPACES[self.params.method], LABEL
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -113,6 +114,7 @@ class Groups(Operator[GroupsParams]):
         """Load where each class's groups start; labels are read as shards ask for them."""
         state, offsets = context.state, read_offsets(context.state)
         judges_noise = self.params.outliers == "noise"
+        sources = pa.array(("", f"{self.params.method}:noise"))
 
         def apply(table: pa.Table) -> pa.Table:
             row_ids, classes = table.column(ROW_ID).to_numpy(), table.column(LABEL).to_numpy()
@@ -122,7 +124,7 @@ class Groups(Operator[GroupsParams]):
                 labels = read_labels(state, value, row_ids[rows])
                 group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
             outlier = (group == NOISE) & judges_noise
-            source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), pa.array(SOURCES))
+            source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
             return pa.table({GROUP: group, IS_OUTLIER: outlier, OUTLIER_SOURCE: source})
 
         return apply
@@ -136,7 +138,7 @@ def _infer_class(
     from operators.grasp.kernel import infer_class
 
     index, name = named
-    row_ids, gradients = _gather(shards, index)
+    row_ids, gradients = _gather(shards, index, SPACES[params.method])
     if not len(row_ids):
         return None
     labels, selection, model = infer_class(
@@ -152,7 +154,7 @@ def _infer_class(
     return class_record(index, name, selection)
 
 
-def _gather(shards: ShardReader, index: int) -> tuple[Ids, npt.NDArray[np.float32]]:
+def _gather(shards: ShardReader, index: int, column: str = GRADIENT) -> tuple[Ids, npt.NDArray[np.float32]]:
     """Row ids and gradients of a class, filled shard by shard into a matrix of the right size.
 
     Labels are read first: they are small, and tell how many rows there are and where. Rows come in
@@ -167,8 +169,8 @@ def _gather(shards: ShardReader, index: int) -> tuple[Ids, npt.NDArray[np.float3
     for shard, mask, size in zip(ordered, wanted, sizes, strict=True):
         if not size:
             continue
-        table = shards.read(shard.index, [GRADIENT]).filter(mask)
-        rows = vectors_to_numpy(table.column(GRADIENT))
+        table = shards.read(shard.index, [column]).filter(mask)
+        rows = vectors_to_numpy(table.column(column))
         if gradients is None:
             gradients = np.empty((len(row_ids), rows.shape[1]), np.float32)
         elif rows.shape[1] != gradients.shape[1]:

@@ -15,8 +15,10 @@ MinSamples: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class GroupsParams(OperatorParams):
-    """How gradients are compared within a class, and which settings of DBSCAN are tried."""
+    """How rows are compared within a class, and which settings of DBSCAN are tried."""
 
+    method: Literal["grasp", "feasp"] = "grasp"
+    """``grasp`` clusters gradients; ``feasp``, its ablation, the features ``x`` in the same way."""
     metric: Literal["centered_cosine", "cosine", "euclidean"] = "centered_cosine"
     """``centered_cosine`` compares directions after the class mean is subtracted, ``cosine`` directions as
     they are, ``euclidean`` the gradients themselves."""
