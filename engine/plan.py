@@ -22,7 +22,7 @@ from engine.hints import explain, nearest
 from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.store import RunStore
-from operators.base import Operator, ShardInfo
+from operators.base import Operator, OperatorError, ShardInfo
 from operators.registry import operator_class, operator_names
 
 FORMAT = 1
@@ -96,12 +96,14 @@ class Plan:
         """Fingerprint of the named operator. Raises KeyError."""
         return next(planned.fingerprint for planned in self.operators if planned.name == name)
 
-    def reader(self) -> StoreReader:
-        """What operators read."""
+    def reader(self, planned: PlannedOperator | None = None) -> StoreReader:
+        """What operators read; ``planned`` may be one that the recipe lets read a column of the truth."""
         columns = {
             field.name: planned.fingerprint for planned in self.operators for field in planned.operator.adds
         }
         hidden = frozenset(self.recipe.truth.columns)
+        if planned is not None:
+            hidden = hidden.difference(planned.operator.oracle_columns)
         return StoreReader(
             self.source, self.listing.shards, self.listing.schema, self.shards, self.store, columns, hidden
         )
@@ -164,7 +166,10 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
     if name == "ingest" and "ingest" in recipe.operators:
         raise InputError("operators.ingest: always runs first; set its options under `source`.")
     try:
+        kind = kind.variant(params)
         return kind(kind.Params.model_validate(params))
+    except OperatorError as error:
+        raise InputError(str(error)) from None
     except ValidationError as error:
         raise InputError(explain(error, kind.Params, recipe.name, prefix=f"operators.{name}.")) from None
 

@@ -52,7 +52,6 @@ class Session:
 
     def __init__(self, plan: Plan, listener: Listener, stack: ExitStack, verbose: bool) -> None:
         self.plan, self.listener, self._stack, self._verbose = plan, listener, stack, verbose
-        self._reader = plan.reader()
 
     @cached_property
     def executor(self) -> ShardExecutor:
@@ -131,7 +130,7 @@ class Session:
         if not shards:
             return
         context = self._context(planned, self.plan.store.state(planned.fingerprint))
-        job = Job(planned.operator, context, self._reader, planned.fingerprint)
+        job = Job(planned.operator, context, self.plan.reader(planned), planned.fingerprint)
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):
                 raise result.raised()
@@ -140,7 +139,7 @@ class Session:
     def _context(self, planned: PlannedOperator, state: Path) -> Context:
         plan = self.plan
         states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
-        return Context(self._reader, state, states, plan.recipe.seed)
+        return Context(plan.reader(planned), state, states, plan.recipe.seed)
 
 
 def check_budget_of(planned: PlannedOperator, plan: Plan, commits: dict[int, Commit]) -> None:

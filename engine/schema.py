@@ -16,9 +16,12 @@ def recipe_schema() -> dict[str, Any]:
     for name in operator_names():
         if name == "ingest":
             continue
-        params = operator_class(name).Params.model_json_schema(ref_template="#/$defs/{model}")
-        definitions.update(params.pop("$defs", {}))
-        properties[name] = {"anyOf": [params, {"type": "null"}]}
+        kind = operator_class(name)
+        models = dict.fromkeys(found.Params for found in kind.variants().values()) or [kind.Params]
+        schemas = [model.model_json_schema(ref_template="#/$defs/{model}") for model in models]
+        for found in schemas:
+            definitions.update(found.pop("$defs", {}))
+        properties[name] = {"anyOf": [*schemas, {"type": "null"}]}
     operators = schema["properties"]["operators"]
     operators["properties"] = properties
     operators["additionalProperties"] = False

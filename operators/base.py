@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 ROW_ID = "row_id"
 VALID = "valid"
 FEATURES = "x"
+FEATURE_FAULT = "x_fault"
 LABEL = "y"
 GRADIENT = "gradient"
 PREDICTION = "prediction"
@@ -32,6 +33,9 @@ SPLIT = "split"
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=False))
 CATEGORY = pa.dictionary(pa.int8(), pa.string())
+REASON = pa.struct([("column", pa.string()), ("value", pa.string()), ("error", pa.string())])
+"""Type of ``x_fault``: why a row has no features; null where it has. An operator that adds ``x`` adds it too,
+and ``ingest`` turns it into a rejected row."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -164,6 +168,19 @@ class Operator(ABC, Generic[P]):
     def __init__(self, params: P) -> None:
         self.params = params
 
+    @classmethod
+    def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
+        """The class that carries these parameters out: this one, unless a key chooses between several.
+
+        Raises OperatorError where the key names none.
+        """
+        return cls
+
+    @classmethod
+    def variants(cls) -> Mapping[str, type[Operator[Any]]]:
+        """Every class that :meth:`variant` may choose, by the value of its key; empty where there is one."""
+        return {}
+
     @property
     @abstractmethod
     def requires(self) -> tuple[str, ...]:
@@ -171,7 +188,13 @@ class Operator(ABC, Generic[P]):
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Raw source columns read; then ``open``'s function gets all rows, not only valid ones."""
+        """Raw source columns read; then ``open``'s function gets all rows, not only valid ones, and of
+        ``requires`` only what is there before ``ingest``."""
+        return ()
+
+    @property
+    def oracle_columns(self) -> tuple[str, ...]:
+        """Truth columns that the recipe, by name, lets this operator read: its results are no inference."""
         return ()
 
     @property

@@ -17,7 +17,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "ingest": "operators.ingest.adaptor:Ingest",
         "probe": "operators.probe.adaptor:Probe",
         "gradients": "operators.gradients.adaptor:Gradients",
-        "groups": "operators.grasp.adaptor:Groups",
+        "groups": "operators.groups.operator:Groups",
         "neighbours": "operators.neighbours.adaptor:Neighbours",
         "weights": "operators.weights.adaptor:Weights",
         "split": "operators.split.adaptor:Split",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from engine.plan import Plan
     from engine.results import RunResult
+    from operators.base import Operator
 
 MOST_SHARDS = 20
 console = Console(highlight=False)
@@ -49,6 +50,7 @@ def show_plan(plan: Plan) -> None:
     chain = _table("operator", "reads", "adds", "committed", "fingerprint")
     for planned in plan.operators:
         reads = (*planned.operator.requires, *planned.operator.source_columns, *planned.operator.uses)
+        reads += tuple(f"{column} (oracle)" for column in planned.operator.oracle_columns)
         adds = ", ".join(f"{field.name}: {type_name(field.type)}" for field in planned.operator.adds)
         done = f"{len(plan.store.committed(planned.fingerprint))}/{len(plan.shards)}"
         chain.add_row(
@@ -91,9 +93,16 @@ def show_operators() -> None:
         if name == "ingest":
             continue
         kind = operator_class(name)
-        params = [f"{key}={_default(field)}" for key, field in kind.Params.model_fields.items()]
-        table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
+        _add_operator(table, name, kind)
+        for method, variant in kind.variants().items():
+            _add_operator(table, f"  method: {method}", variant)
     console.print(table)
+
+
+def _add_operator(table: Table, name: str, kind: type[Operator[Any]]) -> None:
+    fields = kind.Params.model_fields.items()
+    params = [f"{key}={_default(field)}" for key, field in fields if key != "method" or not kind.variants()]
+    table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -108,6 +117,8 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
     value = field.get_default(call_default_factory=True)
     return json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
 

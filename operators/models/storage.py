@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import safetensors
@@ -25,6 +26,12 @@ def save(model: nn.Module, spec: ModelSpec, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     safetensors.torch.save_model(model, str(folder / WEIGHTS))
     (folder / DESCRIPTION).write_text(spec.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def copy(source: Path, folder: Path) -> None:
+    """Copy what :func:`save` wrote to another folder."""
+    for name in (WEIGHTS, DESCRIPTION):
+        shutil.copyfile(source / name, folder / name)
 
 
 def load(folder: Path) -> nn.Module:

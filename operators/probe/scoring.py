@@ -39,6 +39,17 @@ def predict(
     return prediction, loss
 
 
+def logits(model: nn.Module, X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Logits (n, C) of rows X (n, d)."""
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        parts = [
+            model(torch.tensor(X[start : start + CHUNK], device=device)).cpu().numpy()
+            for start in range(0, len(X), CHUNK)
+        ]
+    return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+
 def score(model: nn.Module, rows: Rows) -> Tensor:
     """Weighted sums over rows of the loss and of right predictions: (2,) float64."""
     prediction, loss = predict(model, rows.X, rows.y)

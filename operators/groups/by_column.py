@@ -1,0 +1,124 @@
+"""Groups that are read off: the class label, the floor of every comparison, and the truth, its ceiling."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.base import (
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    OperatorError,
+    OperatorParams,
+    ShardReader,
+)
+from operators.groups.operator import Groups, group_columns
+from operators.groups.params import NoneParams, OracleParams
+from operators.groups.state import read_record, write_record
+
+MOST_VALUES = 10_000
+
+
+class ClassLabel(Groups[NoneParams]):
+    """Group = class: what is known without any method."""
+
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = NoneParams
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Labels."""
+        return (LABEL,)
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Nothing to learn."""
+        write_record(context.state, self.params)
+        return {}
+
+    def open(self, context: Context) -> Apply:
+        """Needs no state."""
+        return lambda table: group_columns(table.column(LABEL).to_numpy().astype(np.int32))
+
+
+class Oracle(Groups[OracleParams]):
+    """Group = a column with the truth: no inference, an upper bound to compare with.
+
+    Groups are the values of the column as they are, numbered in the order of their text; rows without a
+    value are in no group. Where a value occurs in several classes the group spans them.
+    """
+
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = OracleParams
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Labels: to know which rows are valid."""
+        return (LABEL,)
+
+    @property
+    def oracle_columns(self) -> tuple[str, ...]:
+        """The column, which may be named under ``truth``."""
+        return (self.params.column,)
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Collect the values. Raises OperatorError for more than 10,000."""
+        shards = [shard.index for shard in context.shards.shards]
+        values: set[str] = set()
+        for found in executor.map(partial(_values, context.shards, self.params.column), shards):
+            values |= found
+            if len(values) > MOST_VALUES:
+                raise OperatorError(
+                    f"operators.groups.column: {self.params.column!r} has more than {MOST_VALUES:,} values, "
+                    "so it names no groups. Name a column with the true group of each row."
+                )
+        write_record(context.state, self.params, values=sorted(values))
+        return {"groups": float(len(values)), "oracle": 1.0}
+
+    def open(self, context: Context) -> Apply:
+        """Read the column beside the rows of each shard."""
+        values = pa.array(read_record(context.state)["values"], pa.string())
+        shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
+        firsts = [shard.first_row for shard in shards]
+
+        def apply(table: pa.Table) -> pa.Table:
+            ids = table.column(ROW_ID).to_numpy()
+            if not len(ids):
+                return group_columns(np.empty(0, np.int32), self.params.method)
+            shard = shards[bisect_right(firsts, int(ids[0])) - 1]
+            names = _names(context.shards, self.params.column, shard.index).take(ids - shard.first_row)
+            return group_columns(_codes(names, values), self.params.method)
+
+        return apply
+
+    def place(self, context: Context) -> Apply:
+        """The truth of new rows cannot be inferred. Raises OperatorError."""
+        raise OperatorError(
+            "operators.groups: method `oracle` reads the truth of the rows it was given; it cannot place new "
+            "rows. Use a method that infers groups, or run the operator again."
+        )
+
+
+def _names(shards: ShardReader, column: str, shard: int) -> pa.Array:
+    """The column as text, all rows of a shard."""
+    found = shards.read_source(shard, [column]).column(column)
+    if pa.types.is_dictionary(found.type):
+        found = found.cast(found.type.value_type)
+    return pc.cast(found, pa.string()).combine_chunks()
+
+
+def _values(shards: ShardReader, column: str, shard: int) -> set[str]:
+    return {value for value in pc.unique(_names(shards, column, shard)).to_pylist() if value is not None}
+
+
+def _codes(names: Any, values: Any) -> npt.NDArray[np.int32]:
+    codes = pc.fill_null(pc.index_in(names, values), -1)
+    return np.asarray(codes.to_numpy(zero_copy_only=False), np.int32)

@@ -1,0 +1,161 @@
+"""Methods that split each class by what a model makes of a row: EIIL and JTT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.base import (
+    FEATURES,
+    LABEL,
+    Apply,
+    Context,
+    Executor,
+    OperatorParams,
+    Resources,
+)
+from operators.columns import vectors_to_numpy
+from operators.groups.operator import Groups, group_columns
+from operators.groups.params import EiilParams, JttParams
+from operators.groups.state import write_record
+from operators.probe.params import ProbeParams
+
+Bools = npt.NDArray[np.bool_]
+Part = Callable[[pa.Table], Bools]
+P = TypeVar("P", EiilParams, JttParams)
+
+
+class ByModel(Groups[P], Generic[P]):
+    """Group 2y + 1 for the rows of class y that a model, kept in the state, sets apart; 2y for the rest."""
+
+    keeps_open = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Features and labels."""
+        return FEATURES, LABEL
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        return self.params.resources
+
+    def open(self, context: Context) -> Apply:
+        """Load the model once; rows that fit has not seen are treated like those it has."""
+        part = self._part(context.state)
+
+        def apply(table: pa.Table) -> pa.Table:
+            y = table.column(LABEL).to_numpy()
+            return group_columns((2 * y + part(table)).astype(np.int32))
+
+        return apply
+
+    def _part(self, state: Path) -> Part:
+        raise NotImplementedError
+
+
+class Eiil(ByModel[EiilParams]):
+    """Two environments per class, by the sign of what scaling the probe's logits does to a row's loss.
+
+    See :mod:`operators.groups.eiil`: this is where ascent on the soft IRM penalty over all rows ends.
+    """
+
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = EiilParams
+    uses = ("ingest", "probe")
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Keep a copy of the probe; sum derivatives shard by shard.
+
+        Returns ``penalty`` (soft IRM, at its maximum) and ``minority_share``, the smaller environment's.
+        """
+        from operators.groups.eiil import penalty
+        from operators.models.storage import copy
+
+        copy(context.states["probe"], context.state)
+        write_record(context.state, self.params)
+        shards = [shard.index for shard in context.shards.shards]
+        sums = np.zeros(4)
+        for found in executor.map(partial(_derivative_sums, context), shards, resources=self.resources):
+            sums += found
+        positive, negative, n_positive, n_rows = sums.tolist()
+        n = max(int(n_rows), 1)
+        share = min(n_positive, n_rows - n_positive) / n
+        return {"penalty": penalty(positive, negative, n), "minority_share": share}
+
+    def _part(self, state: Path) -> Part:
+        from operators.groups.eiil import environments
+
+        derivatives = _derivatives(state, self.params.resources)
+        return lambda table: environments(derivatives(table))
+
+
+class Jtt(ByModel[JttParams]):
+    """Two groups per class: the rows that an early-stopped model gets right, and those it gets wrong.
+
+    Source: Liu et al.: Just Train Twice, ICML 2021, section 3: the error set E = {i : f(x_i) != y_i} of a
+    model trained for few epochs. Its second training, which repeats E, is left to ``weights``.
+    """
+
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = JttParams
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Train as the operator ``probe`` does, by Adam for ``epochs``; leaves the model.
+
+        Returns ``error_share`` and ``train_loss``. Raises OperatorError where rows cannot be used.
+        """
+        from operators.probe.adaptor import Probe
+
+        metrics = Probe(self._training()).fit(context, executor)
+        write_record(context.state, self.params)
+        return {"error_share": 1 - metrics["train_accuracy"], "train_loss": metrics["train_loss"]}
+
+    def _training(self) -> ProbeParams:
+        values = self.params.model_dump(exclude={"method"})
+        if self.params.model == "logistic":
+            # The probe solves `logistic` to a tolerance; a network without hidden layers is stopped early.
+            values |= {"model": "mlp", "hidden": ()}
+        return ProbeParams.model_validate(values)
+
+    def _part(self, state: Path) -> Part:
+        from operators.models import load, prepare_device
+        from operators.probe.scoring import predict
+
+        resources = self.params.resources
+        model = load(state).to(prepare_device(resources.cpus, resources.gpus))
+
+        def wrong(table: pa.Table) -> Bools:
+            y = table.column(LABEL).to_numpy()
+            return np.asarray(predict(model, vectors_to_numpy(table.column(FEATURES)), y)[0] != y)
+
+        return wrong
+
+
+def _derivatives(state: Path, resources: Resources) -> Callable[[pa.Table], npt.NDArray[np.float64]]:
+    from operators.groups.eiil import scale_derivatives
+    from operators.models import load, prepare_device
+    from operators.probe.scoring import logits
+
+    model = load(state).to(prepare_device(resources.cpus, resources.gpus))
+
+    def derivatives(table: pa.Table) -> npt.NDArray[np.float64]:
+        Z = logits(model, vectors_to_numpy(table.column(FEATURES)))
+        return scale_derivatives(Z, table.column(LABEL).to_numpy())
+
+    return derivatives
+
+
+def _derivative_sums(context: Context, shard: int) -> npt.NDArray[Any]:
+    """Sums of positive and of negative derivatives, rows with positive ones, rows."""
+    table = context.shards.read(shard, [FEATURES, LABEL])
+    if not table.num_rows:
+        return np.zeros(4)
+    g = _derivatives(context.state, Resources())(table)
+    return np.array([g[g > 0].sum(), g[g < 0].sum(), np.count_nonzero(g > 0), len(g)])

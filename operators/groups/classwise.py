@@ -1,0 +1,166 @@
+"""Runs a :class:`~operators.groups.kernel.GroupMethod` over shards: one worker per class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+    ShardReader,
+)
+from operators.grasp.state import number_groups, read_labels, write_labels
+from operators.groups.gather import column_to_numpy, gather_class
+from operators.groups.kernel import NOISE, GroupMethod, Labels
+from operators.groups.operator import Groups, group_columns
+from operators.groups.state import class_names, read_arrays, read_record, write_arrays, write_record
+
+LabelClass = Callable[[int, pa.Table], Labels]
+
+
+class ClassWise(Groups[OperatorParams]):
+    """Adds the groups of a method that splits class by class.
+
+    ``fit`` leaves ``groups.json`` and, per class, ``labels-<class>.parquet`` and ``model-<class>.npz``.
+    Memory: a worker holds the columns of one class, and what the method makes of them.
+    """
+
+    Method: ClassVar[type[GroupMethod[Any]]]
+
+    def __init__(self, params: OperatorParams) -> None:
+        super().__init__(params)
+        self.method: GroupMethod[Any] = self.Method(params)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The class is made from its method, so workers cannot import it by name.
+        return _rebuild, (self.Method, self.params)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The method's columns, and labels."""
+        return (*self.method.columns, LABEL)
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        resources: Resources = getattr(self.params, "resources", Resources())
+        return resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Split every class.
+
+        Returns
+        -------
+        ``groups`` (that have a row) and ``outlier_share``.
+
+        Raises
+        ------
+        OperatorError
+            No class has a row, or vectors have different lengths.
+        """
+        names = class_names(context.states["ingest"])
+        split = partial(_fit_class, context.shards, context.state, self.method, context.seed)
+        found = executor.map(split, list(enumerate(names)), resources=self.resources)
+        records = number_groups([record for record in found if record is not None])
+        if not records:
+            raise OperatorError(
+                "operators.groups: no class has a row. Look at the rejected rows (`winnow quarantine`) and "
+                "mend the source."
+            )
+        write_record(context.state, self.params, classes=records)
+        rows = sum(record["n_rows"] for record in records)
+        return {
+            "groups": float(sum(record["n_found"] for record in records)),
+            "outlier_share": sum(record["n_noise"] for record in records) / rows,
+        }
+
+    def open(self, context: Context) -> Apply:
+        """Labels of the rows of fit, read as shards ask for them."""
+
+        def stored(index: int, rows: pa.Table) -> Labels:
+            return read_labels(context.state, index, rows.column(ROW_ID).to_numpy())
+
+        return self._apply(context.state, stored)
+
+    def place(self, context: Context) -> Apply:
+        """Groups of new rows, from the method's ``predict``; a class without a state is an error."""
+
+        def predicted(index: int, rows: pa.Table) -> Labels:
+            columns = {name: column_to_numpy(rows.column(name)) for name in self.method.columns}
+            return self.method.predict(read_arrays(context.state, index), columns)
+
+        return self._apply(context.state, predicted)
+
+    def _apply(self, state: Path, label: LabelClass) -> Apply:
+        record = read_record(state)
+        offsets = {entry["class"]: entry["offset"] for entry in record["classes"]}
+        method = str(record["params"]["method"])
+
+        def apply(table: pa.Table) -> pa.Table:
+            classes = table.column(LABEL).to_numpy()
+            group = np.full(len(classes), NOISE, np.int32)
+            for value in np.unique(classes).tolist():
+                if value not in offsets:
+                    raise OperatorError(
+                        f"operators.groups: class index {value} had no row when {state} was made, so it has "
+                        "no groups there. Run the operator `groups` again on all rows."
+                    )
+                rows = np.flatnonzero(classes == value)
+                labels = label(value, table.take(rows))
+                group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
+            return group_columns(group, method)
+
+        return apply
+
+
+@cache
+def class_wise(method: type[GroupMethod[Any]]) -> type[Operator[Any]]:
+    """The operator that runs ``method``."""
+    body = {
+        "Method": method,
+        "Params": method.Params,
+        "version": method.version,
+        "__doc__": method.__doc__,
+        "__module__": method.__module__,
+    }
+    return type(method.__name__, (ClassWise,), body)
+
+
+def _rebuild(method: type[GroupMethod[Any]], params: OperatorParams) -> Operator[Any]:
+    return class_wise(method)(params)
+
+
+def _fit_class(
+    shards: ShardReader, state: Path, method: GroupMethod[Any], seed: int, named: tuple[int, str]
+) -> dict[str, Any] | None:
+    """Split one class, store labels and state; small values only come back."""
+    index, name = named
+    row_ids, columns = gather_class(shards, index, method.columns)
+    if not len(row_ids):
+        return None
+    result = method.fit(columns, seed)
+    labels = np.asarray(result.labels, np.int32)
+    write_labels(state, index, row_ids, labels)
+    write_arrays(state, index, result.state)
+    return {
+        "class": index,
+        "name": name,
+        "n_rows": len(labels),
+        "n_groups": result.n_groups,
+        "n_found": len(np.unique(labels[labels != NOISE])),
+        "n_noise": int(np.count_nonzero(labels == NOISE)),
+        "scores": dict(result.scores),
+    }
