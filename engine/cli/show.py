@@ -101,7 +101,8 @@ def show_operators() -> None:
 
 def _add_operator(table: Table, name: str, kind: type[Operator[Any]]) -> None:
     fields = kind.Params.model_fields.items()
-    params = [f"{key}={_default(field)}" for key, field in fields if key != "method" or not kind.variants()]
+    chosen = name.strip().partition(": ")[0]
+    params = [f"{key}={_default(field)}" for key, field in fields if key != chosen]
     table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
 
 

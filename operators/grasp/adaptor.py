@@ -14,18 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import (
-    CATEGORY,
     FEATURES,
     GRADIENT,
-    GROUP,
-    IS_OUTLIER,
     LABEL,
-    OUTLIER_SOURCE,
     ROW_ID,
     Apply,
     Context,
     Executor,
-    Operator,
     OperatorError,
     OperatorParams,
     Resources,
@@ -35,45 +30,37 @@ from operators.columns import vectors_to_numpy
 from operators.grasp.params import GroupsParams
 from operators.grasp.state import (
     Ids,
+    Labels,
     class_record,
     model_path,
     number_groups,
-    read_labels,
     read_offsets,
     write_labels,
     write_selection,
 )
+from operators.groups.operator import Groups as GroupsOperator
+from operators.groups.operator import LabelClass, by_class, stored_labels
+from operators.groups.state import write_record
 
-NOISE = -1
 SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
-class Groups(Operator[GroupsParams]):
+class Groups(GroupsOperator[GroupsParams]):
     """Adds ``group`` (-1: in no cluster), ``is_outlier`` and ``outlier_source``.
 
-    ``fit`` leaves in its state folder, per class, ``labels-<class>.parquet`` and
-    ``model-<class>.npz``, and ``selection.json`` with every class's grid and pick. Memory: a worker
+    ``fit`` leaves in its state folder ``groups.json`` with the parameters, per class
+    ``labels-<class>.parquet`` and ``model-<class>.npz``, and ``selection.json`` with every class's grid
+    and pick. Memory: a worker
     holds the gradients of one class, and twice that while it clusters them.
     """
 
-    name = "groups"
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = GroupsParams
-    uses = ("ingest",)
 
     @property
     def requires(self) -> tuple[str, ...]:
         """The vectors compared, and labels."""
         return SPACES[self.params.method], LABEL
-
-    @property
-    def adds(self) -> tuple[pa.Field, ...]:
-        """Group, whether the row is judged corrupt, and by what."""
-        return (
-            pa.field(GROUP, pa.int32()),
-            pa.field(IS_OUTLIER, pa.bool_()),
-            pa.field(OUTLIER_SOURCE, CATEGORY),
-        )
 
     @property
     def resources(self) -> Resources:
@@ -101,6 +88,7 @@ class Groups(Operator[GroupsParams]):
                 "operators.groups: no class has a row with a gradient. Look at the rejected rows "
                 "(`winnow quarantine`) and mend the source."
             )
+        write_record(context.state, self.params)
         write_selection(context.state, records)
         rows = sum(record["n_rows"] for record in records)
         outliers = sum(record["n_noise"] for record in records) if self.params.outliers == "noise" else 0
@@ -112,22 +100,21 @@ class Groups(Operator[GroupsParams]):
 
     def open(self, context: Context) -> Apply:
         """Load where each class's groups start; labels are read as shards ask for them."""
-        state, offsets = context.state, read_offsets(context.state)
-        judges_noise = self.params.outliers == "noise"
-        sources = pa.array(("", f"{self.params.method}:noise"))
+        return self._apply(context.state, partial(stored_labels, context.state))
 
-        def apply(table: pa.Table) -> pa.Table:
-            row_ids, classes = table.column(ROW_ID).to_numpy(), table.column(LABEL).to_numpy()
-            group = np.full(len(row_ids), NOISE, np.int32)
-            for value in np.unique(classes).tolist():
-                rows = np.flatnonzero(classes == value)
-                labels = read_labels(state, value, row_ids[rows])
-                group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
-            outlier = (group == NOISE) & judges_noise
-            source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
-            return pa.table({GROUP: group, IS_OUTLIER: outlier, OUTLIER_SOURCE: source})
+    def place(self, context: Context) -> Apply:
+        """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
+        return self._apply(context.state, partial(_nearest_labels, context.state, SPACES[self.params.method]))
 
-        return apply
+    def _apply(self, state: Path, label: LabelClass) -> Apply:
+        judge = self.params.method if self.params.outliers == "noise" else None
+        return by_class(read_offsets(state), label, judge, state)
+
+
+def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
+    from operators.grasp.model import ClassModel
+
+    return ClassModel.load(model_path(state, index)).assign(vectors_to_numpy(rows.column(column)))
 
 
 def _infer_class(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from operators.base import (
     LABEL,
-    ROW_ID,
     Apply,
     Context,
     Executor,
@@ -22,13 +20,11 @@ from operators.base import (
     Resources,
     ShardReader,
 )
-from operators.grasp.state import number_groups, read_labels, write_labels
+from operators.grasp.state import number_groups, write_labels
 from operators.groups.gather import column_to_numpy, gather_class
 from operators.groups.kernel import NOISE, GroupMethod, Labels
-from operators.groups.operator import Groups, group_columns
+from operators.groups.operator import Groups, LabelClass, by_class, stored_labels
 from operators.groups.state import class_names, read_arrays, read_record, write_arrays, write_record
-
-LabelClass = Callable[[int, pa.Table], Labels]
 
 
 class ClassWise(Groups[OperatorParams]):
@@ -89,11 +85,7 @@ class ClassWise(Groups[OperatorParams]):
 
     def open(self, context: Context) -> Apply:
         """Labels of the rows of fit, read as shards ask for them."""
-
-        def stored(index: int, rows: pa.Table) -> Labels:
-            return read_labels(context.state, index, rows.column(ROW_ID).to_numpy())
-
-        return self._apply(context.state, stored)
+        return self._apply(context.state, partial(stored_labels, context.state))
 
     def place(self, context: Context) -> Apply:
         """Groups of new rows, from the method's ``predict``; a class without a state is an error."""
@@ -107,23 +99,7 @@ class ClassWise(Groups[OperatorParams]):
     def _apply(self, state: Path, label: LabelClass) -> Apply:
         record = read_record(state)
         offsets = {entry["class"]: entry["offset"] for entry in record["classes"]}
-        method = str(record["params"]["method"])
-
-        def apply(table: pa.Table) -> pa.Table:
-            classes = table.column(LABEL).to_numpy()
-            group = np.full(len(classes), NOISE, np.int32)
-            for value in np.unique(classes).tolist():
-                if value not in offsets:
-                    raise OperatorError(
-                        f"operators.groups: class index {value} had no row when {state} was made, so it has "
-                        "no groups there. Run the operator `groups` again on all rows."
-                    )
-                rows = np.flatnonzero(classes == value)
-                labels = label(value, table.take(rows))
-                group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
-            return group_columns(group, method)
-
-        return apply
+        return by_class(offsets, label, str(record["params"]["method"]), state)
 
 
 @cache

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.base import FEATURES, GRADIENT, OperatorParams
-from operators.dbscan.distances import blocks
 from operators.groups.choice import Sample, ascending, fewer_than_distinct
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, Labels, State
 from operators.groups.params import KMeansParams
@@ -99,6 +98,7 @@ def nearest_centre(X: Array, centres: Array) -> Labels:
     lengths = np.einsum("ij,ij->i", wide, wide)
     labels = np.empty(len(X), np.int32)
     with threadpool_limits(limits=1):
-        for rows in blocks(len(X), BLOCK):
+        for start in range(0, len(X), BLOCK):
+            rows = slice(start, start + BLOCK)
             labels[rows] = np.argmin(lengths - 2 * (X[rows].astype(np.float64) @ wide.T), axis=1)
     return labels

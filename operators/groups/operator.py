@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,19 @@ from operators.base import (
     CATEGORY,
     GROUP,
     IS_OUTLIER,
+    LABEL,
     OUTLIER_SOURCE,
+    ROW_ID,
     Apply,
     Context,
     Operator,
+    OperatorError,
     OperatorParams,
 )
 
 NOISE = -1
+Labels: TypeAlias = npt.NDArray[np.int32]
+LabelClass: TypeAlias = Callable[[int, pa.Table], Labels]
 P = TypeVar("P", bound=OperatorParams)
 
 
@@ -60,9 +66,44 @@ class Groups(Operator[P]):
         return self.open(context)
 
 
-def group_columns(group: npt.NDArray[np.int32], method: str = "") -> pa.Table:
-    """The columns that ``groups`` adds; rows in no group count as outliers by that method's noise."""
-    outlier = group == NOISE
-    sources = pa.array(["", f"{method}:noise"])
+def by_class(offsets: Mapping[int, int], label: LabelClass, judge: str | None, state: Path) -> Apply:
+    """Label rows class by class.
+
+    Parameters
+    ----------
+    offsets : class index -> number of its first group.
+    label : labels, from 0 within the class, of a table's rows of one class.
+    judge : see :func:`group_columns`.
+    state : named in the error for a class without groups.
+    """
+
+    def apply(table: pa.Table) -> pa.Table:
+        classes = table.column(LABEL).to_numpy()
+        group = np.full(len(classes), NOISE, np.int32)
+        for value in np.unique(classes).tolist():
+            if value not in offsets:
+                raise OperatorError(
+                    f"operators.groups: class index {value} had no row when {state} was made, so it has no "
+                    "groups there. Run the operator `groups` again on all rows."
+                )
+            rows = np.flatnonzero(classes == value)
+            labels = label(value, table.take(rows))
+            group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
+        return group_columns(group, judge)
+
+    return apply
+
+
+def stored_labels(state: Path, index: int, rows: pa.Table) -> Labels:
+    """Labels that ``fit`` stored for these rows of a class."""
+    from operators.grasp.state import read_labels
+
+    return read_labels(state, index, rows.column(ROW_ID).to_numpy())
+
+
+def group_columns(group: Labels, judge: str | None = None) -> pa.Table:
+    """The columns that ``groups`` adds; rows in no group are outliers by the noise of ``judge``, if given."""
+    outlier = (group == NOISE) & (judge is not None)
+    sources = pa.array(["", f"{judge}:noise"])
     source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
     return pa.table({GROUP: group, IS_OUTLIER: outlier, OUTLIER_SOURCE: source})

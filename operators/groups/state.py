@@ -16,7 +16,7 @@ RECORD = "groups.json"
 
 def write_record(state: Path, params: OperatorParams, **values: Any) -> None:
     """Store the parameters, method among them, and what else is to be remembered."""
-    record = {"params": params.model_dump(mode="json"), **values}
+    record = {"params": params.model_dump(mode="json", exclude=set(params.execution_only)), **values}
     (state / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 
 
