@@ -22,6 +22,7 @@ METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "centered_cosine")
 
 PANEL = 1024  # features summed by one product: short sums keep the error bound, hence the recheck, small
 PAIRS_AT_ONCE = 1 << 22  # float64 entries gathered at once when pairs are decided one by one
+SPAN = 1 << 16  # rows summed on their own before their sum joins the mean: shards can do the same
 CROWDED = 1 / 64  # share of undecided pairs in a tile above which float64 products come first
 
 
@@ -151,8 +152,13 @@ def blocks(n: int, size: int = 2048) -> list[Index]:
 def mean_row(X: Matrix) -> Float64:
     """(p,) float64 mean of the rows, exact when all rows are equal."""
     first = X[0].astype(np.float64)
-    total = sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X)))
+    total = sum(span_sum(X[start : start + SPAN], first) for start in range(0, len(X), SPAN))
     return np.asarray(first + total / len(X))
+
+
+def span_sum(X: Matrix, first: Float64) -> Float64:
+    """(p,) float64 sum of at most SPAN rows, each less ``first``: the terms of :func:`mean_row`, in order."""
+    return np.asarray(sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X))))
 
 
 def _gaps(A: Matrix, B: Matrix, half_a: Matrix, half_b: Matrix) -> Matrix:

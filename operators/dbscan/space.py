@@ -58,20 +58,13 @@ class Space:
         n = len(vectors)
         several = [random.choice(n, min(n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
-        directions = _principal(vectors[np.concatenate(several)].astype(np.float64), random)
+        directions = principal(vectors[np.concatenate(several)].astype(np.float64), random)
         self._all: Blocks | None = None
-        self._at = np.empty((n, directions.shape[1] + 1))
-        for start in range(0, n, 8192):
-            some = slice(start, start + 8192)
-            rows = vectors[some].astype(np.float64)
-            along = rows @ directions
-            left = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", along, along)
-            self._at[some, :-1] = along
-            self._at[some, -1] = np.sqrt(np.maximum(left, 0.0))
+        self._at = coordinates(vectors, directions)
 
     def cut(self, rows: Index, size: int) -> Blocks:
         """``rows`` in blocks of at most ``size`` that lie close together."""
-        return self.box(_halve(self._at, rows, size))
+        return self.box(halve(self._at, rows, size))
 
     def among(self, rows: Index) -> Blocks:
         """Many rows, in the blocks of one cut of all rows; a box may be larger than it need be."""
@@ -85,12 +78,30 @@ class Space:
 
     def box(self, rows: list[Index]) -> Blocks:
         """Given blocks with their boxes."""
-        low = np.array([self._at[r].min(axis=0) for r in rows]).reshape(len(rows), self._at.shape[1])
-        high = np.array([self._at[r].max(axis=0) for r in rows]).reshape(len(rows), self._at.shape[1])
-        return Blocks(rows, low, high)
+        return box(self._at, rows)
 
 
-def _principal(sample: Float64, random: np.random.Generator) -> Float64:
+def box(at: Float64, rows: list[Index]) -> Blocks:
+    """Given blocks with their boxes, from the coordinates ``at`` of every row."""
+    low = np.array([at[r].min(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
+    high = np.array([at[r].max(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
+    return Blocks(rows, low, high)
+
+
+def coordinates(vectors: Matrix, directions: Float64) -> Float64:
+    """(n, k + 1): each row along k orthonormal directions, and the norm of what they leave of it."""
+    at = np.empty((len(vectors), directions.shape[1] + 1))
+    for start in range(0, len(vectors), 8192):
+        some = slice(start, start + 8192)
+        rows = vectors[some].astype(np.float64)
+        along = rows @ directions
+        left = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", along, along)
+        at[some, :-1] = along
+        at[some, -1] = np.sqrt(np.maximum(left, 0.0))
+    return at
+
+
+def principal(sample: Float64, random: np.random.Generator) -> Float64:
     """(p, k) orthonormal directions of largest second moment, by subspace iteration."""
     k = min(DIRECTIONS, sample.shape[1])
     guess = random.normal(size=(sample.shape[1], k))
@@ -100,7 +111,7 @@ def _principal(sample: Float64, random: np.random.Generator) -> Float64:
     return np.asarray(guess)
 
 
-def _halve(at: Float64, rows: Index, size: int) -> list[Index]:
+def halve(at: Float64, rows: Index, size: int) -> list[Index]:
     """Blocks of at most ``size`` by halving at the median of the widest coordinate."""
     done: list[Index] = []
     open_ = [rows] if len(rows) else []
