@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from operators.dbscan import tiles as t
 from operators.dbscan.distances import Float64, Index
@@ -24,7 +23,7 @@ SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal i
 SMALLEST_SAMPLE = 64
 GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
 LARGEST_SAMPLE = 4  # times the first sample
-STALLED = 0.1  # share of open rows settled by a sample below which the next one does not pay
+STALLED = 0.5  # share of open rows lowered by a sample below which the next one does not pay
 FEWEST_ROWS = 64  # of a tile, however large the sample
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
@@ -75,13 +74,12 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
 
 def _lowered(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
     """Levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
-    room = torch.empty(len(rows) * len(sample.rows), dtype=tiles.vectors.dtype)
-    products, level = tiles.products(rows, sample, room), level.copy()
-    some = np.arange(len(rows))
-    while len(some):
-        near = products[some] if len(some) < len(rows) else products
-        near = near >= tiles.at_least(rows[some], sample, level[some], certain=True)
-        some = some[count_true(near) >= goal]
-        level[some] -= 1
-        some = some[level[some] >= 0]
-    return level
+    room = tiles.buffer(len(rows) * len(sample.rows))
+    products = tiles.products(rows, sample, room)
+    short, met = np.full_like(level, -1), level + np.int16(1)
+    while True:  # halving: a row that is done is asked again, and answers the same
+        middle = np.minimum((short + met + 1) // 2, level).astype(np.int16)
+        dense = count_true(tiles.near(products, tiles.at_least(rows, sample, middle, True), room)) >= goal
+        met, short = np.where(dense, np.minimum(met, middle), met), np.where(dense, short, middle)
+        if (met - short <= 1).all():
+            return np.asarray(met - np.int16(1))

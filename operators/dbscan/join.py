@@ -13,13 +13,12 @@ from threading import Lock
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from operators.dbscan import tiles as t
 from operators.dbscan.distances import Index
 from operators.dbscan.forest import Forest
 from operators.dbscan.space import Blocks, Space
-from operators.dbscan.tiles import Tiles, in_threads, pieces
+from operators.dbscan.tiles import Room, Tiles, in_threads, pieces
 
 PIVOTS = 64  # bits of a word
 PROGRESS = 0.8  # of the components outside the largest, a round must leave at most this share
@@ -78,10 +77,9 @@ class Joiner:
         side = self._tiles.side(pivots)
 
         def work(rows: Index) -> Words:
-            room = self._tiles.buffer()
-            near = self._tiles.products(rows, side, room) >= self._tiles.at_least(
-                rows, side, self._level, certain=True
-            )
+            tiles, room = self._tiles, self._tiles.buffer()
+            least = tiles.at_least(rows, side, self._level, certain=True)
+            near = tiles.near(tiles.products(rows, side, room), least, room)
             return np.packbits(near, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
         rows = np.concatenate([outside, pivots])
@@ -137,7 +135,7 @@ class Joiner:
         with self._lock:
             return self._forest.find(rows)
 
-    def _look(self, rows: Index, cols: Index, room: torch.Tensor) -> None:
+    def _look(self, rows: Index, cols: Index, room: Room) -> None:
         """Join what one tile shows to be near and is not joined yet."""
         row_roots, col_roots = self._roots(rows), self._roots(cols)
         if not len(rows) or _all_equal(row_roots, col_roots):

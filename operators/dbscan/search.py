@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from threading import Lock
+from typing import Any
 
 import numpy as np
-import torch
 
 from operators.dbscan import tiles as t
 from operators.dbscan.density import Density, Pairs
@@ -13,7 +13,7 @@ from operators.dbscan.distances import Float64, Index
 from operators.dbscan.space import Blocks, Space
 from operators.dbscan.tiles import Level, Tiles, in_threads, pieces
 
-CHUNK = 1  # tiles between two checks of which rows of a block still need more columns
+AT_ONCE = 1 << 14  # pairs found before they are counted, and dense rows dropped
 ENTRIES_PER_ROW = 16  # neighbours kept, on average over all rows; where there are more, none are kept
 ENTRIES = 1 << 23  # but so many always
 
@@ -73,62 +73,69 @@ class Search:
             later = [blocks.rows[k] for k in near if k > position]
             if (self._level[rows] < 0).all():
                 later = [r[self._level[r] >= 0] for r in later]
-            room = self._tiles.buffer()
-            self._look(rows, rows, room, both=False)
-            for cols in pieces(np.concatenate([*later, rows[:0]]), t.TILE_COLS):
-                self._look(rows, cols, room, both=True)
+            self._look(rows, rows, both=False)
+            self._look(rows, np.concatenate([*later, rows[:0]]), both=True)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
 
     def _against(self, blocks: Blocks, others: Blocks) -> None:
         def work(position: int) -> None:
-            rows, room = blocks.rows[position], self._tiles.buffer()
+            rows = blocks.rows[position]
             top = self._tiles.limits[self._level[rows].max()]
             near = others.nearest(blocks.low[position], blocks.high[position], top)
-            cols = np.concatenate([*(others.rows[k] for k in near), rows[:0]])
-            for chunk in pieces(cols, CHUNK * t.TILE_COLS):
-                rows = rows[self._level[rows] >= 0]
-                if not len(rows):
-                    return
-                for some in pieces(chunk, t.TILE_COLS):
-                    self._look(rows, some, room, both=False)
+            self._look(rows, np.concatenate([*(others.rows[k] for k in near), rows[:0]]), both=False)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
 
-    def _look(self, rows: Index, cols: Index, room: torch.Tensor, both: bool) -> None:
-        """Note the pairs of a tile; with ``both``, for the columns as well as for the rows."""
-        tiles, level = self._tiles, self._level
-        top = int(max(level[rows].max(), level[cols].max() if both else -1))
-        if top < 0:
-            return
-        i, j, products = tiles.candidates(rows, cols, top if both else level[rows], room)
-        i, j = rows[i], cols[j]
-        if rows is cols:
-            i, j, products = i[i != j], j[i != j], products[i != j]
-        first = tiles.decide(i, j, products)
+    def _look(self, rows: Index, cols: Index, both: bool) -> None:
+        """Note the pairs of some tiles; with ``both``, for the columns as well as for the rows."""
+        tiles, level, room = self._tiles, self._level, self._tiles.buffer()
+        found: list[tuple[Index, Index, Any]] = []
+        n_found, n_cols = 0, 0
+        for some in pieces(cols, t.TILE_COLS):
+            n_cols += len(some)
+            if not both:
+                rows = rows[level[rows] >= 0]
+            wanted = np.maximum(level[rows], level[some].max()) if both else level[rows]
+            if (wanted >= 0).any():
+                i, j, products = tiles.candidates(rows, some, wanted, room)
+                found.append((rows[i], some[j], products))
+                n_found += len(i)
+            if found and (n_found >= AT_ONCE or n_cols == len(cols)):
+                self._settle(found, both)
+                found, n_found = [], 0
+
+    def _settle(self, found: list[tuple[Index, Index, Any]], both: bool) -> None:
+        """Note pairs of which the products are known, and lower the levels of their rows."""
+        i, j, products = (np.concatenate(part) for part in zip(*found, strict=True))
+        i, j, products = i[i != j], j[i != j], products[i != j]
+        first = self._tiles.decide(i, j, products)
         with self._lock:
             self._note(i, j, first)
-            self._lower(rows)
             if both:
                 self._note(j, i, first)
-                self._lower(cols)
 
     def _note(self, rows: Index, cols: Index, first: Level) -> None:
         """Count, and keep, neighbours of ``rows`` that still matter to them."""
         use = np.flatnonzero(first <= self._level[rows])
         rows, cols, first = rows[use], cols[use], first[use]
-        np.add.at(self._counts, (rows, first), 1.0 if self._weight is None else self._weight[cols])
+        where = rows * self._counts.shape[1] + first
+        np.add.at(self._counts.reshape(-1), where, 1.0 if self._weight is None else self._weight[cols])
         if self._kept is not None:
             self._room_left -= len(rows)
             self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
             if self._room_left < 0:
                 self._kept = None
+        self._lower(rows)
 
     def _lower(self, rows: Index) -> None:
-        """Bring the levels of ``rows`` up to date with their counts."""
+        """Bring the levels of ``rows``, repeats allowed, up to date with their counts."""
         if self._grows:
+            touched = np.zeros(self._tiles.n, np.bool_)
+            touched[rows] = True
+            rows = np.flatnonzero(touched)
             short = np.cumsum(self._counts[rows], axis=1) < self._goal + self._margin
             self._level[rows] = np.minimum(self._level[rows], short.sum(axis=1) - 1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import local
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -35,6 +36,13 @@ class Side(NamedTuple):
     bias: torch.Tensor
     half: float
     """Largest of half the squared norms."""
+
+
+class Room(NamedTuple):
+    """Memory for one tile; fresh memory for each would cost more than comparing what it holds."""
+
+    products: torch.Tensor
+    near: Mask
 
 
 class Tiles:
@@ -69,10 +77,16 @@ class Tiles:
         self._bias = torch.from_numpy(-self.half)
         self._bound = rounding_error(self.n_features, dtype)
         self._tiny = smallest(self.n_features, dtype)
+        self._rooms = local()
 
-    def buffer(self) -> torch.Tensor:
-        """Room for one tile; each thread needs its own."""
-        return torch.empty(TILE_ROWS * TILE_COLS, dtype=self.vectors.dtype)
+    def buffer(self, n_pairs: int = 0) -> Room:
+        """Room for one tile, of ``n_pairs`` if that is more than the usual: the thread's own."""
+        size = max(TILE_ROWS * TILE_COLS, n_pairs)
+        room: Room | None = getattr(self._rooms, "room", None)
+        if room is None or len(room.near) < size:
+            room = Room(torch.empty(size, dtype=self.vectors.dtype), np.empty(size, np.bool_))
+            self._rooms.room = room
+        return room
 
     def side(self, rows: Index) -> Side:
         """Some rows, ready to be the columns of tiles."""
@@ -80,38 +94,44 @@ class Tiles:
         bias = self._bias.index_select(0, index)
         return Side(rows, self.vectors.index_select(0, index), bias, -float(bias.min()) if len(rows) else 0.0)
 
-    def products(self, rows: Index, cols: Side, room: torch.Tensor) -> Any:
-        """(len(rows), len(cols.rows)) array in ``room``, which the tile must fit."""
+    def products(self, rows: Index, cols: Side, room: Room) -> torch.Tensor:
+        """(len(rows), len(cols.rows)) in ``room``, which the tile must fit."""
         a, b = self.vectors.index_select(0, torch.from_numpy(rows)), cols.vectors
-        out = room[: len(a) * len(b)].view(len(a), len(b))
+        out = room.products[: len(a) * len(b)].view(len(a), len(b))
         torch.addmm(cols.bias, a[:, :PANEL], b[:, :PANEL].T, out=out)
         for start in range(PANEL, self.n_features, PANEL):
             out.addmm_(a[:, start : start + PANEL], b[:, start : start + PANEL].T)
-        return out.numpy()
+        return out
 
     def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
-        """(len(rows), 1) products from which a pair certainly (else: possibly) is within its level.
+        """(len(rows),) products from which a pair certainly (else: possibly) is within its level.
 
         ``level`` is one level or one per row.
         """
         half = self.half[rows].astype(np.float64)
         error = self._bound * (half + cols.half) + self._tiny
-        return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)[:, None]
+        return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)
 
-    def candidates(
-        self, rows: Index, cols: Index, level: Any, room: torch.Tensor
-    ) -> tuple[Index, Index, Any]:
+    def near(self, products: torch.Tensor, least: Any, room: Room) -> Mask:
+        """Which products reach their row's least, in ``room``."""
+        out = room.near[: products.numel()].reshape(products.shape)
+        return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out))
+
+    def candidates(self, rows: Index, cols: Index, level: Any, room: Room) -> tuple[Index, Index, Any]:
         """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
         side = self.side(cols)
-        found = self.products(rows, side, room)
-        near = found >= self.at_least(rows, side, level, certain=False)
-        if not near.any():
-            return np.empty(0, np.intp), np.empty(0, np.intp), found[:0, 0]
-        flat = np.flatnonzero(near)
+        products, least = self.products(rows, side, room), self.at_least(rows, side, level, certain=False)
+        # Most rows of most tiles have no candidate: to find the rows is cheaper than to mark the pairs.
+        hit = np.flatnonzero(products.amax(dim=1).numpy() >= least)
+        if len(hit) < len(rows) // 2:
+            products, least = products.index_select(0, torch.from_numpy(hit)), least[hit]
+        else:
+            hit = np.arange(len(rows))
+        flat = np.flatnonzero(self.near(products, least, room))
         i = flat // len(cols)
-        return i, flat - i * len(cols), found.ravel()[flat]
+        return hit[i], flat - i * len(cols), products.numpy().ravel()[flat]
 
-    def neighbours(self, rows: Index, cols: Index, level: int, room: torch.Tensor) -> tuple[Index, Index]:
+    def neighbours(self, rows: Index, cols: Index, level: int, room: Room) -> tuple[Index, Index]:
         """Rows and columns of all pairs within one level, exactly."""
         i, j, products = self.candidates(rows, cols, level, room)
         within = self.decide(rows[i], cols[j], products) <= level
@@ -122,7 +142,9 @@ class Tiles:
         half_row = self.half[rows].astype(np.float64)
         gaps = half_row - products
         error = self._bound * (half_row + self.half[cols]) + self._tiny
-        level: Level = np.searchsorted(self.limits, gaps - error).astype(np.int16)
+        level: Level = np.zeros(len(gaps), np.int16)
+        for limit in self.limits:
+            level += gaps - error > limit
         doubtful = np.flatnonzero(gaps + error > np.append(self.limits, np.inf)[level])
         while len(doubtful):
             eps = np.array(self.eps)[level[doubtful]]

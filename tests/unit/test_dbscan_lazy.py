@@ -21,7 +21,7 @@ TINY: list[dict[Any, dict[str, Any]]] = [
     {
         tiles: {"TILE_ROWS": 7, "TILE_COLS": 64},
         density: {"SMALLEST_SAMPLE": 8, "SAMPLE_PER_GOAL": 1, "STALLED": 0.0},
-        search: {"CHUNK": 1},
+        search: {"AT_ONCE": 1},
         space: {"SAMPLE": 40, "DIRECTIONS": 2},
         join: {"OWN_BLOCKS": 3},
         clusters: {"APART": 10},
