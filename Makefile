@@ -17,7 +17,7 @@ $(VENV)/.run: $(PINNED)
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(PIP) --editable '.[cpu,dev]'
+	$(PIP) --editable '.[cpu,dev,embed]'
 	touch $@
 
 demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report

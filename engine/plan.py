@@ -22,7 +22,7 @@ from engine.hints import explain, nearest
 from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.store import RunStore
-from operators.base import Operator, OperatorError, ShardInfo
+from operators.base import FEATURES, Operator, OperatorError, ShardInfo
 from operators.registry import operator_class, operator_names
 
 FORMAT = 1
@@ -137,17 +137,19 @@ class Plan:
 
 def make_plan(recipe: Recipe) -> Plan:
     """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
-    from engine.sources import list_source, resolve_features
+    from engine.sources import check_source_columns, list_source, resolve_features
 
+    chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
+    maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
     try:
         source, listing = list_source(recipe)
-        features = resolve_features(recipe, listing.schema)
     except ConnectorError as error:
         raise InputError(str(error)) from None
+    features = resolve_features(recipe, listing.schema, maker.name if maker else "")
+    check_source_columns(chain, recipe, listing.schema)
     check_contract_names(recipe, listing.schema)
-    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features))]
-    chain += [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
-    chain = in_order(chain)
+    chain = in_order([build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain])
+    features = features or (maker.source_columns if maker else ())
     compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     planned = _fingerprints(chain, content, recipe.seed)
@@ -189,7 +191,7 @@ def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
     source = recipe.source
     return {
         "label": source.label,
-        "features": features,
+        "features": features or None,
         "classes": source.classes,
         "on_error": source.on_error,
         "max_error_rate": source.max_error_rate,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from engine.errors import InputError
 from engine.fingerprint import IdentityCache
 from engine.hints import nearest
 from engine.recipe import Recipe
+from operators.base import Operator
 from operators.ingest.kernel import default_features
 
 
@@ -29,8 +32,11 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
     return source, source.list()
 
 
-def resolve_features(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
-    """The feature columns, checked against the schema. Raises InputError."""
+def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tuple[str, ...]:
+    """The feature columns, checked against the schema; none where an operator makes the features.
+
+    ``maker`` names that operator. Raises InputError.
+    """
     spec, truth = recipe.source, recipe.truth
     _check_columns("source.label", (spec.label,), schema)
     _check_columns("source.exclude", spec.exclude, schema)
@@ -38,12 +44,18 @@ def resolve_features(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     _check_columns("report.fields", recipe.report.fields or (), schema)
     if recipe.report.image:
         _check_columns("report.image.column", (recipe.report.image.column,), schema)
+    if maker and spec.features is not None:
+        raise InputError(
+            f"source.features: operators.{maker} makes the features of this recipe. Remove one of the two."
+        )
+    if maker:
+        return ()
     if spec.features is None:
         features = default_features(schema, {spec.label, *spec.exclude, *truth.columns})
         if not features:
             raise InputError(
                 f"source.features: no numeric or vector column is left beside the label {spec.label!r}. "
-                f"The columns are: {', '.join(schema.names)}."
+                f"The columns are: {', '.join(schema.names)}. Text and images become features by `embed`."
             )
         return features
     _check_columns("source.features", spec.features, schema)
@@ -52,6 +64,16 @@ def resolve_features(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
         role = "the label" if forbidden[0] == spec.label else "named under `truth`, for scoring only"
         raise InputError(f"source.features: {forbidden[0]!r} is {role}; remove it from the features.")
     return spec.features
+
+
+def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
+    """Every operator's source columns are there and are no truth. Raises InputError."""
+    for operator in chain:
+        key = f"operators.{operator.name}"
+        _check_columns(key, operator.source_columns, schema)
+        hidden = sorted(set(recipe.truth.columns).intersection(operator.source_columns))
+        if hidden:
+            raise InputError(f"{key}: {hidden[0]!r} is named under `truth`, for scoring only.")
 
 
 def _check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:

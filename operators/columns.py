@@ -78,6 +78,22 @@ def numpy_to_vectors(matrix: NDArray[np.float32]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, type=VECTOR)
 
 
+def vectors_with_gaps(matrix: NDArray[np.float32], missing: NDArray[np.bool_]) -> pa.ChunkedArray:
+    """The rows of a matrix as a list column with nulls between them.
+
+    Parameters
+    ----------
+    matrix : (m, d) float32, one row for each False in ``missing``.
+    missing : (n,) bool, True where the column is null.
+    """
+    if not missing.any():
+        return numpy_to_vectors(matrix)
+    if missing.all():
+        return pa.chunked_array([pa.nulls(len(missing), VECTOR)])
+    places = np.cumsum(~missing) - 1
+    return numpy_to_vectors(matrix).take(pa.array(places, mask=missing))
+
+
 def _one_chunk(matrix: NDArray[np.float32]) -> pa.ListArray:
     n, d = matrix.shape
     values = pa.array(np.ascontiguousarray(matrix, dtype=np.float32).reshape(-1))

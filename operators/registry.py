@@ -15,6 +15,7 @@ ENTRY_POINTS = "winnow.operators"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "ingest": "operators.ingest.adaptor:Ingest",
+        "embed": "operators.embed.adaptor:Embed",
         "probe": "operators.probe.adaptor:Probe",
         "gradients": "operators.gradients.adaptor:Gradients",
         "groups": "operators.groups.operator:Groups",

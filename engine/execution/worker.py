@@ -42,6 +42,8 @@ class ShardWorker:
         if operator.source_columns:
             table = job.reader.read_source(shard, operator.source_columns)
             table = table.add_column(0, ROW_ID, job.reader.row_ids(shard))
+            for column in operator.requires:
+                table = table.append_column(column, job.reader.read_all(shard, [column]).column(column))
         else:
             table = job.reader.read(shard, operator.requires)
         columns = check_output(operator, self._apply(table), table.num_rows)

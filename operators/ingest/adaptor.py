@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.base import (
+    FEATURE_FAULT,
     FEATURES,
     LABEL,
     ROW_ID,
@@ -27,7 +28,7 @@ from operators.base import (
     RowError,
     ShardReader,
 )
-from operators.columns import numpy_to_vectors
+from operators.columns import vectors_with_gaps
 from operators.ingest.kernel import (
     Codes,
     Floats,
@@ -46,7 +47,10 @@ MAX_CLASSES = 10_000
 
 
 class Ingest(Operator[IngestParams]):
-    """Adds ``valid``, ``y`` (class index) and ``x`` (features); the last two are null where not valid."""
+    """Adds ``valid``, ``y`` (class index) and ``x`` (features); the last two are null where not valid.
+
+    Where another operator adds ``x``, as ``embed`` does, its ``x_fault`` says which rows have none.
+    """
 
     name = "ingest"
     version = 1
@@ -54,18 +58,19 @@ class Ingest(Operator[IngestParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Nothing: it reads the source."""
-        return ()
+        """Nothing: it reads the source; the faults of the features where another operator adds them."""
+        return () if self.params.features else (FEATURE_FAULT,)
 
     @property
     def source_columns(self) -> tuple[str, ...]:
         """The label and the features."""
-        return (self.params.label, *self.params.features)
+        return (self.params.label, *(self.params.features or ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
         """``valid``, ``y``, ``x``."""
-        return (pa.field(VALID, pa.bool_()), pa.field(LABEL, pa.int32()), pa.field(FEATURES, VECTOR))
+        own = (pa.field(FEATURES, VECTOR),) if self.params.features else ()
+        return (pa.field(VALID, pa.bool_()), pa.field(LABEL, pa.int32()), *own)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Count the labels and measure the vectors; leaves ``classes.json``.
@@ -83,7 +88,7 @@ class Ingest(Operator[IngestParams]):
             counts.update(found)
             _check_few(self.params.label, len(counts))
         classes = self._classes(counts)
-        widths = self._widths(context, executor)
+        widths = self._widths(context, executor) if self.params.features else []
         state = {
             "classes": classes,
             "counts": [counts[value] for value in classes],
@@ -92,7 +97,8 @@ class Ingest(Operator[IngestParams]):
             "widths": widths,
         }
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
-        return {"classes": float(len(classes)), "features": float(sum(widths))}
+        features = {"features": float(sum(widths))} if widths else {}
+        return {"classes": float(len(classes)), **features}
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""
@@ -103,7 +109,9 @@ class Ingest(Operator[IngestParams]):
             bad = shard.bad
             if bad.any() and self.params.on_error == "fail":
                 raise _row_error(shard.fault(int(bad.argmax())), context.shards, table)
-            columns = [pa.array(~bad), pa.array(shard.y, mask=bad), _with_gaps(shard.x, bad)]
+            columns = {VALID: pa.array(~bad), LABEL: pa.array(shard.y, mask=bad)}
+            if self.params.features:
+                columns[FEATURES] = vectors_with_gaps(shard.x[~bad], bad)
             return pa.table(columns, schema=pa.schema(list(self.adds)))
 
         return apply
@@ -132,7 +140,7 @@ class Ingest(Operator[IngestParams]):
 
     def _widths(self, context: Context, executor: Executor) -> list[int]:
         """How many features each column gives, from the first shards that tell."""
-        features = self.params.features
+        features = self.params.features or ()
         known: list[int | None] = [None] * len(features)
         for shard in range(len(context.shards.shards)):
             (found,) = executor.map(partial(_shard_widths, context.shards, features), [shard])
@@ -153,16 +161,21 @@ class _Shard:
         self.y, self._label_codes = class_indices(table[params.label], state["classes"])
         self.x: Floats
         self._codes: Codes
-        self.x, self._codes = assemble_features(table, params.features, self._widths)
+        self.x, self._codes = assemble_features(table, params.features or (), self._widths)
         self.bad: npt.NDArray[np.bool_] = (self.y < 0) | self._codes.any(axis=1)
+        if not params.features:
+            self.bad |= table[FEATURE_FAULT].is_valid().to_numpy()
 
     def fault(self, row: int) -> Fault:
         """Why a bad row is bad: its label, else its first feature that is."""
+        features = self._params.features
         if self.y[row] < 0:
             name, code, width = self._params.label, self._label_codes[row], 1
+        elif features is None:
+            return Fault(row, **self._table[FEATURE_FAULT][row].as_py())
         else:
             index = int(np.flatnonzero(self._codes[row])[0])
-            name, code, width = self._params.features[index], self._codes[row, index], self._widths[index]
+            name, code, width = features[index], self._codes[row, index], self._widths[index]
         value, reason = explain_value(self._table[name], row, Reason(int(code)), width)
         return Fault(row, name, value, reason)
 
@@ -177,13 +190,6 @@ def _row_error(fault: Fault, shards: ShardReader, table: pa.Table) -> RowError:
     )
     row = row_id - first_rows[shard]
     return RowError(message, shard=shard, row=row, column=fault.column, value=fault.value)
-
-
-def _with_gaps(x: Floats, bad: npt.NDArray[np.bool_]) -> pa.ChunkedArray:
-    if not bad.any():
-        return numpy_to_vectors(x)
-    places = np.cumsum(~bad) - 1
-    return numpy_to_vectors(x[~bad]).take(pa.array(places, mask=bad))
 
 
 def _count(reader: ShardReader, label: str, shard: int) -> dict[Any, int]:

@@ -15,7 +15,10 @@ class IngestParams(OperatorParams):
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "max_error_rate"})
 
     label: str = Field(description="Column with the class of each row")
-    features: tuple[str, ...] = Field(min_length=1, description="Numeric, bool or numeric-vector columns")
+    features: tuple[str, ...] | None = Field(
+        min_length=1,
+        description="Numeric, bool or numeric-vector columns; null where another operator adds `x`",
+    )
     classes: tuple[str | int | bool, ...] | None = Field(
         default=None, min_length=2, description="Allowed labels, in the order of their class index"
     )

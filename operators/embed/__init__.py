@@ -1,0 +1,1 @@
+"""Text and images to feature vectors by pretrained networks."""

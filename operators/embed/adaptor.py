@@ -1,0 +1,165 @@
+"""``embed`` over shards: a source column through an encoder that every actor loads once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.base import (
+    FEATURE_FAULT,
+    FEATURES,
+    REASON,
+    ROW_ID,
+    VECTOR,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+    ShardReader,
+)
+from operators.columns import vectors_with_gaps
+from operators.embed.params import BUILT_IN, EmbedParams
+from operators.ingest.kernel import shorten
+
+
+class Embed(Operator[EmbedParams]):
+    """Adds ``x``, a text's or image's vector from a pretrained network, and ``x_fault`` where there is none.
+
+    Runs before ``ingest``, so that another label needs no second pass through the network.
+    """
+
+    name = "embed"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = EmbedParams
+    keeps_open = True
+    prefers_gpu = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Nothing: it reads the source."""
+        return ()
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The column with texts or images."""
+        return (self.params.column,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The vector, null where the row cannot be used, and then why."""
+        return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        return self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Check on a worker, before any actor starts, that the encoder's package is there."""
+        list(executor.map(check_factory, [self.params.model]))
+        return {}
+
+    def open(self, context: Context) -> Apply:
+        """Load the encoder once. Raises OperatorError where its package is missing."""
+        # Not at the top: planning imports this module, and needs no torch.
+        from operators.embed.kernel import embed_rows
+        from operators.models import prepare_device
+
+        params = self.params
+        resources = params.resources.on(float("inf"), prefers_gpu=True)
+        device = prepare_device(resources.cpus, resources.gpus)
+        encoder = find_factory(params.model)(params, device)
+
+        def apply(table: pa.Table) -> pa.Table:
+            column, folder = table.column(params.column), _folder(context.shards, table)
+            values = column_values(column, params.column, encoder.takes, folder)
+            vectors, reasons = embed_rows(encoder, values, batch_size=params.batch_size)
+            missing = np.zeros(len(values), bool)
+            missing[list(reasons)] = True
+            faults = pa.array(
+                [_fault(params.column, values, reasons, row) for row in range(len(values))], REASON
+            )
+            return pa.table({FEATURES: vectors_with_gaps(vectors, missing), FEATURE_FAULT: faults})
+
+        return apply
+
+
+def find_factory(model: str) -> Callable[..., Any]:
+    """The function behind a model's name. Raises OperatorError where it cannot be imported."""
+    module_name, _, attribute = BUILT_IN.get(model, model).partition(":")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except ModuleNotFoundError as error:
+        fix = (
+            "Install the extra on every node: pip install -c deploy/constraints.txt 'winnow[embed]'."
+            if model in BUILT_IN
+            else "Check the spelling, and that the package is on PYTHONPATH on every node."
+        )
+        raise OperatorError(
+            f"operators.embed.model '{model}': no module named '{error.name}'. {fix}"
+        ) from error
+    except AttributeError as error:
+        raise OperatorError(
+            f"operators.embed.model '{model}': '{module_name}' has no '{attribute}'. Check the spelling."
+        ) from error
+    return found  # type: ignore[no-any-return]
+
+
+def check_factory(model: str) -> None:
+    """Raise OperatorError where :func:`find_factory` would."""
+    find_factory(model)
+
+
+def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) -> list[Any]:
+    """What an encoder is given for each row: text, image bytes or the path of an image; None for null.
+
+    Parameters
+    ----------
+    column : strings, binaries, or structs with a field ``bytes`` (as in Hugging Face's image columns).
+    name : of the column, for errors.
+    takes : ``text`` or ``image``.
+    folder : that paths of images are relative to.
+
+    Raises
+    ------
+    OperatorError
+        The column's type holds no text, or no images.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return column_values(column.cast(kind.value_type), name, takes, folder)
+    if takes == "image" and pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        return column_values(pc.struct_field(column, "bytes"), name, takes, folder)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        found = column.to_pylist()
+        return found if takes == "text" else [None if path is None else folder / path for path in found]
+    if takes == "image" and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    expected = "text" if takes == "text" else "images as bytes or paths"
+    raise OperatorError(
+        f"operators.embed.column: {name!r} has type {kind}, and this model takes {expected}. Name another "
+        f"column{' (source.text_columns keeps a CSV column as text)' if takes == 'text' else ''}."
+    )
+
+
+def _fault(column: str, values: list[Any], reasons: dict[int, str], row: int) -> dict[str, str] | None:
+    if row not in reasons:
+        return None
+    return {"column": column, "value": shorten(values[row]), "error": reasons[row]}
+
+
+def _folder(reader: ShardReader, table: pa.Table) -> Path:
+    """Folder of the file that a shard's rows come from."""
+    first = table.column(ROW_ID)[0].as_py() if table.num_rows else 0
+    shard = bisect_right([shard.first_row for shard in reader.shards], first) - 1
+    return Path(reader.shards[shard].path).parent

