@@ -27,7 +27,7 @@ class Gradients(Operator[GradientsParams]):
     """Adds each row's gradient of the probe's softmax cross-entropy."""
 
     name = "gradients"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
     keeps_open = True
@@ -55,7 +55,8 @@ class Gradients(Operator[GradientsParams]):
         share the shards.
         """
         # Not at the top: planning imports this module, and needs no torch.
-        from operators.gradients.kernel import per_sample_gradients, select_parameters
+        from operators.gradients.kernel import per_sample_gradients
+        from operators.gradients.rows import select_parameters
         from operators.models import load, prepare_device
 
         params = self.params

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from operators.gradients.calls import evaluating
+from operators.gradients.factors import Gradient, write
+from operators.gradients.projecting import project
 from operators.gradients.projection import Projection
-from operators.gradients.routes import Route, choose_route
+from operators.gradients.routes import RouteName, choose_route
+from operators.gradients.rows import Labels, Matrix, Rows, select_parameters
 
-CHUNK_BYTES = 16 * 2**20
+CHUNK_BYTES = 32 * 2**20
 MAX_CHUNK = 4096
-
-Matrix = NDArray[np.float32] | Tensor
-Labels = ArrayLike | Tensor
 
 
 def per_sample_gradients(
@@ -30,27 +28,30 @@ def per_sample_gradients(
     parameters: str | None = None,
     chunk_size: int | None = None,
     projection: Projection | None = None,
+    route: RouteName = "auto",
 ) -> NDArray[np.float32]:
     """Gradient of each row's softmax cross-entropy in the model's parameters.
 
     The rows are what GRASP clusters (Zeng, Greenewald, Lee, Solomon & Yurochkin 2022, "Outlier-robust
-    group inference via gradient space clustering", section 3). Where the selected parameters are those
-    of one final ``nn.Linear``, the closed form (p - onehot(y)) [a, 1] is used, else ``torch.func``;
-    both agree to 1e-5. The model computes where its parameters lie, in eval mode for the call, and
-    is left as it was.
+    group inference via gradient space clustering", section 3). The model computes where its parameters
+    lie, in eval mode for the call, and is left as it was.
 
     Parameters
     ----------
-    model : module from (m, d) to (m, C) logits, C >= 2.
-    X : (n, d) float32 array or tensor.
+    model : module from (m, ...) to (m, C) logits, C >= 2.
+    X : (n, ...) array or tensor.
     y : (n,) class indices in 0 .. C - 1.
     parameters : regular expression; a parameter counts if ``re.search`` finds it in its name.
         Default: all that require a gradient. Those that do not are never counted.
-    chunk_size : rows per forward pass. Default: 16 MiB of gradients, at most 4096 rows. Matrix products
-        of another height round differently, so results agree between chunk sizes only to about
-        1e-6 of a row's norm: split the same rows the same way where bytes must agree.
-    projection : project every gradient while it is computed. A chunk's gradients are then held for one
-        parameter after the other and never laid side by side.
+    chunk_size : rows per forward pass, halved while a GPU runs out of memory. Default: 32 MiB of gradients,
+        at most 4096 rows. Matrix products of another height round differently, so results agree between
+        chunk sizes only to about 1e-6 of a row's norm: split the same rows the same way where bytes must
+        agree.
+    projection : project every gradient while it is computed; the gradients themselves are never laid
+        side by side.
+    route : ``layers`` forms activation x error of each layer (:class:`operators.gradients.layers.Layers`),
+        ``func`` is ``vmap(grad)`` of the whole model; ``auto`` takes ``layers`` where it gives the
+        gradients of two trial rows. All agree to 1e-5 of a row's norm.
 
     Returns
     -------
@@ -60,117 +61,61 @@ def per_sample_gradients(
     Raises
     ------
     ValueError
-        No parameter matches, X and y disagree, a label is no class of the model, or a batch-norm layer
-        has no running statistics (its output mixes rows: there is no per-sample gradient).
+        No parameter matches, X and y disagree, a label is no class of the model, the model mixes the rows
+        of a batch (there is then no per-sample gradient), or the route does not suit the model.
     """
     selected = select_parameters(model, parameters)
-    labels = _as_labels(y)
-    if len(X) != len(labels):
-        raise ValueError(f"X has {len(X)} rows and y has {len(labels)}; they must be the same rows")
-    sizes = [parameter.numel() for parameter in selected.values()]
-    width = sum(sizes) if projection is None else projection.dim
-    result = np.empty((len(labels), width), dtype=np.float32)
-    rows = max(1, min(MAX_CHUNK, CHUNK_BYTES // (4 * sum(sizes)))) if chunk_size is None else chunk_size
-    if rows < 1:
+    like = next(iter(selected.values()))
+    rows = Rows(X, y, like)
+    shapes = [parameter.shape for parameter in selected.values()]
+    size = sum(shape.numel() for shape in shapes)
+    chunk = max(1, min(MAX_CHUNK, CHUNK_BYTES // (4 * size))) if chunk_size is None else chunk_size
+    if chunk < 1:
         raise ValueError(f"chunk_size={chunk_size}: must be at least 1")
-    if not len(labels):
+    result = np.empty((len(rows), size if projection is None else projection.dim), dtype=np.float32)
+    if not len(rows):
         return result
-    with _evaluating(model):
-        inputs = _Inputs(X, labels, next(iter(selected.values())))
-        route = choose_route(model, selected, inputs.trial(model))
-        for start in range(0, len(labels), rows):
-            x, target = inputs.chunk(slice(start, start + rows))
-            out = torch.from_numpy(result[start : start + rows])
+    with evaluating(model):
+        compute = choose_route(model, selected, rows.try_on(model), route)
+
+        def fill(part: slice) -> None:
+            gradients = compute(*rows.chunk(part))
+            out = torch.from_numpy(result[part])
             if projection is None:
-                _write(route, x, target, out, [parameter.shape for parameter in selected.values()])
+                _lay_out(gradients, shapes, out, like)
             else:
-                _project(route(x, target), projection, out)
+                project(gradients, projection, out)
+
+        in_chunks(fill, len(rows), chunk)
     return result
 
 
-def select_parameters(model: nn.Module, pattern: str | None) -> Mapping[str, nn.Parameter]:
-    """Named parameters that require a gradient and whose name ``pattern`` finds (all if None)."""
-    names = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    selected = {name: p for name, p in names.items() if pattern is None or re.search(pattern, name)}
-    if not selected:
-        known = ", ".join(names) or "none: every parameter is frozen"
-        raise ValueError(
-            f"parameters={pattern!r} matches no trainable parameter of the model. It has: {known}"
-        )
-    return selected
+def in_chunks(fill: Callable[[slice], None], n: int, rows: int) -> None:
+    """Call ``fill`` for one slice of ``rows`` after the other, with half of them where memory runs out.
+
+    Raises torch.OutOfMemoryError where a single row does not fit.
+    """
+    start = 0
+    while start < n:
+        try:
+            fill(slice(start, min(start + rows, n)))
+            start += rows
+            continue
+        except torch.OutOfMemoryError as error:
+            if rows == 1:
+                error.add_note("One row alone does not fit: choose fewer parameters, or a projection.")
+                raise
+        # Outside the handler, whose traceback would keep the tensors of the failed attempt alive.
+        rows = (rows + 1) // 2
+        torch.cuda.empty_cache()
 
 
-def _write(route: Route, x: Tensor, y: Tensor, out: Tensor, shapes: Sequence[torch.Size]) -> None:
-    """Fill out (m, p), one block of columns per parameter; on the CPU without an intermediate copy."""
-    columns = torch.split(out, [shape.numel() for shape in shapes], dim=1)
-    targets = [block.view(len(x), *shape) for block, shape in zip(columns, shapes, strict=True)]
-    if x.device.type == "cpu" and x.dtype == out.dtype:
-        route(x, y, out=targets)
-        return
-    for target, gradient in zip(targets, route(x, y), strict=True):
-        target.copy_(gradient)
-
-
-def _project(gradients: Sequence[Tensor], projection: Projection, out: Tensor) -> None:
-    """Fill out (m, dim) with the sum over parameters of gradient (m, size) @ matrix (size, dim)."""
-    total = torch.zeros(out.shape, dtype=gradients[0].dtype, device=gradients[0].device)
-    for number, gradient in enumerate(gradients):
-        flat = gradient.reshape(len(gradient), -1)
-        for entries, piece in projection.pieces(number, flat.shape[1]):
-            total.addmm_(flat[:, entries], torch.from_numpy(piece).to(total))
-    out.copy_(total)
-
-
-class _Inputs:
-    """Rows and labels, handed out chunk by chunk where and in the precision the model computes."""
-
-    def __init__(self, X: Matrix, labels: Tensor, like: Tensor) -> None:
-        self._X, self._labels, self._like = X, labels, like
-
-    def chunk(self, rows: slice) -> tuple[Tensor, Tensor]:
-        part = self._X[rows]
-        # torch.tensor copies: a column read from Arrow is read-only, which torch cannot express.
-        x = part if isinstance(part, Tensor) else torch.tensor(part)
-        return x.to(self._like), self._labels[rows].to(self._like.device)
-
-    def trial(self, model: nn.Module) -> Tensor:
-        """The first row, after checking with it that every label is one of the model's classes."""
-        row, _ = self.chunk(slice(0, 1))
-        with torch.no_grad():
-            n_classes = model(row).shape[1]
-        bad = torch.nonzero((self._labels < 0) | (self._labels >= n_classes))
-        if len(bad):
-            place = int(bad[0])
-            raise ValueError(
-                f"y[{place}] = {int(self._labels[place])}, but the model has {n_classes} logits: "
-                f"labels must lie in 0 .. {n_classes - 1}"
-            )
-        return row
-
-
-def _as_labels(y: Labels) -> Tensor:
-    labels = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
-    if labels.ndim != 1 or labels.is_floating_point():
-        raise ValueError(
-            f"y is {labels.dtype} of shape {tuple(labels.shape)}; it must be (n,) integers, "
-            "one class index per row"
-        )
-    return labels.to(torch.int64)
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    for name, module in model.named_modules():
-        if isinstance(module, _BatchNorm) and module.running_mean is None:
-            raise ValueError(
-                f"the batch-norm layer '{name}' keeps no running statistics, so each output depends on the "
-                "other rows of its batch and has no gradient of its own. "
-                "Train it with track_running_stats=True."
-            )
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
+def _lay_out(gradients: Sequence[Gradient], shapes: Sequence[torch.Size], out: Tensor, like: Tensor) -> None:
+    """Fill out (m, p), one block of columns per parameter; on the CPU without a copy in between."""
+    direct = like.device == out.device and like.dtype == out.dtype
+    table = out if direct else torch.empty(out.shape, dtype=like.dtype, device=like.device)
+    columns = torch.split(table, [shape.numel() for shape in shapes], dim=1)
+    for gradient, block, shape in zip(gradients, columns, shapes, strict=True):
+        write(gradient, block.view(len(out), *shape))
+    if not direct:
+        out.copy_(table)

@@ -1,42 +1,55 @@
-"""Seeded Gaussian random projection, generated piece by piece."""
+"""What random projections of gradients are made of, drawn from a seed. Needs NumPy alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Method: TypeAlias = Literal["gaussian", "tensor_sketch"]
 ROWS = 4096
 """Gradient entries per piece of the matrix. Changing it changes every projected value."""
+SKETCH = 2**32 - 1
+"""Stands where a piece's number does in the seeds of the Gaussian matrix, so that none is used twice."""
 
 
 @dataclass(frozen=True)
 class Projection:
     """Map p gradient entries to ``dim`` numbers that keep inner products in expectation.
 
-    The matrix has independent N(0, 1/dim) entries, so E<Rg, Rh> = <g, h> with variance at most
+    ``gaussian``: a matrix of independent N(0, 1/dim) entries, so E<Rg, Rh> = <g, h> with variance at most
     2 |g|^2 |h|^2 / dim (Johnson & Lindenstrauss 1984; Dasgupta & Gupta 2003, Lemma 2.2). Parameter
     k's piece j is drawn from a generator seeded by (seed, k, j), so it can be made again anywhere
-    and the whole (p, dim) matrix exists nowhere. It is always drawn on the CPU: CPU and GPU actors
-    of one run must agree on it.
+    and the whole (p, dim) matrix exists nowhere.
+
+    ``tensor_sketch``: a count sketch of each parameter's gradient. That of a linear layer's weight, the
+    product of error and activation, is the circular convolution of a sketch of either (Pham & Pagh 2013,
+    "Fast and scalable polynomial kernels via explicit feature maps", section 3), so it costs
+    O(o + i + dim log dim) a row instead of O(o i dim). Unbiased, its variance as above times at most a
+    small constant; gradients with few large entries fare worst.
+
+    Everything random is drawn on the CPU: CPU and GPU actors of one run must agree on it.
 
     Parameters
     ----------
     dim : length of a projected gradient.
     seed : non-negative.
+    method : as above.
     """
 
     dim: int
     seed: int = 0
+    method: Method = "gaussian"
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.seed < 0:
             raise ValueError(f"Projection(dim={self.dim}, seed={self.seed}): needs dim >= 1 and seed >= 0")
 
     def pieces(self, parameter: int, size: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Pieces of the matrix of the ``parameter``-th selected parameter, which has ``size`` entries.
+        """Pieces of the Gaussian matrix of the ``parameter``-th selected parameter, of ``size`` entries.
 
         Yields the entries covered and an (entries, dim) float32 matrix, already scaled by 1/sqrt(dim).
         """
@@ -48,3 +61,14 @@ class Projection:
             piece = generator.standard_normal(shape, dtype=np.float32)
             piece *= scale
             yield entries, piece
+
+    def buckets(
+        self, parameter: int, factor: int, size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Count sketch of a vector of ``size`` entries: each entry's place (size,) in 0 .. dim - 1, and sign.
+
+        ``factor`` 0 is of a weight's errors or of a whole gradient, 1 of a weight's activations.
+        """
+        generator = np.random.default_rng([self.seed, parameter, SKETCH, factor])
+        places = generator.integers(0, self.dim, size)
+        return places, generator.choice(np.array([-1, 1], np.float32), size)
