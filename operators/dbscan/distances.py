@@ -63,7 +63,7 @@ class Points:
         self.unit = 1.0
         if metric == "euclidean":
             largest = max(float(np.abs(X[rows] - self.centre).max()) for rows in blocks(self.n))
-            self.unit = _power_of_two_above(largest) * _power_of_two_above(np.sqrt(n_features))
+            self.unit = power_of_two_above(largest) * power_of_two_above(np.sqrt(n_features))
         self.vectors: Matrix = np.empty(X.shape, X.dtype)
         for rows in blocks(self.n):
             self.vectors[rows] = self.prepared(rows)
@@ -192,5 +192,6 @@ def _squared_norms(X: Matrix) -> Float64:
     return np.asarray(np.einsum("ij,ij->i", X, X))
 
 
-def _power_of_two_above(value: float) -> float:
+def power_of_two_above(value: float) -> float:
+    """Smallest power of two >= ``value``; 1 for 0."""
     return float(2.0 ** np.ceil(np.log2(value))) if value > 0 else 1.0
