@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from operators.gradients.calls import Call, frozen, recording, sole_tensor
 from operators.gradients.factors import Factors, Gradient
@@ -85,7 +87,8 @@ class _Holder:
 
             return vjp(forward, parameters)[1](row_error)[0]
 
-        found = vmap(pull)([call.args[place].detach() for place in places], error)
+        with plain_attention():
+            found = vmap(pull)([call.args[place].detach() for place in places], error)
         return {name: found[own] for own, name in self.names.items()}
 
 
@@ -109,3 +112,8 @@ def _path_of_holder(
             break
         parts = parts[:-1]
     return ".".join(parts)
+
+
+def plain_attention() -> AbstractContextManager[None]:
+    """Attention as matrix products: the fused kernels know no vmap, and would run row by row."""
+    return sdpa_kernel(SDPBackend.MATH)

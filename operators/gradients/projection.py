@@ -28,8 +28,9 @@ class Projection:
     ``tensor_sketch``: a count sketch of each parameter's gradient. That of a linear layer's weight, the
     product of error and activation, is the circular convolution of a sketch of either (Pham & Pagh 2013,
     "Fast and scalable polynomial kernels via explicit feature maps", section 3), so it costs
-    O(o + i + dim log dim) a row instead of O(o i dim). Unbiased, its variance as above times at most a
-    small constant; gradients with few large entries fare worst.
+    O(o + i + dim log dim) a row instead of O(o i dim). Also unbiased, with variance at most
+    11 |g|^2 |h|^2 / dim (Avron, Nguyen & Woodruff 2014, "Subspace embeddings for the polynomial kernel");
+    on a head of 100 classes its errors equal the Gaussian's, on small layers they are larger.
 
     Everything random is drawn on the CPU: CPU and GPU actors of one run must agree on it.
 

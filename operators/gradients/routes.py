@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from operators.gradients.factors import Gradient, entries
-from operators.gradients.layers import Layers
+from operators.gradients.layers import Layers, plain_attention
 
 RouteName: TypeAlias = Literal["auto", "layers", "func"]
 TOLERANCE = 1e-4
@@ -41,7 +41,7 @@ class AnyModule:
         """See :class:`Route`."""
         # The outer no_grad keeps the parameters that were not selected out of an autograd graph;
         # torch.func.grad differentiates all the same.
-        with torch.no_grad():
+        with torch.no_grad(), plain_attention():
             return list(self._gradients(self._selected, x, y).values())
 
 

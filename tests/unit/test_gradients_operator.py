@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,26 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from operators.base import Context, OperatorError
+from engine.execution.local import LocalExecutor
+from operators.base import Context, OperatorError, ShardInfo
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.gradients import Projection, per_sample_gradients
 from operators.gradients.adaptor import Gradients
 from operators.gradients.params import GradientsParams
 from operators.models import ModelSpec, build, load, save
+
+
+class Shards:
+    """Shards as tables."""
+
+    def __init__(self, tables: list[pa.Table]) -> None:
+        self._tables = tables
+        self.shards = [ShardInfo(i, f"{i}", 0, len(table), 0) for i, table in enumerate(tables)]
+
+    def read(self, shard: int, columns: list[str]) -> pa.Table:
+        return self._tables[shard].select(columns)
+
+    read_source = read
 
 
 class NoShards:
@@ -44,21 +60,68 @@ def shard(n: int) -> tuple[np.ndarray, np.ndarray, pa.Table]:
     return X, y, pa.table({"row_id": np.arange(n), "x": numpy_to_vectors(X), "y": y})
 
 
-@pytest.mark.parametrize("projection", [None, 5])
-def test_adds_the_kernels_gradients(context: Context, projection: int | None) -> None:
+@pytest.mark.parametrize("projection", [None, 5, {"dim": 5, "method": "tensor_sketch"}])
+def test_adds_the_kernels_gradients(context: Context, projection: object) -> None:
     X, y, table = shard(11)
-    operator = Gradients(GradientsParams(parameters="hidden1", projection=projection, chunk_size=4))
+    params = GradientsParams(parameters="hidden1", projection=projection, chunk_size=4, route="layers")
+    operator = Gradients(params)
     out = operator.open(context)(table)
     assert out.schema.equals(pa.schema(operator.adds))
+    method = "tensor_sketch" if isinstance(projection, dict) else "gaussian"
     expected = per_sample_gradients(
         load(context.states["probe"]),
         X,
         y,
         parameters="hidden1",
         chunk_size=4,
-        projection=Projection(projection, 7) if projection else None,
+        projection=Projection(5, 7, method) if projection else None,
     )
     np.testing.assert_array_equal(vectors_to_numpy(out.column("gradient")), expected)
+
+
+def test_projection_in_a_recipe() -> None:
+    short, long = GradientsParams(projection=256), GradientsParams(projection={"dim": 256})
+    accepted = GradientsParams(projection={"dim": 256, "accept_error": True})
+    assert short == long != accepted
+    # Accepting the error changes no value: it is no part of a fingerprint.
+    assert short.model_dump() == accepted.model_dump()
+    assert pickle.loads(pickle.dumps(accepted)) == accepted  # noqa: S301
+    with pytest.raises(ValidationError, match="gaussian"):
+        GradientsParams(projection={"dim": 3, "method": "sparse"})
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        GradientsParams(projection=0)
+
+
+@pytest.mark.parametrize("accept", [False, True])
+def test_fit_measures_a_projection(
+    context: Context, accept: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, table = shard(40)
+    parts = [table.slice(0, 15), table.slice(15, 25)]
+    context = replace(context, shards=Shards(parts))
+    params = GradientsParams(projection={"dim": 3, "accept_error": accept}, chunk_size=64)
+    found = Gradients(params).fit(context, LocalExecutor())
+    model = load(context.states["probe"])
+    flat = per_sample_gradients(model, X, y).astype(np.float64)
+    low = per_sample_gradients(model, X, y, projection=Projection(3, 7)).astype(np.float64)
+    pairs = [(i, j) for i in range(40) for j in range(i) if y[i] == y[j]]
+    errors = [abs(cosine(low, y, i, j) - cosine(flat, y, i, j)) for i, j in pairs]
+    assert found["projection_pairs"] == len(errors)
+    np.testing.assert_allclose(found["projection_error_mean"], np.mean(errors), rtol=1e-4)
+    np.testing.assert_allclose(found["projection_error_p99"], np.quantile(errors, 0.99), rtol=1e-4)
+    assert ("not for deciding on eps" in caplog.text) == (not accept)
+    assert Gradients(GradientsParams()).fit(context, LocalExecutor()) == {}
+    # A sample: every second row of either part.
+    monkeypatch.setattr("operators.gradients.adaptor.SAMPLE_ROWS", 20)
+    classes = np.concatenate([y[:15:2], y[15::2]])
+    fewer = sum(k * (k - 1) // 2 for k in np.bincount(classes).tolist())
+    assert Gradients(params).fit(context, LocalExecutor())["projection_pairs"] == fewer
+
+
+def cosine(rows: np.ndarray, y: np.ndarray, i: int, j: int) -> float:
+    mean = rows[y == y[i]].mean(axis=0)
+    a, b = rows[i] - mean, rows[j] - mean
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
 def test_a_shard_without_valid_rows(context: Context) -> None:
@@ -70,6 +133,9 @@ def test_a_shard_without_valid_rows(context: Context) -> None:
 def test_bad_parameters(context: Context) -> None:
     with pytest.raises(OperatorError, match=r"operators\.gradients\.parameters: .*hidden1\.weight"):
         Gradients(GradientsParams(parameters="encoder")).open(context)
+    apply = Gradients(GradientsParams()).open(context)
+    with pytest.raises(OperatorError, match=r"operators\.gradients: y\[1\] = 9, but the model has 2 logits"):
+        apply(shard(2)[2].set_column(2, "y", pa.array([0, 9])))
     with pytest.raises(ValidationError, match="no regular expression"):
         GradientsParams(parameters="(")
 
