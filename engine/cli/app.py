@@ -117,6 +117,39 @@ def operators(
 
 
 @app.command()
+def compare(
+    recipe: RecipeFile,
+    methods: Annotated[
+        str, typer.Option(help="Methods of `groups`, with commas between")
+    ] = "grasp,feasp,kmeans,george,eiil,jtt",
+    params: Annotated[
+        list[str] | None, typer.Option("--param", metavar="METHOD.KEY=C", help="A method's key; repeatable")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    log_format: Annotated[str, typer.Option(help="auto, rich, plain or json")] = "auto",
+    verbose: Verbose = False,
+) -> None:
+    """Infer groups by several methods and score them against the recipe's truth; publish nothing."""
+    with shown_errors(verbose):
+        from engine.cli.compare import show_comparison
+        from engine.cli.progress import listener_for
+        from engine.cli.show import show_json
+        from engine.compare.running import compare as engine_compare
+        from engine.execution.cluster import set_environment
+
+        set_environment(verbose)
+        loaded = _load(recipe, overrides)
+        names = [name for name in dict.fromkeys(methods.replace(" ", "").split(",")) if name]
+        with listener_for(log_format) as listener:
+            found = engine_compare(loaded, names, params or (), listener=listener, verbose=verbose)
+        if as_json:
+            show_json(found.rows())
+        else:
+            show_comparison(found)
+
+
+@app.command()
 def quarantine(
     recipe: RecipeFile,
     overrides: Overrides = None,

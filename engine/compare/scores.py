@@ -1,0 +1,127 @@
+"""Scores of inferred groups, from counts of rows alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from engine.report.statistics import adjusted_rand_index
+
+NOISE = -1
+
+
+class Cell(NamedTuple):
+    """What the rows of a count have in common; ``true_outlier`` is None where nobody knows."""
+
+    y: int
+    group: int
+    is_outlier: bool
+    true_group: str
+    true_outlier: bool | None
+
+
+Counts = Mapping[Cell, int]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well groups and outliers meet the truth; nan where it cannot be said."""
+
+    ari: float
+    """Adjusted Rand index with the true groups; all noise is one group."""
+    floor: float
+    """The same of "group := class label"."""
+    minority_recall: float
+    """Share of minority rows that lie in a group of their own; see :func:`minority_recall`."""
+    outlier_precision: float
+    """Share of rows marked as outliers that are; nan where none is marked."""
+    outlier_recall: float
+    """Share of true outliers that are marked."""
+    sizes: tuple[int, ...]
+    """Rows of each group, largest first."""
+    noise: int
+    """Rows in no group."""
+
+
+def score(counts: Counts) -> Scores:
+    """Scores of one method, or, with ``group`` = ``y`` in every cell, of the floor."""
+    groups = _total(counts, "group")
+    precision, recall = _outliers(counts)
+    return Scores(
+        ari=adjusted_rand_index(_total(counts, "true_group", "group")),
+        floor=adjusted_rand_index(_total(counts, "true_group", "y")),
+        minority_recall=minority_recall(counts),
+        outlier_precision=precision,
+        outlier_recall=recall,
+        sizes=tuple(sorted((n for (g,), n in groups.items() if g != NOISE), reverse=True)),
+        noise=groups.get((NOISE,), 0),
+    )
+
+
+def floor_of(counts: Counts) -> Scores:
+    """Scores of "group := class label", which marks no outlier."""
+    floor: Counter[Cell] = Counter()
+    for cell, rows in counts.items():
+        floor[cell._replace(group=cell.y, is_outlier=False)] += rows
+    return score(floor)
+
+
+def count(
+    y: npt.NDArray[Any],
+    group: npt.NDArray[Any],
+    true_group: npt.NDArray[Any],
+    is_outlier: npt.NDArray[Any] | None = None,
+    true_outlier: npt.NDArray[Any] | None = None,
+) -> Counter[Cell]:
+    """Counts of rows in memory; all arrays (n,). Without ``is_outlier``, noise is marked."""
+    marked = (group == NOISE) if is_outlier is None else is_outlier
+    known = [None] * len(y) if true_outlier is None else true_outlier.tolist()
+    names = [str(name) for name in true_group.tolist()]
+    return Counter(map(Cell, y.tolist(), group.tolist(), marked.tolist(), names, known))
+
+
+def minority_recall(counts: Counts) -> float:
+    """Share of minority rows in a group most of whose rows are of the same true group.
+
+    A true group is a minority unless it is the largest of its class, a true group's class being the one
+    that most of its rows have. True outliers are left out; noise is no group. The class label alone
+    scores 0. Many small groups score high here: read it beside the number of groups. nan without minorities.
+    """
+    kept = {cell: rows for cell, rows in counts.items() if not cell.true_outlier}
+    home = _most(_total(kept, "true_group", "y"))
+    sizes = {name: rows for (name,), rows in _total(kept, "true_group").items()}
+    largest = {y: max((n for n in home if home[n] == y), key=lambda n: (sizes[n], n)) for y in home.values()}
+    minorities = {name for name in home if largest[home[name]] != name}
+    owner = _most(_total(kept, "group", "true_group"))
+    rows = {cell: n for cell, n in kept.items() if cell.true_group in minorities}
+    found = sum(n for c, n in rows.items() if c.group != NOISE and owner[c.group] == c.true_group)
+    return found / sum(rows.values()) if rows else math.nan
+
+
+def _outliers(counts: Counts) -> tuple[float, float]:
+    known = {cell: rows for cell, rows in counts.items() if cell.true_outlier is not None}
+    marked = sum(rows for cell, rows in known.items() if cell.is_outlier)
+    there = sum(rows for cell, rows in known.items() if cell.true_outlier)
+    hits = sum(rows for cell, rows in known.items() if cell.is_outlier and cell.true_outlier)
+    return hits / marked if marked else math.nan, hits / there if there else math.nan
+
+
+def _total(counts: Counts, *names: str) -> dict[Any, int]:
+    found: Counter[Any] = Counter()
+    for cell, rows in counts.items():
+        found[tuple(getattr(cell, name) for name in names)] += rows
+    return dict(found)
+
+
+def _most(table: Mapping[tuple[Any, Any], int]) -> dict[Any, Any]:
+    """First -> the second with the most rows; the first in order of equals."""
+    found: dict[Any, Any] = {}
+    for (a, b), rows in sorted(table.items()):
+        if a not in found or rows > table[a, found[a]]:
+            found[a] = b
+    return found
