@@ -15,8 +15,8 @@ from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric, Points
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, ClassModel, sample_cores
-from operators.grasp.selection import FAILED, Float64, Rule, group_counts, noise_shares, pick_cell
-from operators.metrics import silhouette_grid
+from operators.grasp.selection import FAILED, Float64, Pick, Rule, group_counts, noise_shares, pick_cell
+from operators.metrics import Silhouettes, mean_silhouettes
 
 Labels: TypeAlias = npt.NDArray[np.int32]
 
@@ -31,6 +31,8 @@ class Selection:
     ----------
     eps, min_samples : the pick.
     silhouette : its silhouette; -1 where no cell could be scored.
+    silhouette_se : standard error of it; 0 where all rows were used, see
+        :func:`~operators.metrics.silhouettes.mean_silhouettes`.
     scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
     rule : what picked, see :mod:`operators.grasp.selection`.
     rule_score, rule_scores : the rule's own score of the pick and of every cell; -1 where a cell did
@@ -45,6 +47,7 @@ class Selection:
     eps: float
     min_samples: int
     silhouette: float
+    silhouette_se: float
     scores: Float64
     rule: Rule
     rule_score: float
@@ -74,7 +77,8 @@ def infer_class(
 
     Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
     compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
-    than two clusters it is -1. :func:`~operators.grasp.selection.pick_cell` says which cell is taken.
+    than two clusters it is -1. In a large class it is that of a sample, the same for every cell and call.
+    :func:`~operators.grasp.selection.pick_cell` says which cell is taken.
 
     A class of fewer than two rows, or whose rows are all equal, has no structure to find: it is one
     group, without noise.
@@ -95,27 +99,57 @@ def infer_class(
     points = Points(gradients, metric)
     alike = bool((gradients == gradients[0]).all())
     if alike:
-        shape = len(eps_values), len(min_samples_values)
-        grid, silhouettes = np.zeros((*shape, points.n), np.int32), np.full(shape, FAILED)
+        cells = _one_group(points.n, len(eps_values), len(min_samples_values))
     else:
-        grid, is_core = cluster(points, eps_values, min_samples_values)
-        silhouettes = silhouette_grid(points.vectors, grid.reshape(-1, points.n)).reshape(grid.shape[:2])
-    pick = pick_cell(grid, silhouettes, select)
+        cells = _cluster_cells(points, eps_values, min_samples_values)
+    pick = pick_cell(cells.labels, cells.silhouettes.mean, select)
+    selection = _describe(cells, pick, select, eps_values, min_samples_values)
+    labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
+    kept = sample_cores(core, labels[core], max_cores, random_state)
+    radius = np.inf if alike else selection.eps
+    return labels, selection, ClassModel(metric, radius, points.centre, gradients[kept], labels[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """All cells of a grid: (n_eps, n_min_samples, n) labels and core flags, (n_eps, n_min_samples) scores."""
+
+    labels: Labels
+    cores: npt.NDArray[np.bool_]
+    silhouettes: Silhouettes
+
+
+def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
+    """Rows that are all equal: one group, of which one row is core enough to place new ones."""
+    shape = n_eps, n_min_samples
+    cores = np.zeros((*shape, n), np.bool_)
+    cores[..., 0] = True
+    return _Cells(np.zeros_like(cores, np.int32), cores, Silhouettes(np.full(shape, FAILED), np.zeros(shape)))
+
+
+def _cluster_cells(points: Points, eps: Sequence[float], min_samples: Sequence[int]) -> _Cells:
+    labels, cores = cluster(points, eps, min_samples)
+    scores = mean_silhouettes(points.vectors, labels.reshape(-1, points.n))
+    return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))
+
+
+def _describe(
+    cells: _Cells, pick: Pick, rule: Rule, eps_values: tuple[float, ...], min_samples_values: tuple[int, ...]
+) -> Selection:
     e, m = pick.cell
-    labels = grid[e, m]
-    cores = np.zeros(1, np.intp) if alike else np.flatnonzero(is_core[e, m])
-    radius = np.inf if alike else eps_values[e]
-    selection = Selection(
+    labels = cells.labels[e, m]
+    return Selection(
         eps=eps_values[e],
         min_samples=min_samples_values[m],
-        silhouette=float(silhouettes[e, m]),
-        scores=silhouettes,
-        rule=select,
+        silhouette=float(cells.silhouettes.mean[e, m]),
+        silhouette_se=float(cells.silhouettes.standard_error[e, m]),
+        scores=cells.silhouettes.mean,
+        rule=rule,
         rule_score=float(pick.scores[e, m]),
         rule_scores=pick.scores,
         within_limits=pick.within_limits,
-        noise_grid=noise_shares(grid),
-        groups_grid=group_counts(grid),
+        noise_grid=noise_shares(cells.labels),
+        groups_grid=group_counts(cells.labels),
         eps_grid=eps_values,
         min_samples_grid=min_samples_values,
         n_groups=int(labels.max()) + 1,
@@ -123,8 +157,6 @@ def infer_class(
         n_rows=len(labels),
         at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
     )
-    kept = sample_cores(cores, labels[cores], max_cores, random_state)
-    return labels, selection, ClassModel(metric, radius, points.centre, gradients[kept], labels[kept])
 
 
 class GroupInference(BaseEstimator):  # type: ignore[misc]

@@ -9,14 +9,18 @@ from operators.metrics.recovery import (
     outlier_precision_recall,
 )
 from operators.metrics.rows import effective_sample_size, worst_group_accuracy
-from operators.metrics.silhouettes import silhouette, silhouette_grid
+from operators.metrics.silhouettes import Silhouettes, mean_silhouettes, silhouette, silhouette_grid
+from operators.metrics.tail import cvar
 
 __all__ = [
     "GroupRecovery",
     "PrecisionRecall",
+    "Silhouettes",
     "adjusted_rand_index",
+    "cvar",
     "effective_sample_size",
     "group_recovery",
+    "mean_silhouettes",
     "outlier_precision_recall",
     "silhouette",
     "silhouette_grid",

@@ -1,30 +1,64 @@
-"""Mean silhouette coefficient, exact, without an n x n matrix, for many labelings at once.
+"""Mean silhouette coefficient without an n x n matrix, for many labelings at once.
 
 For row i, a is the mean distance to the other rows of its cluster and b the smallest mean distance
 to another cluster; its coefficient is (b - a) / max(a, b), and 0 in a cluster of one.
 Rousseeuw: Silhouettes, J. Comput. Appl. Math. 20, 1987.
+
+All that a labeling needs are the summed distances from a row to its clusters, and sums over blocks of
+rows add up: whoever holds rows in shards calls ``cluster_sums`` of
+:mod:`operators.metrics.silhouette_sums` for each shard, in order, with the rows of :func:`sampled_rows`,
+and ``coefficients`` at the end, as :func:`mean_silhouettes` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
-Float64: TypeAlias = npt.NDArray[np.float64]
-Index: TypeAlias = npt.NDArray[np.intp]
-Sums: TypeAlias = tuple[slice, Float64]
+from operators.metrics.silhouette_sums import (
+    Float64,
+    Index,
+    cluster_sizes,
+    cluster_sums,
+    coefficients,
+    mean_and_error,
+    merging,
+    unseparated,
+)
 
-BLOCK_ENTRIES = 1 << 22  # float64 distances held at once
+Metric: TypeAlias = Literal["euclidean", "cosine"]
+
+EXACT_ROWS = 6_000  # up to so many, every row is compared with every other
+SAMPLE_ROWS = 3_000  # beyond, so many rows are compared with every other
+BLOCK = 1 << 15  # rows whose distances to one row are summed before they join the sum
+SUMS = 1 << 23  # float64 sums held at once
 FAILED = -1.0
 
 
+class Silhouettes(NamedTuple):
+    """Scores of m labelings, with their uncertainty.
+
+    Attributes
+    ----------
+    mean : (m,) mean silhouette coefficient; -1 with fewer than 2 clusters or as many as rows.
+    standard_error : (m,) of the mean over all rows, due to the rows drawn; 0 where all were used.
+    """
+
+    mean: Float64
+    standard_error: Float64
+
+
 def silhouette(
-    X: npt.ArrayLike, labels: npt.ArrayLike, metric: Literal["euclidean", "cosine"] = "euclidean"
+    X: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    metric: Metric = "euclidean",
+    *,
+    sample_size: int | None = None,
+    random_state: int = 0,
 ) -> float:
     """Mean silhouette coefficient; noise (-1) is one more cluster, as in scikit-learn.
 
@@ -32,8 +66,7 @@ def silhouette(
     ----------
     X : (n, p) finite numbers.
     labels : (n,) integers.
-    metric : "euclidean" (default) takes n^2 p operations; "cosine" takes n k p for k clusters, since
-        the mean cosine distance to a cluster is 1 - <u, mean of its unit rows>.
+    metric, sample_size, random_state : see :func:`mean_silhouettes`.
 
     Returns
     -------
@@ -43,32 +76,50 @@ def silhouette(
     ------
     ValueError : unknown metric, lengths differ, fewer than 2 clusters, or as many clusters as rows.
     """
-    X, labels = np.asarray(X), np.asarray(labels)
-    n_clusters = len(np.unique(labels))
-    if not 2 <= n_clusters < len(labels):
+    X, found = np.asarray(X), np.asarray(labels)
+    clusters, which = np.unique(found, return_inverse=True)
+    if not 2 <= len(clusters) < len(found):
         raise ValueError(
-            f"silhouette: {n_clusters} clusters in {len(labels)} rows; it needs from 2 to n - 1 clusters"
+            f"silhouette: {len(clusters)} clusters in {len(found)} rows; it needs from 2 to n - 1 clusters"
         )
-    return float(silhouette_grid(X, labels[None], metric)[0])
+    scores = mean_silhouettes(X, which[None], metric, sample_size=sample_size, random_state=random_state)
+    return float(scores.mean[0])
 
 
 def silhouette_grid(
-    X: npt.NDArray[Any], labels: npt.NDArray[Any], metric: Literal["euclidean", "cosine"] = "euclidean"
+    X: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    metric: Metric = "euclidean",
+    *,
+    sample_size: int | None = None,
+    random_state: int = 0,
 ) -> Float64:
+    """``mean_silhouettes(...).mean``."""
+    return mean_silhouettes(X, labels, metric, sample_size=sample_size, random_state=random_state).mean
+
+
+def mean_silhouettes(
+    X: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    metric: Metric = "euclidean",
+    *,
+    sample_size: int | None = None,
+    random_state: int = 0,
+) -> Silhouettes:
     """Mean silhouette coefficient of each of several labelings of the same rows.
 
-    The distances are computed once: rows that share their cluster in every labeling are summed
-    first, so that a labeling costs little more. Equal labelings get equal scores, to the bit.
+    The distances are computed once for all labelings. Equal labelings get equal scores, to the bit.
 
     Parameters
     ----------
     X : (n, p) finite numbers.
-    labels : (m, n) integers, -1 (noise) being one more cluster.
-    metric : as in :func:`silhouette`.
-
-    Returns
-    -------
-    (m,) float64; -1 for a labeling with fewer than 2 clusters or as many as rows.
+    labels : (m, n) integers from -1 (noise, one more cluster) up, as clusterings number their clusters.
+    metric : "euclidean" (default) takes s n p operations for s rows compared with all n; "cosine" takes
+        n k p for k clusters and is always exact, since the mean cosine distance to a cluster is
+        1 - <u, mean of its unit rows>.
+    sample_size : how many rows are compared with all others, by default all of up to 6,000 rows, and
+        3,000 of more. Distances are then float32, good to 1e-3 of the longest row.
+    random_state : seed of the rows drawn.
 
     Raises
     ------
@@ -78,77 +129,75 @@ def silhouette_grid(
         raise ValueError(f"silhouette: metric is {metric!r}; use euclidean or cosine")
     if labels.shape[1:] != X.shape[:1]:
         raise ValueError(f"silhouette: X has {len(X)} rows, labels have shape {labels.shape}; give (m, n)")
-    distinct, which = np.unique(labels, axis=0, return_inverse=True)
-    atom_labels, atoms = np.unique(distinct, axis=1, return_inverse=True)
-    atoms = atoms.reshape(-1)
-    sizes = np.bincount(atoms)
-    order = np.argsort(atoms, kind="stable")
-    scores = np.full(len(distinct), FAILED)
-    cells = [_Cell(row, sizes) for row in atom_labels]
-    usable = [c for c, cell in enumerate(cells) if 2 <= len(cell.sizes) < len(X)]
-    if usable:
-        scores[usable] = 0.0
-        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    distinct, which = _distinct(labels)
+    n_clusters = distinct.max(axis=1, initial=-1).astype(np.intp) + 2
+    sizes = cluster_sizes(distinct, n_clusters)
+    n_used = np.add.reduceat(sizes > 0, np.cumsum(n_clusters) - n_clusters, dtype=np.intp)
+    usable = (n_used >= 2) & (n_used < len(X))
+    drawn = np.arange(len(X)) if metric == "cosine" else sampled_rows(len(X), sample_size, random_state)
+    found = np.zeros((len(distinct), len(drawn)))
+    if usable.any():
+        sizes = sizes[np.repeat(usable, n_clusters)]
         sums = _euclidean_sums if metric == "euclidean" else _cosine_sums
-        for rows, totals in sums(X[order].astype(np.float64, copy=False), starts):
-            for c in usable:
-                scores[c] += cells[c].coefficients(totals, atoms[order[rows]]).sum() / len(X)
-    return np.asarray(scores[which.reshape(-1)])
+        for some, part in sums(X, distinct[usable], n_clusters[usable], drawn):
+            found[usable, some] = coefficients(
+                part, sizes, distinct[np.ix_(usable, drawn[some])], n_clusters[usable]
+            )
+    mean, error = mean_and_error(found, len(X))
+    return Silhouettes(np.where(usable, mean, FAILED)[which], np.where(usable, error, 0.0)[which])
 
 
-class _Cell:
-    """One labeling, seen from the atoms: the sets of rows that no labeling separates."""
-
-    def __init__(self, atom_labels: npt.NDArray[Any], atom_sizes: Index) -> None:
-        clusters, self._of_atom = np.unique(atom_labels, return_inverse=True)
-        self.sizes = np.bincount(self._of_atom, weights=atom_sizes)
-        n_atoms = len(atom_labels)
-        ones = np.ones(n_atoms)
-        self._merge = csr_array((ones, (self._of_atom, np.arange(n_atoms))), (len(clusters), n_atoms))
-
-    def coefficients(self, totals: Float64, atoms: Index) -> Float64:
-        """Silhouette coefficients of b rows from their (b, n_atoms) summed distances."""
-        sums = self._merge @ totals.T
-        own, rows = self._of_atom[atoms], np.arange(len(atoms))
-        inner = sums[own, rows] / np.maximum(self.sizes[own] - 1, 1)
-        means = sums / self.sizes[:, None]
-        means[own, rows] = np.inf
-        outer = means.min(axis=0)
-        largest = np.maximum(inner, outer)
-        values = np.divide(outer - inner, largest, out=np.zeros_like(inner), where=largest > 0)
-        values[self.sizes[own] == 1] = 0.0
-        return np.asarray(values)
+def sampled_rows(n: int, sample_size: int | None = None, random_state: int = 0) -> Index:
+    """Positions, ascending, of the rows of n that :func:`mean_silhouettes` compares with all others."""
+    if sample_size is None:
+        sample_size = n if n <= EXACT_ROWS else SAMPLE_ROWS
+    if sample_size >= n:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(random_state).choice(n, sample_size, replace=False))
 
 
-def _euclidean_sums(X: Float64, starts: Index) -> Iterator[Sums]:
-    """For blocks of rows, the sum of distances to the rows of each atom; X is sorted by atom."""
-    X -= X.mean(axis=0)  # shorter rows, smaller rounding; X is the caller's own copy
-    squares = np.einsum("ij,ij->i", X, X)
-    step = max(1, BLOCK_ENTRIES // len(X))
-    for start in range(0, len(X), step):
-        rows = slice(start, min(start + step, len(X)))
-        distances = X[rows] @ X.T
-        distances *= -2
-        distances += squares
-        distances += squares[rows, None]
-        np.maximum(distances, 0, out=distances)
-        distances[np.arange(rows.stop - start), np.arange(start, rows.stop)] = 0
-        yield rows, np.add.reduceat(np.sqrt(distances, out=distances), starts, axis=1)
+def _euclidean_sums(
+    X: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index, drawn: Index
+) -> Iterator[tuple[slice, Float64]]:
+    """Sums for some of the drawn rows at a time."""
+    dtype: Any = np.float64 if len(drawn) == len(X) else np.float32  # a sample errs by more than rounding
+    centre = X.mean(axis=0, dtype=np.float64)
+    step = max(1, SUMS // int(n_clusters.sum()))
+    for first in range(0, len(drawn), step):
+        some = slice(first, min(first + step, len(drawn)))
+        rows = (X[drawn[some]] - centre).astype(dtype)
+        total = np.zeros((int(n_clusters.sum()), len(rows)))
+        for start in range(0, len(X), BLOCK):
+            block = (X[start : start + BLOCK] - centre).astype(dtype)
+            total += cluster_sums(rows, block, labels[:, start : start + BLOCK], n_clusters)
+        yield some, total
 
 
-def _cosine_sums(X: Float64, starts: Index) -> Iterator[Sums]:
-    """The same for 1 - cos, from the sum of each atom's unit rows; a row is at 0 from itself."""
-    unit = normalize(X)
-    atom_sums = np.add.reduceat(unit, starts, axis=0)
-    sizes = np.diff(np.append(starts, len(X)))
-    position = np.repeat(np.arange(len(starts)), sizes)
-    step = max(1, BLOCK_ENTRIES // len(starts))
-    for start in range(0, len(X), step):
-        rows = slice(start, min(start + step, len(X)))
-        totals = sizes - unit[rows] @ atom_sums.T
-        totals[np.arange(rows.stop - start), position[rows]] -= 1 - np.einsum(
-            "ij,ij->i", unit[rows], unit[rows]
-        )
+def _cosine_sums(
+    X: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index, drawn: Index
+) -> Iterator[tuple[slice, Float64]]:
+    """The same for 1 - cos, from the sum of each cluster's unit rows; a row is at 0 from itself."""
+    unit = normalize(X.astype(np.float64, copy=False))
+    atoms, atom_labels = unseparated(labels)
+    order = np.argsort(atoms, kind="stable")
+    starts = np.flatnonzero(np.diff(atoms[order], prepend=-1))
+    centres = merging(atom_labels, n_clusters) @ np.add.reduceat(unit[order], starts, axis=0)
+    sizes = cluster_sizes(labels, n_clusters)[:, None]
+    own_row = 1 - np.einsum("ij,ij->i", unit, unit)
+    first_cluster = (np.cumsum(n_clusters) - n_clusters)[:, None]
+    step = max(1, SUMS // len(centres))
+    for start in range(0, len(drawn), step):
+        some = slice(start, min(start + step, len(drawn)))
+        rows = drawn[some]
+        totals = sizes - centres @ unit[rows].T
+        totals[labels[:, rows] + 1 + first_cluster, np.arange(len(rows))] -= own_row[rows]
         # What 1 - cos leaves of parallel rows is rounding, and a ratio of roundings no coefficient.
         totals[totals < 1e-12 * sizes] = 0
-        yield rows, totals
+        yield some, totals
+
+
+def _distinct(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Index]:
+    """The different labelings, and which of them each one is."""
+    seen: dict[bytes, int] = {}
+    which = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in labels], np.intp)
+    return labels[np.unique(which, return_index=True)[1]], which

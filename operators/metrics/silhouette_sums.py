@@ -1,0 +1,123 @@
+"""Silhouette coefficients from summed distances that add up over blocks of rows."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+Float64: TypeAlias = npt.NDArray[np.float64]
+Index: TypeAlias = npt.NDArray[np.intp]
+
+TILE = 512, 1024  # rows and columns of the distances held at once
+
+
+def cluster_sizes(labels: npt.NDArray[Any], n_clusters: Index) -> Index:
+    """(K,) rows in each cluster of each labeling, laid out as in :func:`cluster_sums`."""
+    counts = [np.bincount(row + 1, minlength=k) for row, k in zip(labels, n_clusters, strict=True)]
+    return np.concatenate(counts)
+
+
+def cluster_sums(
+    rows: npt.NDArray[Any], block: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index
+) -> Float64:
+    """Summed Euclidean distances from some rows to the clusters of m labelings of a block of rows.
+
+    Parameters
+    ----------
+    rows : (s, p) float32 or float64.
+    block : (b, p) rows of the same type. Small norms keep rounding small: centre both by the same row.
+    labels : (m, b) labels of the block's rows, from -1.
+    n_clusters : (m,) clusters that each labeling of all rows has, noise (also an empty one) included.
+
+    Returns
+    -------
+    (K, s) float64: labeling by labeling, noise first, then cluster 0 and so on. Add them over blocks.
+    """
+    atoms, atom_labels = unseparated(labels)
+    totals = np.zeros((len(rows), atom_labels.shape[1]))
+    squares = np.einsum("ij,ij->i", rows, rows)
+    order = np.argsort(atoms, kind="stable")
+    for first in range(0, len(order), TILE[1]):
+        cols = order[first : first + TILE[1]]
+        starts = np.flatnonzero(np.diff(atoms[cols], prepend=-1))
+        others = block[cols]
+        other_squares = np.einsum("ij,ij->i", others, others)
+        for start in range(0, len(rows), TILE[0]):
+            some = slice(start, start + TILE[0])
+            far = _distances(rows[some], others, squares[some], other_squares)
+            totals[some, atoms[cols[starts]]] += np.add.reduceat(far, starts, axis=1)
+    return np.asarray(merging(atom_labels, n_clusters) @ totals.T)
+
+
+def coefficients(sums: Float64, sizes: Index, labels: npt.NDArray[Any], n_clusters: Index) -> Float64:
+    """Silhouette coefficients from summed distances.
+
+    Parameters
+    ----------
+    sums : (K, s) of :func:`cluster_sums`, over all rows.
+    sizes : (K,) rows in each cluster; clusters may be empty.
+    labels : (m, s) labels of the s rows, from -1.
+    n_clusters : (m,) as in :func:`cluster_sums`.
+
+    Returns
+    -------
+    (m, s) float64.
+    """
+    values = np.zeros(labels.shape)
+    at, stop = np.arange(labels.shape[1]), 0
+    for m, own in enumerate(labels + 1):
+        start, stop = stop, stop + int(n_clusters[m])
+        size = sizes[start:stop]
+        inner = sums[start:stop][own, at] / np.maximum(size[own] - 1, 1)
+        means = np.full((stop - start, len(at)), np.inf)
+        np.divide(sums[start:stop], size[:, None], out=means, where=size[:, None] > 0)
+        means[own, at] = np.inf
+        outer = means.min(axis=0)
+        largest = np.maximum(inner, outer)
+        several = (largest > 0) & (size[own] > 1)
+        np.divide(outer - inner, largest, out=values[m], where=several)
+    return values
+
+
+def mean_and_error(values: Float64, n: int) -> tuple[Float64, Float64]:
+    """Means of (m, s) coefficients, and their standard errors as means of all n rows (none left: 0)."""
+    s = values.shape[1]
+    spread = values.std(axis=1, ddof=1) if 1 < s < n else np.zeros(len(values))
+    return values.mean(axis=1), spread * np.sqrt((1 - s / n) / s)
+
+
+def _distances(A: Any, B: Any, squares_a: Any, squares_b: Any) -> Any:
+    far = A @ B.T
+    far *= -2
+    far += squares_b
+    far += squares_a[:, None]
+    # What the products leave of equal rows is rounding, which the root would magnify.
+    rounding = 8 * np.finfo(far.dtype).eps * (squares_a[:, None] + squares_b.max())
+    far[far < rounding] = 0
+    return np.sqrt(far, out=far)
+
+
+def unseparated(labels: npt.NDArray[Any]) -> tuple[Index, npt.NDArray[Any]]:
+    """Sets of rows that no labeling separates: the set of each row, and (m, n_sets) labels of the sets."""
+    atoms = np.zeros(labels.shape[1], np.intp)
+    for row in labels:
+        key = (row.astype(np.intp) + 1) * (int(atoms.max(initial=0)) + 1) + atoms
+        if key.max(initial=0) > 16 * len(key):
+            atoms = np.unique(key, return_inverse=True)[1]
+            continue
+        used = np.zeros(int(key.max(initial=0)) + 1, np.bool_)
+        used[key] = True
+        atoms = (np.cumsum(used) - 1)[key]
+    first = np.unique(atoms, return_index=True)[1]
+    return atoms, labels[:, first]
+
+
+def merging(atom_labels: npt.NDArray[Any], n_clusters: Index) -> csr_array:
+    """(K, n_sets) ones where a set belongs to a cluster."""
+    which = atom_labels + 1 + (np.cumsum(n_clusters) - n_clusters)[:, None]
+    sets = np.broadcast_to(np.arange(atom_labels.shape[1]), which.shape)
+    shape = int(n_clusters.sum()), atom_labels.shape[1]
+    return csr_array((np.ones(which.size), (which.ravel(), sets.ravel())), shape)
