@@ -51,11 +51,16 @@ class Layer:
         """The same of some rows."""
         return Layer(self.activations[rows], self.errors[rows], self.weight, self.bias)
 
-    def widened(self) -> tuple[Float64, Float64]:
-        """Activations as the weight and bias see them, a 1 in the bias's place, and errors; float64."""
-        columns = [self.activations.astype(np.float64)] if self.weight else []
-        columns += [np.ones((len(self.errors), 1))] if self.bias else []
-        return np.concatenate(columns, axis=1), self.errors.astype(np.float64)
+    def widened(self, dtype: Any = np.float64) -> tuple[Matrix, Matrix]:
+        """Activations as the weight and bias see them, a 1 in the bias's place, and errors; copies."""
+        columns: list[Matrix] = [self.activations.astype(dtype)] if self.weight else []
+        columns += [np.ones((len(self.errors), 1), dtype)] if self.bias else []
+        return np.concatenate(columns, axis=1), self.errors.astype(dtype)
+
+    @property
+    def depth(self) -> int:
+        """Terms in the sums behind one inner product."""
+        return int((self.activations.shape[1] if self.weight else 0) + int(self.bias) + self.errors.shape[1])
 
 
 class FactoredGradients:

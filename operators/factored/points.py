@@ -1,0 +1,128 @@
+"""Factored gradients as the points of an exact DBSCAN: no flat row is ever formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dbscan.distances import METRICS, Metric, power_of_two_above
+from operators.factored.gradients import FactoredGradients, Float64, MeanGradient
+from operators.factored.operand import FactoredOperand
+
+Index = npt.NDArray[np.intp]
+
+LOST = 1e-13  # share of what it was computed from below which a squared norm is rounding alone
+LANDMARKS = 64  # rows whose span holds the low-dimensional coordinates
+RESOLVED = 1e-6  # share of the largest eigenvalue below which a direction is rounding
+PAIRS_AT_ONCE = 1 << 16
+
+
+class FactoredPoints:
+    """What :class:`operators.dbscan.distances.Points` is to flat rows.
+
+    A prepared row is u (G - m): m is the class mean for "centered_cosine", else 0; u is 1 / |G - m| for
+    the cosine metrics, else one power of two for all rows. Inner products of prepared rows follow from
+    those of the gradients, <G, m> and |m|^2. A row within 3e-7 of the mean, relative to both, counts as
+    equal to it: that is what float64 leaves of the difference.
+
+    Parameters
+    ----------
+    gradients : n rows, finite.
+    metric : "euclidean", "cosine" or "centered_cosine".
+
+    Attributes
+    ----------
+    n : rows.
+    depth : terms in the longest sum behind a product; bounds its rounding.
+    half : (n,) half the squared norm of the prepared rows; 1/2 for the cosine metrics.
+    size : (n,) what the rounding of a product is proportional to, as half is for flat rows.
+
+    Raises
+    ------
+    ValueError : unknown metric, or no rows.
+    """
+
+    def __init__(self, gradients: FactoredGradients, metric: Metric) -> None:
+        if metric not in METRICS:
+            raise ValueError(f"metric is {metric!r}; use one of {', '.join(METRICS)}")
+        if not len(gradients):
+            raise ValueError(f"gradients have shape {gradients.shape}; give at least one row")
+        self.metric, self.gradients, self.n = metric, gradients, len(gradients)
+        self.depth = 2 + sum(layer.depth for layer in gradients.layers)
+        self.mean: MeanGradient | None = gradients.mean() if metric == "centered_cosine" else None
+        squares = gradients.squared_norms()
+        self._toward = self.mean.products(gradients) if self.mean else np.zeros(self.n)
+        self._mean_square = self.mean.squared_norm() if self.mean else 0.0
+        self.unit = power_of_two_above(float(np.sqrt(squares.max()))) if metric == "euclidean" else 1.0
+        self.scale = self._scales(squares)
+        reach = np.sqrt(squares) + np.sqrt(self._mean_square)
+        self.size: Float64 = (reach * self.scale) ** 2 / 2
+        euclidean = metric == "euclidean"
+        self.half: Float64 = squares * self.scale**2 / 2 if euclidean else np.full(self.n, 0.5)
+
+    def _scales(self, squares: Float64) -> Float64:
+        if self.metric == "euclidean":
+            return np.full(self.n, 1 / self.unit)
+        left = squares - 2 * self._toward + self._mean_square
+        left[left <= LOST * (squares + self._mean_square)] = 0.0
+        return np.divide(1.0, np.sqrt(left), out=np.zeros(self.n), where=left > 0)
+
+    def operand(self, dtype: Any) -> FactoredOperand:
+        """All rows as one side of a product in ``dtype``."""
+        shift = (self._toward - self._mean_square / 2) * self.scale
+        return FactoredOperand.of(self.gradients, self.scale, shift, dtype)
+
+    def limit(self, eps: float) -> float:
+        """Radius as a gap."""
+        scaled = min(float(eps) / self.unit, 4.0)
+        return scaled**2 / 2 if self.metric == "euclidean" else scaled
+
+    def products(self, rows: Index, cols: Index) -> Float64:
+        """(len(rows), len(cols)) float64 inner products of prepared rows."""
+        found = self.gradients[rows].products(self.gradients[cols])
+        found += self._mean_square - self._toward[rows, None] - self._toward[cols]
+        found *= self.scale[rows, None] * self.scale[cols]
+        return found
+
+    def within(self, rows: Index, cols: Index, eps: float) -> npt.NDArray[np.bool_]:
+        """(len(rows), len(cols)) bool: distance <= eps."""
+        gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
+        return np.asarray(self._reach(gaps, eps))
+
+    def pairs_within(self, i: Index, j: Index, eps: Float64) -> npt.NDArray[np.bool_]:
+        """(len(i),) bool: distance of rows ``i[k]``, ``j[k]`` <= ``eps[k]``, decided in float64."""
+        inside = np.empty(len(i), np.bool_)
+        for start in range(0, len(i), PAIRS_AT_ONCE):
+            some = slice(start, start + PAIRS_AT_ONCE)
+            inside[some] = self._reach(self._pair_gaps(i[some], j[some]), eps[some])
+        return inside
+
+    def coordinates(self, rows: Index, n_directions: int) -> Float64:
+        """(n, k + 1): every prepared row along k orthonormal directions, and the norm of what they leave.
+
+        The directions are the principal ones of some landmarks, within their span: a row's coordinates
+        follow from its products with them, as in the Nystrom method.
+        """
+        landmarks = np.unique(rows)[:: 1 + len(np.unique(rows)) // LANDMARKS]
+        values, vectors = np.linalg.eigh(self.products(landmarks, landmarks))
+        kept = np.flatnonzero(values > RESOLVED * values[-1])[::-1][:n_directions]
+        weights = vectors[:, kept] / np.sqrt(values[kept])
+        at = np.empty((self.n, len(kept) + 1))
+        for start in range(0, self.n, 4096):
+            some = np.arange(start, min(start + 4096, self.n))
+            along = self.products(some, landmarks) @ weights
+            left = 2 * self.half[some] - np.einsum("ij,ij->i", along, along)
+            at[some, :-1], at[some, -1] = along, np.sqrt(np.maximum(left, 0.0))
+        return at
+
+    def _pair_gaps(self, i: Index, j: Index) -> Float64:
+        found = self.gradients[i].pair_products(self.gradients[j])
+        found += self._mean_square - self._toward[i] - self._toward[j]
+        return np.asarray(self.half[i] + self.half[j] - found * self.scale[i] * self.scale[j])
+
+    def _reach(self, gaps: Float64, eps: Any) -> Any:
+        if self.metric == "euclidean":
+            return 2 * gaps * self.unit**2 <= np.square(eps)
+        return np.minimum(gaps, 2.0) <= eps
