@@ -1,6 +1,7 @@
 # The front door. `make demo` and `make test` set everything up on a machine with Python 3.11+ and make.
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
@@ -36,11 +37,18 @@ format: $(VENV)/.dev  ## Mend style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## Time the kernels against their peers
-	$(BIN)/python -m tests.benchmarks
+# The peers alone, without Winnow: some of them replace what it needs.
+$(PEERS)/.done: $(PINNED)
+	$(PYTHON) -m venv $(PEERS)
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"], sep="\n")' > $(PEERS)/requirements.txt
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt -r $(PEERS)/requirements.txt
+	touch $@
+
+bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; ARGS="--large --write-readme"
+	$(BIN)/python -m tests.benchmarks.dbscan $(ARGS)
 
 gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
 	$(PYTHON) -m tests.benchmarks.gpu
 
 clean:  ## Remove everything that was made here
-	rm -rf $(VENV) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,7 @@ Standard library alone, so that it runs wherever a kernel does.
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import platform
 import resource
@@ -53,6 +54,7 @@ def measure(
     runs: Mapping[str, Callable[[], Any]],
     repeats: int | Mapping[str, int] = 5,
     *,
+    patience: float | Mapping[str, float] = math.inf,
     clock: Callable[[], float] = cpu,
 ) -> dict[str, Timing]:
     """Time callables in turns, so that a busy minute of a shared machine falls on all of them.
@@ -63,14 +65,19 @@ def measure(
         Name -> callable without arguments. One that returns `Spent` is taken at its word.
     repeats
         Rounds; a mapping gives fewer to a slow callable (1 for names it leaves out).
+    patience
+        Seconds after which a callable is not run again, in all or by name.
     clock
         `cpu`, or `time.perf_counter` for wall seconds.
     """
     rounds = {name: repeats if isinstance(repeats, int) else repeats.get(name, 1) for name in runs}
+    enough = {
+        name: patience.get(name, math.inf) if isinstance(patience, Mapping) else patience for name in runs
+    }
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     results: dict[str, Any] = {}
     for turn in range(max(rounds.values(), default=0)):
-        for name in (name for name in runs if turn < rounds[name]):
+        for name in (name for name in runs if turn < rounds[name] and sum(seconds[name]) < enough[name]):
             results.pop(name, None)  # a large result is not held while its successor is made
             started = clock()
             found = runs[name]()
@@ -100,15 +107,20 @@ def bar(name: str, wanted: str, measured: str, met: bool) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """Markdown table; columns are the rows' keys in order of appearance, "-" where a row has none."""
+    if not rows:
+        return "Not measured yet."
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [[str(row.get(column, "-")) for column in columns] for row in rows]
     lines = [columns, ["---"] * len(columns), *lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def machine(packages: Sequence[str] = ("numpy", "torch", "scikit-learn")) -> str:
-    """Date, processor, memory, load and versions, in one line."""
-    versions = ", ".join(f"{name} {_version(name)}" for name in packages)
+def machine(
+    packages: Sequence[str] = ("numpy", "torch", "scikit-learn"), elsewhere: Mapping[str, str] | None = None
+) -> str:
+    """Date, processor, memory, load and versions, in one line; ``elsewhere``: versions found elsewhere."""
+    found = {name: _version(name) for name in packages} | dict(elsewhere or {})
+    versions = ", ".join(f"{name} {number}" for name, number in found.items())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return (
         f"{datetime.date.today()}, {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, "

@@ -1,0 +1,1 @@
+"""DBSCAN against its peers."""
