@@ -1,0 +1,178 @@
+"""Joining most rows through a few random ones (hubs), at every radius at once.
+
+A row's core level is the first radius at which it is core for the largest min_samples. It attaches to
+the hub that it reaches at the lowest level: no lower than either core level. Hubs join through rows
+that reach several. What hangs together at a level through hubs needs no comparing there. Later hubs are
+drawn half from the rows that are not yet joined to the largest component as soon as they are core.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dbscan import tiles as t
+from operators.dbscan.distances import Index
+from operators.dbscan.sharded.density import core_of
+from operators.dbscan.sharded.layout import Layout
+from operators.dbscan.sharded.levels import Edges, level_parents, lightest
+from operators.dbscan.sharded.points import Rows, Window, by_block, read_rows
+from operators.dbscan.sharded.queries import ranked_rows
+from operators.dbscan.tiles import Level, Tiles, pieces
+
+NO_HUB = -1
+
+
+class Hubs(NamedTuple):
+    """What is known of the hubs: small, written by the driver.
+
+    ``parent`` (n_levels, n_hubs): lowest hub of each one's component; ``giant``: a hub of the largest.
+    """
+
+    parent: npt.NDArray[np.intp]
+    giant: int
+
+
+class Attached(NamedTuple):
+    """Hub of each row of a block (-1: none), and the level from which it is joined to it."""
+
+    hub: npt.NDArray[np.int32]
+    level: Level
+
+
+def attached(layout: Layout, round_: int, block: int) -> Attached:
+    """What a block's rows are attached to before a round."""
+    if round_ == 0:
+        n = len(layout.rows(block))
+        return Attached(np.full(n, NO_HUB, np.int32), np.full(n, len(layout.eps), np.int16))
+    return Attached(**layout.unpack("attached", round_ * len(layout.blocks) + block))
+
+
+def attached_of(layout: Layout, round_: int, numbers: Index) -> Attached:
+    """The same for rows of any blocks."""
+    found = Attached(np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int16))
+    for block, where in by_block(layout, numbers):
+        stored, inside = attached(layout, round_, block), numbers[where] - block * layout.block_rows
+        found.hub[where], found.level[where] = stored.hub[inside], stored.level[inside]
+    return found
+
+
+def save_hubs(layout: Layout, round_: int, hubs: Hubs) -> None:
+    """Store the hubs as known before a round."""
+    layout.pack("hubs", round_, {"parent": hubs.parent, "giant": np.array(hubs.giant)})
+
+
+def load_hubs(layout: Layout, round_: int) -> Hubs:
+    """Read what :func:`save_hubs` stored."""
+    found = layout.unpack("hubs", round_)
+    return Hubs(found["parent"], int(found["giant"]))
+
+
+def structure(n_levels: int, edges: Edges, sizes: npt.NDArray[np.int64]) -> Hubs:
+    """Hubs joined by ``edges`` (node h: hub h), and one of them in the largest component at each level."""
+    parent = level_parents(n_levels, len(sizes), edges)
+    inside = np.arange(len(sizes))
+    for level in reversed(range(n_levels)):
+        weight = np.bincount(parent[level, inside], weights=sizes[inside])
+        inside = inside[parent[level, inside] == np.argmax(weight)]
+    return Hubs(parent, int(inside[np.argmax(sizes[inside])]))
+
+
+def joins_giant(hubs: Hubs, to: Attached) -> Level:
+    """Level from which each row is joined to the giant; n_levels for never, as far as is known."""
+    n_levels = len(hubs.parent)
+    found = np.full(len(to.hub), n_levels, np.int16)
+    for level in reversed(range(n_levels)):
+        here = (to.level <= level) & (hubs.parent[level, to.hub] == hubs.parent[level, hubs.giant])
+        found[here] = level
+    return found
+
+
+def outside(layout: Layout, round_: int, block: int) -> Index:
+    """Base cores of a block that join the giant later than they are core."""
+    core = layout.load("core", block)[-1]
+    if round_ == 0:
+        return np.flatnonzero(core < len(layout.eps))
+    joins = joins_giant(load_hubs(layout, round_), attached(layout, round_, block))
+    return np.flatnonzero(core < joins)
+
+
+def count_outside(layout: Layout, round_: int, block: int) -> int:
+    """Number of :func:`outside` rows of a block."""
+    return len(outside(layout, round_, block))
+
+
+def inside(layout: Layout, block: int) -> Index:
+    """Base cores of a block."""
+    return np.flatnonzero(layout.load("core", block, mapped=True)[-1] < len(layout.eps))
+
+
+def draw_hubs(
+    layout: Layout, round_: int, cores: list[int], outsiders: list[int], ranks: tuple[Index, Index]
+) -> int:
+    """Store new hubs: base cores of the given ranks, among all and among those outside; their number."""
+    some = ranked_rows(layout, lambda block: inside(layout, block), cores, ranks[0])
+    others = ranked_rows(layout, lambda block: outside(layout, round_, block), outsiders, ranks[1])
+    rows = read_rows(layout, np.unique(np.concatenate([some, others])))
+    layout.pack("pivots", round_, {**rows._asdict(), "core": core_of(layout, rows.number)[-1]})
+    return len(rows.number)
+
+
+def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, npt.NDArray[np.int64]]:
+    """Attach a block's rows to the round's hubs, numbered from ``first``, where these are reached sooner.
+
+    Returns
+    -------
+    edges between hubs (node h: hub h) that the rows show, and the number of rows at each hub.
+    """
+    found = layout.unpack("pivots", round_)
+    core_hub = found.pop("core")
+    hubs, core = Rows(**found), layout.load("core", block)[-1]
+    to = attached(layout, round_, block)
+    own = np.flatnonzero(hubs.number // layout.block_rows == block)
+    own_rows = hubs.number[own] - block * layout.block_rows
+    rows = np.union1d(outside(layout, round_, block), own_rows)
+    edges = Edges.joined([])
+    if len(rows):
+        window = Window(layout, hubs)
+        tiles = window.beside(block)
+        for some in pieces(rows, max(1, t.fitting(window.n_head))):
+            level = _reached(tiles, some + window.n_head, window.n_head)
+            level = np.maximum(level, np.maximum(core[some, None], core_hub)).astype(np.int16)
+            here = np.isin(own_rows, some)
+            level[np.searchsorted(some, own_rows[here]), own[here]] = core_hub[own[here]]
+            edges = lightest(Edges.joined([edges, _take(to, some, level, first, len(layout.eps))]))
+    layout.pack("attached", (round_ + 1) * len(layout.blocks) + block, to._asdict())
+    n_hubs = first + len(hubs.number)
+    return edges, np.bincount(to.hub[to.hub >= 0], minlength=n_hubs)
+
+
+def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
+    """(len(rows), n_hubs) first level at which the products are sure of a neighbour; n_levels: none."""
+    side = tiles.side(np.arange(n_hubs))
+    products = np.asarray(tiles.products(rows, side, tiles.buffer()))
+    level = np.zeros(products.shape, np.int16)
+    for k in range(len(tiles.eps)):
+        level += products < np.asarray(tiles.at_least(rows, side, k, certain=True)).reshape(-1, 1)
+    return level
+
+
+def _take(to: Attached, rows: Index, level: Level, first: int, n_levels: int) -> Edges:
+    """Attach ``rows`` to the best of the new hubs, in place; edges between hubs that they show."""
+    best = np.argmin(level, axis=1)
+    reached = level[np.arange(len(rows)), best]
+    old_hub, old_level = to.hub[rows].astype(np.intp), to.level[rows].copy()
+    better = reached < old_level
+    to.hub[rows[better]], to.level[rows[better]] = first + best[better], reached[better]
+    again = better & (old_level < n_levels)
+    parts = [Edges(to.hub[rows[again]].astype(np.intp), old_hub[again], old_level[again])]
+    # Rows of one hub show one edge to each other hub: the lightest.
+    centre = to.hub[rows]
+    order = np.argsort(centre, kind="stable")
+    centres, starts = np.unique(centre[order], return_index=True)
+    shown = np.minimum.reduceat(level[order], starts, axis=0)
+    c, p = np.nonzero((shown < n_levels) & (centres[:, None] != NO_HUB))
+    parts.append(Edges(centres[c].astype(np.intp), (p + first).astype(np.intp), shown[c, p]))
+    return Edges.joined(parts)
