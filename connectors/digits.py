@@ -13,11 +13,15 @@ a minority row.
 ``true_group`` and ``true_outlier`` say what was done to each row: they are for scoring only.
 
     python -m connectors.digits OUT --rows all --seed 0 --shards 6
+
+With ``--png 64`` the column ``image`` holds encoded pictures of 64 x 64 pixels instead of 64 numbers, as an
+image dataset would.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +30,7 @@ import pyarrow as pa
 from sklearn.datasets import load_digits
 
 from connectors.base import ConnectorError
-from connectors.sink import write_parquet
+from connectors.sink import write_shards
 
 LOOPS = (0, 6, 8, 9)
 LOOP_DARK = 0.0425
@@ -38,7 +42,9 @@ BRIGHTNESS = 0.5
 Images = npt.NDArray[np.float64]
 
 
-def make_digits(rows: int | None = None, *, seed: int = 0, brightness: float = BRIGHTNESS) -> pa.Table:
+def make_digits(
+    rows: int | None = None, *, seed: int = 0, brightness: float = BRIGHTNESS, png: int | None = None
+) -> pa.Table:
     """Build the table: image, label, id, digit, true_group, true_outlier.
 
     Parameters
@@ -49,17 +55,22 @@ def make_digits(rows: int | None = None, *, seed: int = 0, brightness: float = B
         Decides which rows disagree with their background, are scrambled or flipped.
     brightness
         Value of a bright background, in [0, 1]: it replaces the pixels that are 0.
+    png
+        Height and width in pixels, a multiple of 8: images are then grey PNG files; default vectors of 64
+        numbers in [0, 1].
 
     Raises
     ------
     ValueError
-        ``rows`` is not between 1 and 1,797.
+        ``rows`` is not between 1 and 1,797, or ``png`` no multiple of 8.
 
     """
     data = load_digits()
     n = len(data.target) if rows is None else rows
     if not 1 <= n <= len(data.target):
         raise ValueError(f"rows is {n}: choose 1 to {len(data.target)}, or 'all'")
+    if png is not None and (png < 8 or png % 8):
+        raise ValueError(f"png is {png}: choose a multiple of 8, the width of a digit")
     digit = data.target[:n]
     rng = np.random.default_rng(seed)
     loop = np.isin(digit, LOOPS)
@@ -79,7 +90,7 @@ def make_digits(rows: int | None = None, *, seed: int = 0, brightness: float = B
     group = np.where(scrambled, "scrambled", np.where(flipped, "flipped", group))
     return pa.table(
         {
-            "image": _images(image),
+            "image": _images(image) if png is None else _pngs(image, png),
             "label": pa.array(label.tolist(), pa.string()),
             "id": pa.array([f"digit-{i:05d}" for i in range(n)], pa.string()),
             "digit": pa.array(digit, pa.int8()),
@@ -104,19 +115,22 @@ def _images(image: Images) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pixels, image.shape[1])
 
 
-def write_digits(out: Path, rows: int | None = None, *, seed: int = 0, shards: int = 6) -> list[Path]:
+def _pngs(image: Images, side: int) -> pa.Array:
+    from PIL import Image  # not at the top: only this needs it
+
+    files = []
+    for grey in np.round(image * 255).astype(np.uint8).reshape(-1, 8, 8):
+        file = io.BytesIO()
+        Image.fromarray(grey).resize((side, side), Image.Resampling.NEAREST).save(file, "PNG")
+        files.append(file.getvalue())
+    return pa.array(files, pa.binary())
+
+
+def write_digits(
+    out: Path, rows: int | None = None, *, seed: int = 0, shards: int = 6, png: int | None = None
+) -> list[Path]:
     """Write :func:`make_digits` to ``out`` as ``shards`` Parquet files of nearly equal length."""
-    table = make_digits(rows, seed=seed)
-    if not 1 <= shards <= table.num_rows:
-        raise ValueError(f"shards is {shards}: choose 1 to the number of rows, {table.num_rows}")
-    out.mkdir(parents=True, exist_ok=True)
-    cuts = np.linspace(0, table.num_rows, shards + 1).astype(int)
-    paths = [out / f"digits-{index:05d}.parquet" for index in range(shards)]
-    for old in set(out.glob("digits-*.parquet")) - set(paths):
-        old.unlink()  # of an earlier call with more shards: a glob would read its rows twice
-    for path, start, stop in zip(paths, cuts[:-1], cuts[1:], strict=True):
-        write_parquet(table.slice(start, stop - start), path)
-    return paths
+    return write_shards(make_digits(rows, seed=seed, png=png), out, "digits", shards)
 
 
 def main() -> None:
@@ -128,10 +142,11 @@ def main() -> None:
     parser.add_argument("--rows", default="all", help="how many rows, or 'all' (1,797)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shards", type=int, default=6, help="number of Parquet files")
+    parser.add_argument("--png", type=int, help="write PNG files of so many pixels' width as the images")
     given = parser.parse_args()
     try:
         rows = None if given.rows == "all" else int(given.rows)
-        paths = write_digits(given.out, rows, seed=given.seed, shards=given.shards)
+        paths = write_digits(given.out, rows, seed=given.seed, shards=given.shards, png=given.png)
     except (ConnectorError, ValueError, OSError) as error:
         parser.error(str(error))
     print(f"{len(paths)} files in {given.out}")

@@ -7,6 +7,7 @@ import hashlib
 import os
 import uuid
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,6 +53,24 @@ def write_parquet(table: pa.Table, path: str | Path) -> Written:
     finally:
         _discard(part)
     return Written(sha256, n_bytes)
+
+
+def write_shards(table: pa.Table, out: Path, name: str, shards: int) -> list[Path]:
+    """Write a table to ``out/NAME-00000.parquet`` and so on, ``shards`` files of nearly equal length.
+
+    Files of that name from an earlier call with more shards are removed: a glob would read their rows twice.
+    Raises ValueError where ``shards`` is not between 1 and the number of rows, and ConnectorError.
+    """
+    if not 1 <= shards <= table.num_rows:
+        raise ValueError(f"shards is {shards}: choose 1 to the number of rows, {table.num_rows}")
+    out.mkdir(parents=True, exist_ok=True)
+    cuts = [table.num_rows * index // shards for index in range(shards + 1)]
+    paths = [out / f"{name}-{index:05d}.parquet" for index in range(shards)]
+    for old in set(out.glob(f"{name}-*.parquet")) - set(paths):
+        old.unlink()
+    for path, (start, stop) in zip(paths, pairwise(cuts), strict=True):
+        write_parquet(table.slice(start, stop - start), path)
+    return paths
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -70,6 +72,16 @@ def test_only_the_background_and_the_scrambled_differ_from_the_scans() -> None:
     assert np.array_equal(found[~scrambled], painted[~scrambled])
     assert np.array_equal(np.sort(found[scrambled]), np.sort(painted[scrambled]))
     assert not (found[scrambled] == painted[scrambled]).all(axis=1).any()
+
+
+def test_images_as_files_hold_the_same_pixels() -> None:
+    plain, encoded = make_digits(50), make_digits(50, png=16)
+    found = [np.asarray(Image.open(io.BytesIO(file))) for file in encoded["image"].to_pylist()]
+    expected = np.round(pixels(plain) * 255).reshape(-1, 8, 8).repeat(2, axis=1).repeat(2, axis=2)
+    assert np.array_equal(found, expected)
+    assert encoded.drop_columns(["image"]).equals(plain.drop_columns(["image"]))
+    with pytest.raises(ValueError, match="png is 20: choose a multiple of 8"):
+        make_digits(50, png=20)
 
 
 def test_a_strongly_regularised_probe_follows_the_background() -> None:

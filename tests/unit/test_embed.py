@@ -1,0 +1,171 @@
+"""``embed`` without a network: batches, gaps and reasons, with an encoder made for the tests."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import ValidationError
+
+from engine.execution.local import LocalExecutor
+from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, OperatorError
+from operators.embed.adaptor import Embed, column_values
+from operators.embed.images import open_image
+from operators.embed.kernel import WINDOW, embed_rows
+from operators.embed.params import EmbedParams
+from tests.unit.in_memory import MemoryReader
+
+
+class Letters:
+    """Length, first and last letter; remembers the batches it was given."""
+
+    takes: Literal["text"] = "text"
+
+    def __init__(self) -> None:
+        self.batches: list[NDArray[Any]] = []
+
+    def prepare(self, value: str) -> NDArray[np.int64]:
+        if not value:
+            raise ValueError("is empty")
+        return np.array([ord(letter) for letter in value])
+
+    def encode(self, batch: NDArray[np.int64]) -> NDArray[np.float32]:
+        self.batches.append(batch)
+        length = np.full(len(batch), batch.shape[1])
+        return np.column_stack([length, batch[:, 0], batch[:, -1]]).astype(np.float32)
+
+
+def letters(params: EmbedParams, device: Any) -> Letters:
+    return Letters()
+
+
+def one_by_one(values: list[str | None]) -> list[list[int]]:
+    return [[len(v), ord(v[0]), ord(v[-1])] for v in values if v]
+
+
+@given(st.lists(st.none() | st.text(max_size=4), max_size=60), st.integers(1, 3))
+def test_every_row_keeps_its_place(values: list[str | None], batch_size: int) -> None:
+    encoder = Letters()
+    vectors, reasons = embed_rows(encoder, values, batch_size=batch_size)
+    assert vectors.tolist() == one_by_one(values)
+    assert reasons == {i: "is null" if v is None else "is empty" for i, v in enumerate(values) if not v}
+    assert all(len(batch) <= batch_size for batch in encoder.batches)
+
+
+def test_rows_of_one_shape_share_batches_within_a_window() -> None:
+    encoder = Letters()
+    embed_rows(encoder, ["a", "bb"] * (2 * WINDOW), batch_size=2)
+    assert [batch.shape for batch in encoder.batches] == 2 * (
+        [(2, 1)] * (WINDOW // 2) + [(2, 2)] * (WINDOW // 2)
+    )
+
+
+def embedded(tables: list[pa.Table], **params: Any) -> list[pa.Table]:
+    name = f"{__name__}:letters"
+    operator = Embed(EmbedParams(model=name, column="t", resources={"gpus": 0}, **params))  # type: ignore[arg-type]
+    reader = MemoryReader(tables)
+    context = Context(reader, Path())
+    assert operator.fit(context, LocalExecutor()) == {}
+    apply = operator.open(context)
+    return [apply(reader.read_source(shard, [ROW_ID, "t"])) for shard in range(len(tables))]
+
+
+def test_rows_that_cannot_be_used_are_null_with_a_reason() -> None:
+    (found, gone) = embedded([pa.table({"t": ["ab", None, "", "a"]}), pa.table({"t": [None, ""]})])
+    assert found.schema.equals(pa.schema(list(Embed(EmbedParams(model="minilm", column="t")).adds)))
+    assert found.column(FEATURES).to_pylist() == [[2, 97, 98], None, None, [1, 97, 97]]
+    reasons = [
+        {"column": "t", "value": "None", "error": "is null"},
+        {"column": "t", "value": "''", "error": "is empty"},
+    ]
+    assert found.column(FEATURE_FAULT).to_pylist() == [None, *reasons, None]
+    assert gone.column(FEATURES).to_pylist() == [None, None]
+    assert gone.column(FEATURE_FAULT).to_pylist() == reasons
+
+
+def test_text_may_be_a_dictionary() -> None:
+    (found,) = embedded([pa.table({"t": pa.array(["b", "ab", "b"]).dictionary_encode()})])
+    assert found.column(FEATURES).to_pylist() == [[1, 98, 98], [2, 97, 98], [1, 98, 98]]
+
+
+@pytest.mark.parametrize(
+    ("column", "takes", "expected"),
+    [
+        (pa.array([b"x", None]), "image", [b"x", None]),
+        (pa.array(["a/b.png", None]), "image", [Path("here/a/b.png"), None]),
+        (pa.array([{"bytes": b"x", "path": "p"}, None]), "image", [b"x", None]),
+        (pa.array(["x", None], pa.large_string()), "text", ["x", None]),
+    ],
+)
+def test_columns(column: pa.Array, takes: str, expected: list[Any]) -> None:
+    assert column_values(pa.chunked_array([column]), "c", takes, Path("here")) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "takes"), [([b"x"], "text"), ([1], "text"), ([1.0], "image"), ([[1]], "image")]
+)
+def test_other_columns_are_refused(values: list[Any], takes: str) -> None:
+    with pytest.raises(OperatorError, match=r"operators\.embed\.column: 'c' has type .* takes (text|images)"):
+        column_values(pa.chunked_array([pa.array(values)]), "c", takes, Path())
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [("nowhere_at_all:f", "no module named 'nowhere_at_all'"), (f"{__name__}:lettres", "has no 'lettres'")],
+)
+def test_an_encoder_that_is_not_there(model: str, match: str) -> None:
+    operator = Embed(EmbedParams(model=model, column="t"))
+    with pytest.raises(OperatorError, match=match):
+        operator.fit(Context(MemoryReader([]), Path()), LocalExecutor())
+
+
+def test_misspelt_names_get_a_hint() -> None:
+    with pytest.raises(ValidationError, match="Did you mean 'minilm'"):
+        EmbedParams(model="minlm", column="t")
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def test_images_keep_their_pixels_and_colours(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    png = encoded(Image.fromarray(pixels))
+    (tmp_path / "a.png").write_bytes(png)
+    for value in (png, tmp_path / "a.png"):
+        assert np.array_equal(open_image(value, 32), pixels.transpose(2, 0, 1))
+
+
+def test_images_are_upright_square_and_of_three_channels() -> None:
+    wide = np.zeros((32, 64), np.uint8)
+    wide[:, 16:48] = 200  # the centre square
+    assert (open_image(encoded(Image.fromarray(wide)), 32) == 200).all()
+    halves = np.zeros((32, 32), np.uint8)
+    halves[:16] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise: what is stored on top belongs on the right
+    turned = open_image(encoded(Image.fromarray(halves), exif=exif), 32)
+    assert (turned[:, :, 16:] == 255).all()
+    assert (turned[:, :, :16] == 0).all()
+
+
+def test_images_that_cannot_be_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)))
+    for value in (b"", b"no image", whole[: len(whole) // 2], whole[:40], tmp_path):
+        with pytest.raises(ValueError, match=r"^cannot be decoded as an image: [^<]+$"):
+            open_image(value, 32)
+    with pytest.raises(ValueError, match="there is no file"):
+        open_image(tmp_path / "gone.png", 32)
+    monkeypatch.setattr("operators.embed.images.MAX_PIXELS", 1000)
+    with pytest.raises(ValueError, match="64 x 64 pixels, beyond 1,000"):
+        open_image(whole, 32)
