@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import METRICS, Metric, Points
+from operators.dbscan.distances import METRICS, Matrix, Metric, Points
+
+if TYPE_CHECKING:
+    from operators.neighbours.approximate import Quality
+
+Neighbours: TypeAlias = Literal["exact", "ivf", "hnsw", "auto"]
+
+NEIGHBOURS: tuple[Neighbours, ...] = ("exact", "ivf", "hnsw", "auto")
 
 
 class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Density-based clustering, exact, in memory proportional to n.
+    """Density-based clustering, exact unless asked otherwise, in memory proportional to n.
 
     Same ``labels_`` as ``sklearn.cluster.DBSCAN``, the numbers of the clusters and the choice for
     border rows included, where distances are decided in float64: for rows x, y as
@@ -30,18 +39,42 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     min_samples : neighbours (the row itself included) that make a core sample, >= 1, default 5.
     metric : "euclidean" (default), "cosine", or "centered_cosine": the cosine distance after the
         mean of X is subtracted.
+    neighbours : "exact" (default), "ivf", "hnsw" or "auto". The middle two look for neighbours through an
+        approximate FAISS index, and may lose clusters: ``quality_`` says how far the labels are from
+        the exact ones, and a warning names the knob where that is much. "auto" is "exact", whatever the data:
+        the exact search skips most distances and takes a small part of the time that an index takes to
+        build (operators/README.md has figures).
+    nprobe : IVF lists looked at per row, default 16 of about sqrt(n); only for "ivf".
+    ef_search : HNSW candidates kept per row, default 128; only for "hnsw".
+    random_state : int, RandomState or None: IVF's centroids, HNSW's layers and the rows sampled for
+        ``quality_``. The exact labels do not depend on it.
 
     Attributes
     ----------
     labels_ : (n,) int: cluster of each row, -1 for noise.
     core_sample_indices_ : (n_core,) int: core samples, ascending.
+    quality_ : :class:`operators.neighbours.approximate.Quality` of approximate labels: recall of edges, wrong
+        core samples, and ARI against exact DBSCAN. None for exact ones.
     n_features_in_ : int: features seen by fit.
     """
 
-    def __init__(self, eps: float = 0.5, min_samples: int = 5, metric: Metric = "euclidean") -> None:
+    def __init__(
+        self,
+        eps: float = 0.5,
+        min_samples: int = 5,
+        metric: Metric = "euclidean",
+        neighbours: Neighbours = "exact",
+        nprobe: int = 16,
+        ef_search: int = 128,
+        random_state: Any = None,
+    ) -> None:
         self.eps = eps
         self.min_samples = min_samples
         self.metric = metric
+        self.neighbours = neighbours
+        self.nprobe = nprobe
+        self.ef_search = ef_search
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DBSCAN:
         """Cluster the rows of X.
@@ -51,7 +84,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : (n, p) numbers, finite. float32 stays float32 for the products; other types become float64.
         y : ignored.
         sample_weight : (n,), optional: what each row counts for among its neighbours, default 1;
-            may be negative.
+            may be negative. Exact neighbours only.
 
         Returns
         -------
@@ -59,10 +92,15 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a parameter is out of range, or X is empty or not finite.
+        ValueError : a parameter is out of range, X is empty or not finite, or ``sample_weight`` is given
+            with approximate neighbours.
+        ImportError : approximate neighbours, and FAISS is not installed.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         self._check_parameters()
+        self.quality_: Quality | None = None
+        if self.neighbours in ("ivf", "hnsw"):
+            return self._fit_approximate(X, sample_weight)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         points = Points(X, self.metric)
         labels, cores = cluster(points, [self.eps], [self.min_samples], weight)
@@ -73,6 +111,26 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.intp]:
         """``fit(X).labels_``; parameters as in :meth:`fit`."""
         return self.fit(X, sample_weight=sample_weight).labels_
+
+    def _fit_approximate(self, X: Matrix, sample_weight: Any) -> DBSCAN:
+        # Not at the top: only these need FAISS.
+        from operators.neighbours.approximate import Settings, approximate_grid
+
+        if sample_weight is not None:
+            raise ValueError(
+                f"DBSCAN: sample_weight is given and neighbours is {self.neighbours!r}, which counts rows, "
+                "not weights. Use neighbours='exact'."
+            )
+        kind: Any = self.neighbours
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = Settings(kind, self.metric, self.nprobe, self.ef_search, seed)
+        found = approximate_grid(X, [self.eps], [self.min_samples], settings)
+        self.labels_ = found.labels[0, 0].astype(np.intp)
+        self.core_sample_indices_ = np.flatnonzero(found.cores[0, 0])
+        self.quality_ = found.quality(X, 0, 0)
+        if text := self.quality_.advice():
+            warnings.warn(f"DBSCAN: {text}", stacklevel=3)
+        return self
 
     def _check_parameters(self) -> None:
         eps: Any = self.eps
@@ -85,3 +143,5 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             )
         if self.metric not in METRICS:
             raise ValueError(f"DBSCAN: metric is {self.metric!r}; use one of {', '.join(METRICS)}")
+        if self.neighbours not in NEIGHBOURS:
+            raise ValueError(f"DBSCAN: neighbours is {self.neighbours!r}; use one of {', '.join(NEIGHBOURS)}")

@@ -6,13 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from operators.neighbours.clusters import approximate_dbscan
     from operators.neighbours.estimator import NeighbourGraph
     from operators.neighbours.graph import Graph
-    from operators.neighbours.uses import approximate_dbscan, density, near_duplicate_counts
+    from operators.neighbours.uses import density, near_duplicate_counts
 
 __all__ = ["Graph", "NeighbourGraph", "approximate_dbscan", "density", "near_duplicate_counts"]
 
-_HOMES = {"NeighbourGraph": "estimator", "Graph": "graph"}
+_HOMES = {"NeighbourGraph": "estimator", "Graph": "graph", "approximate_dbscan": "clusters"}
 
 
 def __getattr__(name: str) -> Any:

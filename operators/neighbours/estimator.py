@@ -12,15 +12,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.dbscan.distances import Metric
+from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, Ids
 from operators.neighbours.index import Kind
 from operators.neighbours.library import threads
-from operators.neighbours.recall import advice, measure_recall
+from operators.neighbours.recall import advice, check_size, true_edges
 from operators.neighbours.search import Reach, RowIndex
+
+MAX_EDGES = 2**28
 
 
 class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
-    """All pairs of rows within eps, or the nearest rows of each, found by FAISS.
+    """All pairs of rows within eps, the nearest rows of each, or the nearest within eps, found by FAISS.
 
     With ``index="flat"`` the graph is exact: every pair is decided in float64, as
     ``sum (x - y)^2 <= eps^2`` or ``1 - cos <= eps`` with unit rows. "ivf" and "hnsw" are faster and miss
@@ -35,10 +38,13 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
     index : "flat" (default; on the GPU where FAISS sees one), "ivf" or "hnsw".
     metric : "euclidean" (default), "cosine", or "centered_cosine": cosine after the mean of X is
         subtracted. Cosine distances are 1 - cos, in [0, 2]; a zero row lies at distance 1 from every row.
-    eps : radius >= 0 of a graph of all pairs within it, or None.
-    n_neighbors : neighbours >= 1 per row of a graph of the nearest, or None. Exactly one of the two.
+    eps : radius >= 0 within which rows are neighbours, or None.
+    n_neighbors : the nearest rows, >= 1, that are neighbours, or None. With ``eps`` as well, those of them
+        within it: in dense data all pairs within a radius grow with n^2, the nearest with n.
     nprobe : IVF lists looked at per query, default 16 of about sqrt(n).
     ef_search : HNSW candidates kept per query, default 128.
+    max_edges : largest graph to build, default 2^28 edges, which are 3 GiB. What the graph will have is
+        known beforehand, from the true neighbours of 256 random rows.
     n_jobs : threads of the search, as in joblib; default 1. The result does not depend on it.
     random_state : int, RandomState or None: IVF's centroids, HNSW's layers, the sample behind ``recall_``.
 
@@ -59,6 +65,7 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
         n_neighbors: int | None = None,
         nprobe: int = 16,
         ef_search: int = 128,
+        max_edges: int = MAX_EDGES,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -68,6 +75,7 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
         self.n_neighbors = n_neighbors
         self.nprobe = nprobe
         self.ef_search = ef_search
+        self.max_edges = max_edges
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -85,18 +93,25 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a parameter is out of range, or X is empty or not finite.
+        ValueError : a parameter is out of range, X is empty or not finite, or the graph would have more than
+            ``max_edges``.
         ImportError : FAISS is not installed.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         reach = self._reach()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with threads(effective_n_jobs(self.n_jobs)):
+            geometry = Geometry.of(X, self.metric)
+            truth = true_edges(X, geometry, reach, seed)
+            try:
+                check_size(truth, reach, self.max_edges)
+            except ValueError as error:
+                raise ValueError(f"NeighbourGraph: {error}") from None
             rows = RowIndex.build(
-                X, self.index, self.metric, nprobe=self.nprobe, ef_search=self.ef_search, seed=seed
+                X, self.index, geometry, nprobe=self.nprobe, ef_search=self.ef_search, seed=seed
             )
             self.graph_ = rows.search(X, reach, np.arange(len(X)))
-            self.recall_ = measure_recall(rows, reach, seed).share
+            self.recall_ = 1.0 if self.index == "flat" else truth.share_found(self.graph_.take(truth.sample))
         self._rows = rows
         self.indptr_, self.indices_ = self.graph_.indptr, self.graph_.indices
         self.distances_ = self.graph_.distances

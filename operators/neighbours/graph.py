@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -24,8 +24,8 @@ class Graph:
     indices : (e,) int64 positions among the m rows, ascending within each row.
     distances : (e,) float32: Euclidean, or 1 - cos; computed in float64 and then rounded.
     n_columns : m.
-    eps : radius, where the graph holds all pairs within one; else None.
-    n_neighbors : neighbours per row, where it holds the nearest ones; else None.
+    eps : radius within which all neighbours lie; None where there is no such limit.
+    n_neighbors : the graph holds no more than so many per row, the nearest; None: all within eps.
     """
 
     indptr: Ids
@@ -45,16 +45,28 @@ class Graph:
         """(n,) int64: neighbours of each row."""
         return np.diff(self.indptr)
 
+    def take(self, rows: Ids) -> Graph:
+        """The neighbours of some rows, among the same others."""
+        degrees = self.degrees[rows]
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)])
+        edges = np.repeat(self.indptr[:-1][rows] - indptr[:-1], degrees) + np.arange(indptr[-1])
+        return replace(self, indptr=indptr, indices=self.indices[edges], distances=self.distances[edges])
+
+    def within(self, eps: float) -> Graph:
+        """The edges no longer than ``eps``, compared in float32."""
+        kept = self.distances <= np.float32(eps)
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+        return replace(
+            self,
+            indptr=before[self.indptr],
+            indices=self.indices[kept],
+            distances=self.distances[kept],
+            eps=eps,
+        )
+
     def sources(self) -> Ids:
         """(e,) int64: the row that each edge starts from."""
         return np.repeat(np.arange(self.n_rows), self.degrees)
-
-    def edges(self, at_once: int = 1 << 20) -> Iterator[tuple[Ids, Ids]]:
-        """All edges, as rows and their neighbours, at most ``at_once`` of them in memory."""
-        for start in range(0, len(self.indices), at_once):
-            cols = self.indices[start : start + at_once]
-            rows = np.searchsorted(self.indptr, np.arange(start, start + len(cols)), side="right") - 1
-            yield rows, cols
 
 
 def gather(

@@ -19,9 +19,9 @@ def load_faiss() -> Any:
         import faiss
     except ImportError as error:
         raise ImportError(
-            f"operators.neighbours needs FAISS, which does not import here ({error}). Install "
-            "`winnow[cpu]`, or `winnow[gpu]` on a machine with an NVIDIA GPU; never both, as they unpack "
-            "into the same folder."
+            f"operators.neighbours needs FAISS, which does not import here ({error}). Run `pip install "
+            "'winnow[cpu]'`, or `pip install 'winnow[gpu]'` on a machine with an NVIDIA GPU; never both, as "
+            "they unpack into the same folder."
         ) from error
     return faiss
 

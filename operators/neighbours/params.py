@@ -21,20 +21,27 @@ class NeighboursParams(OperatorParams):
     directions as they are, ``euclidean`` the vectors themselves."""
     eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """All rows within this distance are neighbours; in units of 1 - cos (0 to 2), with ``euclidean`` in the
-    unit of the vectors. Give this or ``n_neighbors``."""
+    unit of the vectors. Give this, ``n_neighbors`` or both."""
     n_neighbors: Annotated[int, Field(ge=1)] | None = None
-    """So many nearest rows are neighbours. Give this or ``eps``."""
+    """So many nearest rows are neighbours; with ``eps``, those of them within it. In gradients a radius that
+    holds a whole group holds about half of all pairs: then limit them by this."""
     index: Literal["flat", "ivf", "hnsw"] = "flat"
     """``flat`` compares all pairs and misses none; ``ivf`` and ``hnsw`` compare few and miss some."""
     nprobe: Annotated[int, Field(ge=1)] = 16
     """IVF lists looked at per row; more find more, and take longer."""
     ef_search: Annotated[int, Field(ge=1)] = 128
     """HNSW candidates kept per row; more find more, and take longer."""
+    max_edges: Annotated[int, Field(ge=1)] = 2**28
+    """Largest graph of a class. A larger one is refused before it is built, by the true neighbours of a
+    sample of rows; an edge takes 12 bytes."""
+    near_duplicate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Distance up to which the report calls two rows near duplicates; default 0.001 (an angle of 2.6
+    degrees), with ``euclidean`` 0: equal vectors alone."""
     resources: Resources = Resources()
     """Of the worker that holds one index; with ``gpus`` a flat index is searched on a GPU."""
 
     @model_validator(mode="after")
-    def _one_reach(self) -> NeighboursParams:
-        if (self.eps is None) == (self.n_neighbors is None):
-            raise ValueError("give either eps (all rows within it) or n_neighbors (the nearest rows)")
+    def _some_reach(self) -> NeighboursParams:
+        if self.eps is None and self.n_neighbors is None:
+            raise ValueError("give eps (all rows within it), n_neighbors (the nearest rows), or both")
         return self

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Float32, Ids
 from operators.neighbours.library import threads
 from operators.neighbours.params import NeighboursParams
-from operators.neighbours.recall import advice, measure_recall
+from operators.neighbours.recall import advice, check_size, true_edges
 from operators.neighbours.search import Reach, RowIndex
 from operators.neighbours.state import part_folder, read_rows, write_rows
 
@@ -47,13 +48,21 @@ def build_part(
     if not size:
         return None
     _, X = read_rows(folder)
+    reach = reach_of(params)
     with threads(int(params.resources.cpus)):
+        geometry = Geometry.of(X, params.metric)
+        truth = true_edges(X, geometry, reach, seed)
+        try:
+            check_size(truth, reach, params.max_edges)
+        except ValueError as error:
+            raise OperatorError(f"operators.neighbours: class {name}: {error}") from None
         rows = RowIndex.build(
-            X, params.index, params.metric, nprobe=params.nprobe, ef_search=params.ef_search, seed=seed
+            X, params.index, geometry, nprobe=params.nprobe, ef_search=params.ef_search, seed=seed
         )
         rows.save(folder)
-        share, degree = measure_recall(rows, reach_of(params), seed)
-    text = advice(params.index, share)
+        found = rows.search(X[truth.sample], reach, truth.sample)
+    share = 1.0 if params.index == "flat" else truth.share_found(found)
+    degree, text = truth.mean_degree, advice(params.index, share)
     return PartRecord(part=part, name=name, rows=size, recall=share, mean_neighbours=degree, advice=text)
 
 

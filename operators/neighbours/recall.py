@@ -1,48 +1,125 @@
-"""How many true edges an approximate index finds, on a sample of rows."""
+"""How much of the true graph an index finds, and how large the graph would be: exact, on a sample of rows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from operators.neighbours.graph import Float32, Ids
-from operators.neighbours.index import BLOCK, KNOBS, Index
+from operators.dbscan.distances import Matrix
+from operators.neighbours.geometry import Geometry
+from operators.neighbours.graph import Float32, Graph, Ids
+from operators.neighbours.index import BLOCK, KNOBS
 from operators.neighbours.search import Reach, RowIndex
 
 SAMPLE = 256
 LOW = 0.95
+BYTES_PER_EDGE = 12
 
 
-class Recall(NamedTuple):
-    """``share`` of the true edges of the sampled rows that were found; ``degree``: their true mean number."""
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """True edges of some rows.
 
-    share: float
-    degree: float
+    Attributes
+    ----------
+    sample : (s,) int64 positions of the rows, ascending.
+    degrees : (s,) int64: how many neighbours each has.
+    furthest : (s,) float32: distance of its furthest one; infinite where the radius alone says which count.
+    n_rows : rows of the whole graph.
+    """
+
+    sample: Ids
+    degrees: Ids
+    furthest: Float32
+    n_rows: int
+
+    @classmethod
+    def of_nearest(cls, sample: Ids, nearest: Float32, eps: float | None, n_rows: int) -> Truth:
+        """From :func:`nearest_distances`, those within eps."""
+        known = np.isfinite(nearest) if eps is None else nearest <= np.float32(eps)
+        furthest = np.where(known, nearest, -np.inf).max(axis=1, initial=-np.inf)
+        return cls(sample, known.sum(axis=1), furthest.astype(np.float32), n_rows)
+
+    @property
+    def mean_degree(self) -> float:
+        """Mean number of neighbours."""
+        return float(self.degrees.mean())
+
+    @property
+    def expected_edges(self) -> float:
+        """Edges that the whole graph would have, by this sample."""
+        return self.mean_degree * self.n_rows
+
+    def share_found(self, found: Graph) -> float:
+        """Share of the true edges among those found of the same rows; 1 where there is none to find.
+
+        Of the nearest, any row as near as the furthest true one counts.
+        """
+        total = int(self.degrees.sum())
+        hits = np.count_nonzero(found.distances <= np.repeat(self.furthest, found.degrees))
+        return hits / total if total else 1.0
 
 
-def measure_recall(rows: RowIndex, reach: Reach, seed: int) -> Recall:
-    """Compare with exact neighbours, found by flat indexes over one block of rows after the other.
+def true_edges(X: Matrix, geometry: Geometry, reach: Reach, seed: int) -> Truth:
+    """Compare a sample of min(n, 256) rows with all n, exactly, one block of rows after the other.
 
     Parameters
     ----------
-    rows : the n rows and their index.
-    reach : which rows are neighbours. Of the nearest, any row as near as the furthest true one counts.
-    seed : draws min(n, 256) rows.
-
-    Returns
-    -------
-    Recall; its share is 1 where there is no edge to find. Memory: one block of rows.
+    X : (n, p) rows, memory-mapped or not.
+    geometry : how they compare.
+    reach : which rows are neighbours.
+    seed : draws the sample.
     """
-    n = len(rows.X)
-    sample = np.sort(np.random.default_rng(seed).choice(n, min(n, SAMPLE), replace=False))
-    furthest, degrees = _exact(rows, reach, sample)
-    total = int(degrees.sum())
-    if rows.index.kind == "flat" or not total:
-        return Recall(1.0, total / len(sample))
-    found = rows.search(rows.X[sample], reach, sample)
-    hits = np.count_nonzero(found.distances <= np.repeat(furthest, found.degrees))
-    return Recall(hits / total, total / len(sample))
+    sample = draw(len(X), SAMPLE, seed)
+    if reach.n_neighbors is None:
+        degrees = np.zeros(len(sample), np.int64)
+        for graph, _ in _by_block(X, geometry, reach, sample):
+            degrees += graph.degrees
+        return Truth(sample, degrees, np.full(len(sample), np.inf, np.float32), len(X))
+    nearest = nearest_distances(X, geometry, sample, reach.n_neighbors)
+    return Truth.of_nearest(sample, nearest, reach.eps, len(X))
+
+
+def nearest_distances(X: Matrix, geometry: Geometry, sample: Ids, k: int) -> Float32:
+    """(s, k) float32: true distances of sampled rows to their k nearest others, ascending, then infinite."""
+    nearest = np.full((len(sample), k), np.inf, np.float32)
+    for graph, n_rows in _by_block(X, geometry, Reach(n_neighbors=k), sample):
+        fresh = np.full((len(sample), min(k, n_rows)), np.inf, np.float32)
+        place = np.arange(len(graph.indices)) - np.repeat(graph.indptr[:-1], graph.degrees)
+        fresh[graph.sources(), place] = graph.distances
+        nearest = np.sort(np.hstack([nearest, fresh]), axis=1)[:, :k]
+    return nearest
+
+
+def draw(n: int, size: int, seed: int) -> Ids:
+    """(min(n, size),) positions drawn at random, ascending."""
+    return np.sort(np.random.default_rng(seed).choice(n, min(n, size), replace=False))
+
+
+def check_size(truth: Truth, reach: Reach, limit: int) -> None:
+    """Refuse a graph that would not fit.
+
+    Raises
+    ------
+    ValueError
+        It is expected to have more than ``limit`` edges.
+    """
+    expected = truth.expected_edges
+    if expected <= limit:
+        return
+    radius = "" if reach.eps is None else f" within eps = {reach.eps:g}"
+    if reach.eps is None:
+        fix = "Give a smaller n_neighbors"
+    else:
+        fix = "Give n_neighbors, to keep only the nearest of them, lower eps"
+    raise ValueError(
+        f"the graph would have about {expected:.1e} edges ({expected * BYTES_PER_EDGE / 2**30:,.1f} GiB), "
+        f"more than max_edges = {limit:.1e}: of a sample of {len(truth.sample)} rows each has "
+        f"{truth.mean_degree:,.0f} of the other {truth.n_rows - 1:,} rows{radius} on average. {fix}, or "
+        "raise max_edges. Clusters need no such graph: operators.dbscan.DBSCAN finds them without one."
+    )
 
 
 def advice(kind: str, share: float) -> str:
@@ -55,22 +132,11 @@ def advice(kind: str, share: float) -> str:
     )
 
 
-def _exact(rows: RowIndex, reach: Reach, sample: Ids) -> tuple[Float32, Ids]:
-    """Distance to the furthest true neighbour of each sampled row, and how many there are."""
-    distances, owners = [], []
-    for start in range(0, len(rows.X), BLOCK):
-        X = rows.X[start : start + BLOCK]
-        flat = Index.build("flat", X, rows.geometry, nprobe=1, ef_search=1, seed=0)
-        own = np.where((sample >= start) & (sample < start + len(X)), sample - start, -1)
-        graph = RowIndex(X, rows.geometry, flat).search(rows.X[sample], reach, own)
-        distances.append(graph.distances)
-        owners.append(graph.sources())
-    distance, owner = np.concatenate(distances), np.concatenate(owners)
-    order = np.lexsort((distance, owner))
-    distance, owner = distance[order], owner[order]
-    if reach.n_neighbors is not None:
-        rank = np.arange(len(owner)) - np.searchsorted(owner, owner, side="left")
-        distance, owner = distance[rank < reach.n_neighbors], owner[rank < reach.n_neighbors]
-    furthest = np.full(len(sample), -np.inf, np.float32)
-    np.maximum.at(furthest, owner, distance)
-    return furthest, np.bincount(owner, minlength=len(sample))
+def _by_block(X: Matrix, geometry: Geometry, reach: Reach, sample: Ids) -> Iterator[tuple[Graph, int]]:
+    """Exact neighbours of sampled rows among one block of rows after the other, and the block's size."""
+    queries = X[sample]
+    for start in range(0, len(X), BLOCK):
+        block = X[start : start + BLOCK]
+        flat = RowIndex.build(block, "flat", geometry)
+        own = np.where((sample >= start) & (sample < start + len(block)), sample - start, -1)
+        yield flat.search(queries, reach, own), len(block)

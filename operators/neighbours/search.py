@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Matrix, Metric
+from operators.dbscan.distances import Float64, Matrix
 from operators.neighbours.geometry import Float32, Geometry
 from operators.neighbours.graph import Graph, Ids, gather
 from operators.neighbours.index import Index, Kind
@@ -23,22 +23,20 @@ SPARE = 8  # rows asked for beyond the k nearest: the row itself, and some to se
 
 @dataclass(frozen=True)
 class Reach:
-    """Which rows are neighbours: all within ``eps``, or the ``n_neighbors`` nearest. Exactly one is set.
+    """Which rows are neighbours: all within ``eps``, the ``n_neighbors`` nearest, or the nearest within eps.
 
     Raises
     ------
     ValueError
-        Both or neither are given, or one is out of range.
+        Neither is given, or one is out of range.
     """
 
     eps: float | None = None
     n_neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.eps is None) == (self.n_neighbors is None):
-            raise ValueError(
-                f"eps is {self.eps!r} and n_neighbors is {self.n_neighbors!r}; give exactly one of them"
-            )
+        if self.eps is None and self.n_neighbors is None:
+            raise ValueError("eps is None and n_neighbors is None; give one of them, or both")
         if self.eps is not None and not 0 <= self.eps < np.inf:
             raise ValueError(f"eps is {self.eps!r}; give a finite number of at least 0")
         if self.n_neighbors is not None and self.n_neighbors < 1:
@@ -73,10 +71,9 @@ class RowIndex:
 
     @classmethod
     def build(
-        cls, X: Matrix, kind: Kind, metric: Metric, *, nprobe: int, ef_search: int, seed: int
+        cls, X: Matrix, kind: Kind, geometry: Geometry, *, nprobe: int = 1, ef_search: int = 1, seed: int = 0
     ) -> RowIndex:
         """Index (n, p) finite rows, n >= 1; float32 or float64, memory-mapped or not."""
-        geometry = Geometry.of(X, metric)
         index = Index.build(kind, X, geometry, nprobe=nprobe, ef_search=ef_search, seed=seed)
         return cls(X, geometry, index)
 
@@ -116,10 +113,10 @@ class RowIndex:
         step = min(QUERIES, max(FEWEST, PAIRS // len(self.X)))
         for start in range(0, len(queries), step):
             block = _Block(self, queries[start : start + step], own[start : start + step])
-            if reach.eps is not None:
-                found = block.within(reach.eps)
+            if reach.n_neighbors is None:
+                found = block.within(float(reach.eps or 0.0))
             else:
-                found = block.nearest(int(reach.n_neighbors or 0))
+                found = block.nearest(reach.n_neighbors, reach.eps)
             found = found.where(np.lexsort((found.cols, found.rows)))
             distances = self.geometry.distances(found.measures).astype(np.float32)
             yield np.bincount(found.rows, minlength=block.size), found.cols, distances
@@ -142,8 +139,8 @@ class _Block:
         found = self._measured(*self._index.within(self._prepared, gap))
         return found.where(found.measures <= limit)
 
-    def nearest(self, k: int) -> Found:
-        """The k nearest rows; of rows equally far the first."""
+    def nearest(self, k: int, eps: float | None) -> Found:
+        """The k nearest rows, of rows equally far the first; those within eps, if that is given."""
         exact = self._index.kind == "flat"
         waiting, asked, parts = np.arange(self.size), k + SPARE, []
         while len(waiting):
@@ -155,7 +152,8 @@ class _Block:
             open_ = exact & (self._geometry.gaps(last[waiting]) >= furthest - 2 * self._error)
             parts.append(found.where(~np.isin(found.rows, waiting[open_])))
             waiting, asked = waiting[open_], 4 * asked
-        return Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        found = Found(*(np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])))
+        return found if eps is None else found.where(found.measures <= self._geometry.measure(eps))
 
     def _measured(self, rows: Ids, cols: Ids) -> Found:
         """Exact measures of pairs, without those of a row with itself; in the order of ``cols``."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import sklearn.cluster
 
+from operators.dbscan import DBSCAN
 from operators.neighbours import (
     Graph,
     NeighbourGraph,
@@ -182,6 +183,10 @@ def test_density_by_counts_and_by_distance() -> None:
     reach = np.array([1, 1, 1, 3.0])  # to the second nearest
     by_distance = density(NeighbourGraph(n_neighbors=2).fit(X).graph_)
     np.testing.assert_allclose(by_distance, 1 / reach / np.mean(1 / reach))
+    both = density(NeighbourGraph(eps=1, n_neighbors=2).fit(X).graph_)
+    np.testing.assert_allclose(both, np.array([3, 3, 3, 1]) / 2.5)
+    closer = density(NeighbourGraph(eps=2, n_neighbors=1).fit(np.array([[0.0], [0.5], [2.5]])).graph_)
+    np.testing.assert_allclose(closer, np.array([4, 4, 1]) / 3)
     zero = density(NeighbourGraph(n_neighbors=1).fit(X).graph_)
     np.testing.assert_allclose(zero, np.array([1, 1, 1, 0.5]) / 0.875)
     assert density(NeighbourGraph(n_neighbors=1).fit(X[:1]).graph_).tolist() == [1]
@@ -194,18 +199,28 @@ def bad(**parameters: Any) -> Callable[[], object]:
 
 FITTED = NeighbourGraph(eps=1).fit(np.eye(3))
 NEAREST = NeighbourGraph(n_neighbors=1).fit(np.eye(3))
+CAPPED = NeighbourGraph(eps=2, n_neighbors=1).fit(np.eye(3))
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (bad(), "NeighbourGraph: eps is None and n_neighbors is None"),
-        (bad(eps=1, n_neighbors=1), "exactly one"),
+        (bad(), "NeighbourGraph: eps is None and n_neighbors is None; give one"),
         (bad(eps=-1), "eps is -1"),
         (bad(eps=float("nan")), "eps is nan"),
         (bad(n_neighbors=0), "n_neighbors is 0"),
         (bad(eps=1, index="lsh"), "index is 'lsh'; use one of flat, ivf, hnsw"),
         (bad(eps=1, metric="l1"), "metric is 'l1'"),
+        (
+            bad(eps=2, max_edges=5),
+            r"about 6\.0e\+00 edges.*max_edges = 5.*2 of the other 2 rows within eps = 2",
+        ),
+        (
+            bad(eps=2, max_edges=5),
+            "Give n_neighbors, to keep only the nearest of them, lower eps, or raise max_",
+        ),
+        (bad(n_neighbors=2, max_edges=5), "on average. Give a smaller n_neighbors, or raise max_edges"),
+        (lambda: approximate_dbscan(CAPPED.graph_, 3), "n_neighbors = 2 or more"),
         (lambda: approximate_dbscan(NEAREST.graph_, 2), "Build it with eps"),
         (lambda: approximate_dbscan(FITTED.query(np.eye(3)[:2]), 2), "2 rows among 3"),
         (lambda: near_duplicate_counts(FITTED.graph_, 1.5), "1.5 is beyond the radius 1 "),
@@ -218,5 +233,7 @@ def test_bad_parameters_are_named(call: Callable[[], object], says: str) -> None
 
 def test_without_faiss_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"winnow\[cpu\].*winnow\[gpu\]"):
+    with pytest.raises(ImportError, match=r"pip install 'winnow\[cpu\]'.*winnow\[gpu\]"):
         NeighbourGraph(eps=1).fit(np.eye(3))
+    with pytest.raises(ImportError, match="pip install"):
+        DBSCAN(neighbours="hnsw").fit(np.eye(3))

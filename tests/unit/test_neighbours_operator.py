@@ -117,6 +117,7 @@ def as_dicts(found: pa.Table) -> list[dict[int, float]]:
         {"per_class": True, "eps": 1.0, "metric": "cosine"},
         {"per_class": False, "eps": 1.5, "metric": "euclidean"},
         {"per_class": True, "n_neighbors": 6},
+        {"per_class": True, "eps": 0.1, "n_neighbors": 6},
     ],
 )
 def test_same_edges_as_the_kernel_whatever_the_shards(
@@ -192,6 +193,12 @@ def test_no_rows_at_all_is_an_error(tmp_path: Path) -> None:
         run([rows().slice(0, 0)], tmp_path, eps=0.1)
 
 
+def test_a_graph_of_too_many_edges_is_refused_before_it_is_built(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"operators\.neighbours: class cat: .* within eps = 1\.9"):
+        run([rows()], tmp_path, eps=1.9, max_edges=1000)
+    assert not list(tmp_path.rglob("index.faiss"))
+
+
 def test_too_many_edges_for_a_shard_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptor_module, "MAX_EDGES", 1000)
     with pytest.raises(OperatorError, match=r"more than one column holds \(1000\). Lower operators.neighb"):
@@ -208,7 +215,6 @@ def test_without_faiss_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     "wrong",
     [
         {},
-        {"eps": 1, "n_neighbors": 1},
         {"eps": -1},
         {"n_neighbors": 0},
         {"eps": 1, "index": "lsh"},
