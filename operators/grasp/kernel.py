@@ -15,7 +15,7 @@ from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric, Points
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, ClassModel, sample_cores
-from operators.grasp.selection import FAILED, Float64, Pick, Rule, group_counts, noise_shares, pick_cell
+from operators.grasp.selection import FAILED, Float64, GridFacts, Pick, Rule, grid_facts, pick_by_facts
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Labels: TypeAlias = npt.NDArray[np.int32]
@@ -102,8 +102,9 @@ def infer_class(
         cells = _one_group(points.n, len(eps_values), len(min_samples_values))
     else:
         cells = _cluster_cells(points, eps_values, min_samples_values)
-    pick = pick_cell(cells.labels, cells.silhouettes.mean, select)
-    selection = _describe(cells, pick, select, eps_values, min_samples_values)
+    facts = grid_facts(cells.labels, *cells.silhouettes)
+    pick = pick_by_facts(facts, select)
+    selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
     radius = np.inf if alike else selection.eps
@@ -133,28 +134,32 @@ def _cluster_cells(points: Points, eps: Sequence[float], min_samples: Sequence[i
     return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))
 
 
-def _describe(
-    cells: _Cells, pick: Pick, rule: Rule, eps_values: tuple[float, ...], min_samples_values: tuple[int, ...]
+def describe_pick(
+    facts: GridFacts,
+    pick: Pick,
+    rule: Rule,
+    eps_values: tuple[float, ...],
+    min_samples_values: tuple[int, ...],
 ) -> Selection:
+    """The selection of a class; the axes of the grid ascend."""
     e, m = pick.cell
-    labels = cells.labels[e, m]
     return Selection(
         eps=eps_values[e],
         min_samples=min_samples_values[m],
-        silhouette=float(cells.silhouettes.mean[e, m]),
-        silhouette_se=float(cells.silhouettes.standard_error[e, m]),
-        scores=cells.silhouettes.mean,
+        silhouette=float(facts.silhouettes[e, m]),
+        silhouette_se=float(facts.standard_errors[e, m]),
+        scores=facts.silhouettes,
         rule=rule,
         rule_score=float(pick.scores[e, m]),
         rule_scores=pick.scores,
         within_limits=pick.within_limits,
-        noise_grid=noise_shares(cells.labels),
-        groups_grid=group_counts(cells.labels),
+        noise_grid=facts.noise / facts.n_rows,
+        groups_grid=facts.groups,
         eps_grid=eps_values,
         min_samples_grid=min_samples_values,
-        n_groups=int(labels.max()) + 1,
-        n_noise=int(np.count_nonzero(labels == NOISE)),
-        n_rows=len(labels),
+        n_groups=int(facts.groups[e, m]),
+        n_noise=int(facts.noise[e, m]),
+        n_rows=facts.n_rows,
         at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
     )
 

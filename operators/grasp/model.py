@@ -93,15 +93,29 @@ def sample_cores(cores: Index, labels: npt.NDArray[np.int32], limit: int, random
     limit : most to keep, > 0.
     random_state : int, RandomState or None: draws within groups that are too large.
     """
-    if len(cores) <= limit:
-        return cores
+    groups, sizes = np.unique(labels, return_counts=True)
+    drawn = draw_cores(sizes, limit, random_state)
+    kept = [cores[labels == group][some] for group, some in zip(groups, drawn, strict=True)]
+    return np.sort(np.concatenate([*kept, cores[:0]]))
+
+
+def draw_cores(sizes: npt.NDArray[np.intp], limit: int, random_state: Any) -> list[Index]:
+    """Which core samples of each group are kept, as positions among the group's.
+
+    Parameters
+    ----------
+    sizes : core samples of each group.
+    limit, random_state : see :func:`sample_cores`.
+    """
+    if sizes.sum() <= limit:
+        return [np.arange(size) for size in sizes]
     from sklearn.utils import check_random_state
 
     random = check_random_state(random_state)
-    groups, sizes = np.unique(labels, return_counts=True)
-    kept, left = [], limit
-    for position, group in enumerate(np.argsort(sizes, kind="stable")):
-        share = min(int(sizes[group]), left // (len(groups) - position))
-        kept.append(random.choice(cores[labels == groups[group]], share, replace=False))
+    drawn: list[Index] = [np.empty(0, np.intp)] * len(sizes)
+    left = limit
+    for position, group in enumerate(np.argsort(sizes, kind="stable").tolist()):
+        share = min(int(sizes[group]), left // (len(sizes) - position))
+        drawn[group] = random.choice(int(sizes[group]), share, replace=False)
         left -= share
-    return np.sort(np.concatenate(kept))
+    return drawn

@@ -36,6 +36,26 @@ SMALLEST_GROUP = 0.01
 
 
 @dataclass(frozen=True, eq=False)
+class GridFacts:
+    """What a rule needs to know of the labels: figures of every cell, all (n_eps, n_min_samples).
+
+    Attributes
+    ----------
+    n_rows : rows of the class.
+    noise, second : rows in no group, and in the second largest group (0 where there is none).
+    groups : number of groups.
+    silhouettes, standard_errors : mean silhouette, noise as one cluster, -1 where undefined; its error.
+    """
+
+    n_rows: int
+    noise: npt.NDArray[np.intp]
+    second: npt.NDArray[np.intp]
+    groups: npt.NDArray[np.intp]
+    silhouettes: Float64
+    standard_errors: Float64
+
+
+@dataclass(frozen=True, eq=False)
 class Pick:
     """A cell of the grid and what the rule made of all of them.
 
@@ -68,15 +88,27 @@ def pick_cell(labels: npt.NDArray[Any], silhouettes: Float64, rule: Rule = "cove
     ------
     ValueError : unknown rule.
     """
+    return pick_by_facts(grid_facts(labels, silhouettes, np.zeros_like(silhouettes)), rule)
+
+
+def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
+    """:func:`pick_cell` by figures instead of labels."""
     if rule not in RULES:
         raise ValueError(f"select is {rule!r}; use one of {', '.join(RULES)}")
-    scored = silhouettes > FAILED
+    scored = facts.silhouettes > FAILED
     if rule == "silhouette":
-        scores, within = silhouettes, bool(scored.any())
+        scores, within = facts.silhouettes, bool(scored.any())
     else:
-        scores, within = _coverage_scores(labels, silhouettes, scored)
+        scores, within = _coverage_scores(facts, scored)
     e, m = (int(i) for i in np.unravel_index(np.argmax(scores), scores.shape))
     return Pick((e, m), scores, within)
+
+
+def grid_facts(labels: npt.NDArray[Any], silhouettes: Float64, standard_errors: Float64) -> GridFacts:
+    """Figures of (n_eps, n_min_samples, n) labels; groups must be numbered from 0."""
+    noise = np.count_nonzero(labels == NOISE, axis=-1)
+    n, groups = labels.shape[-1], group_counts(labels)
+    return GridFacts(n, noise, _second_sizes(labels), groups, silhouettes, standard_errors)
 
 
 def noise_shares(labels: npt.NDArray[Any]) -> Float64:
@@ -91,18 +123,19 @@ def group_counts(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 def second_group_shares(labels: npt.NDArray[Any]) -> Float64:
     """(n_eps, n_min_samples) share of the rows in the second largest group; 0 where there is none."""
+    return np.asarray(_second_sizes(labels) / labels.shape[-1])
+
+
+def _second_sizes(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     cells = labels.reshape(-1, labels.shape[-1])
-    sizes = np.array([np.sort(np.bincount(cell[cell != NOISE], minlength=2))[-2] for cell in cells])
-    shares: Float64 = sizes.reshape(labels.shape[:-1]) / labels.shape[-1]
-    return shares
+    sizes = [np.sort(np.bincount(cell[cell != NOISE], minlength=2))[-2] for cell in cells]
+    return np.array(sizes, np.intp).reshape(labels.shape[:-1])
 
 
-def _coverage_scores(
-    labels: npt.NDArray[Any], silhouettes: Float64, scored: npt.NDArray[np.bool_]
-) -> tuple[Float64, bool]:
-    noise = noise_shares(labels)
+def _coverage_scores(facts: GridFacts, scored: npt.NDArray[np.bool_]) -> tuple[Float64, bool]:
+    noise, silhouettes = facts.noise / facts.n_rows, facts.silhouettes
     # A factor below 1 would reward noise where the silhouette is negative.
     values = np.where(silhouettes > 0, silhouettes * (1 - noise) ** 2, silhouettes)
-    kept = scored & (noise <= MOST_NOISE) & (second_group_shares(labels) >= SMALLEST_GROUP)
+    kept = scored & (noise <= MOST_NOISE) & (facts.second / facts.n_rows >= SMALLEST_GROUP)
     within = bool(kept.any())
     return np.where(kept if within else scored, values, FAILED), within

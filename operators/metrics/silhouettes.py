@@ -161,7 +161,7 @@ def _euclidean_sums(
 ) -> Iterator[tuple[slice, Float64]]:
     """Sums for some of the drawn rows at a time."""
     dtype: Any = np.float64 if len(drawn) == len(X) else np.float32  # a sample errs by more than rounding
-    centre = X.mean(axis=0, dtype=np.float64)
+    centre = X[drawn].mean(axis=0, dtype=np.float64)
     step = max(1, SUMS // int(n_clusters.sum()))
     for first in range(0, len(drawn), step):
         some = slice(first, min(first + step, len(drawn)))

@@ -25,7 +25,7 @@ def sum_span(source: Source, n: int, span: int) -> tuple[Float64, bool]:
     """Sum of a span's rows, less the first row of all each; and whether all of them equal that row."""
     first = source(0, 1)[0]
     X = source(span * SPAN, min((span + 1) * SPAN, n))
-    return span_sum(X, first.astype(np.float64)), bool((X == first).all())
+    return span_sum(X, first.astype(np.float64)), bool((first == X).all())
 
 
 def mean_of(source: Source, n: int, sums: list[Float64]) -> Float64:

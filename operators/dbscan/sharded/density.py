@@ -188,7 +188,9 @@ def core_levels(layout: Layout, round_: int, keys: list[list[int]], block: int) 
         unknown = np.arange(counts.shape[1]) > known[:, None]
         for m, least in enumerate(layout.least):
             # Above its level a row has the largest threshold's count, hence every other.
-            core[m, rows] = np.argmax(np.c_[unknown | (counts >= least), np.ones(len(rows), np.bool_)], axis=1)
+            core[m, rows] = np.argmax(
+                np.c_[unknown | (counts >= least), np.ones(len(rows), np.bool_)], axis=1
+            )
     layout.save("core", block, core)
     return int(np.count_nonzero(core[-1] < len(layout.eps)))
 
@@ -197,10 +199,11 @@ def core_of(layout: Layout, numbers: Index) -> Level:
     """(n_min_samples, len(numbers)) core levels of rows of any blocks."""
     core = np.empty((len(layout.least), len(numbers)), np.int16)
     for block, where in by_block(layout, numbers):
-        core[:, where] = layout.load("core", block, mapped=True)[:, numbers[where] - block * layout.block_rows]
+        core[:, where] = layout.load("core", block, mapped=True)[
+            :, numbers[where] - block * layout.block_rows
+        ]
     return core
 
 
 def _key(layout: Layout, round_: int, block: int) -> int:
     return round_ * len(layout.blocks) + block
-

@@ -68,7 +68,9 @@ class Layout:
 
     def load(self, name: str, key: int, *, mapped: bool = False) -> npt.NDArray[Any]:
         """Read what :meth:`save` stored; ``mapped`` reads pages as they are touched."""
-        array: npt.NDArray[Any] = np.load(self.folder / f"{name}-{key}.npy", mmap_mode="r" if mapped else None)
+        array: npt.NDArray[Any] = np.load(
+            self.folder / f"{name}-{key}.npy", mmap_mode="r" if mapped else None
+        )
         return array
 
     def pack(self, name: str, key: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from operators.dbscan import tiles as t
 from operators.dbscan.distances import Float64, Index, Mask
 from operators.dbscan.sharded.density import boxes, core_of
-from operators.dbscan.sharded.hubs import Attached, Hubs, attached, attached_of, load_hubs, outside
+from operators.dbscan.sharded.hubs import Attached, attached, attached_of, load_hubs, outside
 from operators.dbscan.sharded.layout import Layout
 from operators.dbscan.sharded.levels import Edges, LevelForest, lightest
 from operators.dbscan.sharded.points import Rows, Window, read_rows

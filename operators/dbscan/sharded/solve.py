@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from operators.dbscan.density import GROWTH, LARGEST_SAMPLE, LARGEST_SHARE, SAMPLE_PER_GOAL, SMALLEST_SAMPLE, STALLED
+from operators.dbscan.density import (
+    GROWTH,
+    LARGEST_SAMPLE,
+    LARGEST_SHARE,
+    SAMPLE_PER_GOAL,
+    SMALLEST_SAMPLE,
+    STALLED,
+)
 from operators.dbscan.distances import Metric
 from operators.dbscan.sharded import blocks, density, hubs, labels, links, reached
 from operators.dbscan.sharded.layout import Frame, Layout
