@@ -1,0 +1,149 @@
+"""The game of alpha-LPBoost (Zhai et al. 2021, section 3.1): its two players, its value, its certificate.
+
+Losses are an (n, t) matrix: column s holds base model s's losses on the n rows, each in [0, 1]. One
+player mixes models, lambda in the simplex; the other weighs rows, w in the simplex with
+w_i <= 1/(alpha n). The value of the game is
+
+    min over lambda of CVaR_alpha(losses @ lambda) = max over w of min_s <w, l_s>    (Proposition 3),
+
+that is 1 - rho* of the paper's primal (6) and 1 - gamma* of its dual (5). Any feasible pair brackets it.
+With ``beta`` the rows' side gains entropy H(w)/beta (equation 8, where the paper's inequality is
+printed the wrong way round: it must read <w, l_s> >= 1 - gamma).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.lpboost.softmax import capped_softmax, entropy
+from operators.metrics import cvar
+
+Array = npt.NDArray[np.float64]
+
+MAX_GAP = 1e-7
+"""Largest duality gap of a result. Solvers aim at a tenth of it."""
+
+
+class UncertifiedError(ArithmeticError):
+    """No solver reached a duality gap of ``MAX_GAP``; the text has the gap it got."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Both players' optimal weights, and how well they are proved to be optimal."""
+
+    sample_weights: Array
+    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each; the rows of this worker."""
+    model_weights: Array
+    """(t,) >= 0, sum 1."""
+    value: float
+    """The lower bound: min_s <w, l_s>, plus H(w)/beta where there is a beta."""
+    gap: float
+    """Upper minus lower bound: the value is within ``gap`` of the optimum."""
+    method: str
+    """What solved it: "sifting" | "newton" | "highs" | "clarabel"."""
+    passes: int = 0
+    """Passes over all rows, or Newton steps; 0 for a library's solver."""
+
+
+def check_losses(losses: npt.ArrayLike) -> Array:
+    """Losses as float64 (n, t), or a ValueError that says what is wrong with them."""
+    array = np.asarray(losses, np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"losses has shape {array.shape}; give (rows, models) with at least one of each, "
+            "for a single model losses.reshape(-1, 1)"
+        )
+    _check_range(array)
+    return array
+
+
+def check_loss(loss: npt.ArrayLike, n: int) -> Array:
+    """One model's losses as float64 (n,), or a ValueError that says what is wrong with them."""
+    array = np.asarray(loss, np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"loss has shape {array.shape}; give one value for each of the {n} rows")
+    _check_range(array)
+    return array
+
+
+def _check_range(array: Array) -> None:
+    low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+    if not (low >= 0 and high <= 1):  # NaN fails both
+        raise ValueError(
+            f"losses lie in [{low:g}, {high:g}]; they must be finite and in [0, 1], "
+            "such as 0/1 losses or one minus the probability of the true class"
+        )
+
+
+def check_alpha(alpha: float) -> float:
+    """``alpha``, or a ValueError."""
+    if not 0 < alpha <= 1:
+        raise ValueError(f"alpha is {alpha!r}; give the share of rows that make up the tail, 0 < alpha <= 1")
+    return float(alpha)
+
+
+def check_beta(beta: float | None) -> float | None:
+    """``beta``, or a ValueError."""
+    if beta is not None and not 0 < beta < np.inf:
+        raise ValueError(f"beta is {beta!r}; give a number > 0, or None for no entropy term")
+    return beta
+
+
+def tail_rows(n: int, alpha: float) -> float:
+    """Rows in the tail, alpha n, but at least 1: below that the cap on a weight no longer binds."""
+    return min(float(n), max(1.0, alpha * n))
+
+
+def duality_gap(
+    losses: npt.ArrayLike,
+    sample_weights: npt.ArrayLike,
+    model_weights: npt.ArrayLike,
+    alpha: float,
+    beta: float | None = None,
+) -> float:
+    """How far a pair of weights can be from optimal: upper minus lower bound of the game's value.
+
+    Parameters
+    ----------
+    losses : (n, t) in [0, 1].
+    sample_weights : (n,), in the simplex, each at most 1/(alpha n).
+    model_weights : (t,), in the simplex.
+    alpha : size of the tail, in (0, 1].
+    beta : strength of the entropy term, or None.
+
+    Returns
+    -------
+    float >= 0 up to rounding; 0 means that both are optimal (strong duality, Proposition 3).
+
+    Raises
+    ------
+    ValueError : weights are not feasible to 1e-9; the gap would prove nothing.
+    """
+    L, w, lam = check_losses(losses), np.asarray(sample_weights, float), np.asarray(model_weights, float)
+    tail = tail_rows(len(L), check_alpha(alpha))
+    for name, values, size, cap in (
+        ("sample_weights", w, L.shape[0], 1 / tail),
+        ("model_weights", lam, L.shape[1], 1.0),
+    ):
+        _check_weights(name, values, size, cap)
+    risks = L @ lam
+    lower = float((w @ L).min())
+    if check_beta(beta) is None:
+        return cvar(risks, alpha) - lower
+    best, _ = capped_softmax(float(beta) * risks, tail)  # type: ignore[arg-type]
+    return float(best @ risks + entropy(best) / beta - lower - entropy(w) / beta)  # type: ignore[operator]
+
+
+def _check_weights(name: str, values: Array, size: int, cap: float) -> None:
+    if values.shape != (size,):
+        raise ValueError(f"{name} has shape {values.shape}; the losses ask for ({size},)")
+    low, high, total = float(values.min()), float(values.max()), float(values.sum())
+    if not (low >= -1e-9 and high <= cap + 1e-9 and abs(total - 1) <= 1e-9):
+        raise ValueError(
+            f"{name} lie in [{low:g}, {high:g}] and sum to {total:.12g}; "
+            f"they must lie in [0, {cap:g}] and sum to 1"
+        )

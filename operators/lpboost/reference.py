@@ -1,0 +1,73 @@
+"""The same game through CVXPY, with HiGHS or CLARABEL: slower, and independent of the solvers here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.lpboost.group import Alone
+from operators.lpboost.problem import Solution, UncertifiedError
+from operators.lpboost.softmax import capped_softmax, entropy
+from operators.metrics import cvar
+
+Array = npt.NDArray[np.float64]
+Library = Literal["highs", "clarabel"]
+
+# Tighter than the libraries' defaults: feasibility of 1e-7 would leave a gap of that size.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "highs": {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9},
+    "clarabel": {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10},
+}
+
+
+def solve_by_library(losses: Array, tail: float, library: Library, beta: float | None = None) -> Solution:
+    """Solve the game for rows that are all here.
+
+    losses : (n, t) in [0, 1]. tail : 1 <= tail <= n.
+
+    Raises
+    ------
+    ValueError : HiGHS with an entropy term; it solves linear and quadratic programs.
+    UncertifiedError : the library gave up.
+    """
+    if library == "highs" and beta is not None:
+        raise ValueError('method "highs" has no entropy term: drop beta, or take "newton" or "clarabel"')
+    x, lam = _solve(losses, tail, library, beta)
+    lam = np.maximum(lam, 0)
+    lam /= lam.sum()
+    risk = losses @ lam
+    if beta is not None:
+        w, _ = capped_softmax(beta * risk, tail, Alone())
+        extra = entropy(w) / beta
+        upper = float(w @ risk) + extra
+    else:
+        w, extra = _feasible(x, tail), 0.0
+        upper = cvar(risk, tail / len(risk))
+    value = float((w @ losses).min()) + extra
+    return Solution(w, lam, value, upper - value, library)
+
+
+def _solve(losses: Array, tail: float, library: Library, beta: float | None) -> tuple[Array, Array]:
+    cp: Any = import_module("cvxpy")  # slow, and seldom needed
+    n = len(losses)
+    x, theta = cp.Variable(n), cp.Variable()  # x = tail w lies in [0, 1], like the tolerances
+    beats = losses.T @ x >= theta
+    aim = theta if beta is None else theta + cp.sum(cp.entr(x)) / beta
+    problem = cp.Problem(cp.Maximize(aim), [beats, cp.sum(x) == tail, x >= 0, x <= 1])
+    try:
+        problem.solve(solver=library.upper(), **SETTINGS[library])
+    except cp.SolverError as error:
+        raise UncertifiedError(f"{library} on {n} rows and {losses.shape[1]} models: {error}") from error
+    if x.value is None or beats.dual_value is None:
+        raise UncertifiedError(f"{library} on {n} rows and {losses.shape[1]} models: {problem.status}")
+    return np.asarray(x.value), np.asarray(beats.dual_value)
+
+
+def _feasible(x: Array, tail: float) -> Array:
+    x = np.clip(x, 0, 1)
+    off = tail - float(x.sum())
+    x = x * (tail / x.sum()) if off <= 0 else x + (1 - x) * min(1.0, off / max(float((1 - x).sum()), 1e-300))
+    return x / tail
