@@ -65,11 +65,11 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
 
     Returns
     -------
-    labels (n,), the state of both mixtures, scores ``k``, ``overcluster`` and ``silhouette``. A class of one
-    row is one group, with an empty state.
+    labels (n,), the state of both mixtures, scores ``k``, ``overcluster`` and ``silhouette``. Equal rows are
+    one group, with an empty state.
     """
-    if len(X) == 1:
-        return GroupResult(np.zeros(1, np.int32), 1, {})
+    if (X[0] == X).all() and (loss == loss[0]).all():
+        return GroupResult(np.zeros(len(X), np.int32), 1, {})
     with threadpool_limits(limits=1):
         state = _reduction(X, loss, params.components, random_state)
         Z = reduced(state, X, loss)
@@ -112,8 +112,9 @@ def place(state: State, Z: npt.NDArray[np.float64]) -> Labels:
 def _reduction(X: Array, loss: Array, components: int, seed: int) -> dict[str, Array]:
     from sklearn.decomposition import PCA
 
-    model = PCA(min(components, *X.shape), random_state=seed).fit(X.astype(np.float64))
-    spread = np.sqrt(model.explained_variance_[0]) if len(X) > 1 else 0.0
+    with np.errstate(invalid="ignore"):  # equal features: scikit-learn divides by their variance
+        model = PCA(min(components, *X.shape), random_state=seed).fit(X.astype(np.float64))
+    spread = np.sqrt(model.explained_variance_[0])
     deviation = float(np.std(loss, dtype=np.float64))
     return {
         "mean": model.mean_,
