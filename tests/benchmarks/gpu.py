@@ -1,16 +1,18 @@
-"""Kernels on a GPU against the CPU: the same values, and how fast. Needs torch and NumPy alone.
+"""Kernels on a GPU against the CPU: the same values, and how fast. Wall seconds.
+
+Needs torch and scikit-learn alone.
 
 python -m tests.benchmarks.gpu
 """
 
 from __future__ import annotations
 
-import platform
+import argparse
+import copy
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import torch
 from torch import nn
 
 from operators.gradients.kernel import per_sample_gradients
+from tests.benchmarks.harness import machine, measure
 
 ROUNDS = 5
 TOLERANCE = 1e-5
@@ -40,42 +43,48 @@ CASES: tuple[tuple[str, Model, int, int, int], ...] = (
 )
 
 
-def compare(name: str, make: Model, n: int, d: int, n_classes: int) -> bool:
+def compare(name: str, make: Model, n: int, d: int, n_classes: int, device: str) -> bool:
     """Print one line; return whether both devices agree."""
     torch.manual_seed(0)
     model = make()
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)).astype(np.float32)
     y = rng.integers(0, n_classes, n)
-    on_cpu, cpu_seconds = timed(model, X, y)
-    on_gpu, gpu_seconds = timed(model.cuda(), X, y)
-    error = float(np.linalg.norm(on_gpu - on_cpu) / np.linalg.norm(on_cpu))
-    rates = f"{n / cpu_seconds:>12,.0f} {n / gpu_seconds:>12,.0f} {cpu_seconds / gpu_seconds:>7.1f}x"
+    there = copy.deepcopy(model).to(device)
+    runs = {"cpu": lambda: _gradients(model, X, y), "there": lambda: _gradients(there, X, y)}
+    measure(runs, 1)
+    found = measure(runs, ROUNDS, clock=time.perf_counter)
+    cpu, other = found["cpu"], found["there"]
+    error = float(np.linalg.norm(other.result - cpu.result) / np.linalg.norm(cpu.result))
+    rates = f"{n / cpu.median:>12,.0f} {n / other.median:>12,.0f} {cpu.median / other.median:>7.1f}x"
     print(f"{name:<34} {rates} {error:>10.1e}")
     return error <= TOLERANCE
 
 
-def timed(model: nn.Module, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tuple[Any, float]:
-    """Gradients and the median seconds of a call, transfers to the host included."""
-    found = per_sample_gradients(model, X, y, chunk_size=2048)
-    seconds = []
-    for _ in range(ROUNDS):
-        started = time.perf_counter()
-        per_sample_gradients(model, X, y, chunk_size=2048)
-        seconds.append(time.perf_counter() - started)
-    return found, median(seconds)
-
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run all cases; 1 if a value differs, 0 if all agree or there is no GPU."""
-    if not torch.cuda.is_available():
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
+    parser.add_argument("--device", default="cuda", help="cpu tries this program where there is no GPU")
+    parser.add_argument("--rows", type=int, help="rows of every case, fewer than its own")
+    options = parser.parse_args(arguments)
+    on_gpu = options.device.startswith("cuda")
+    if on_gpu and not torch.cuda.is_available():
         print("No CUDA device is visible to torch: nothing was checked.")
         return 0
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {platform.python_version()}")
+    where = torch.cuda.get_device_name() if on_gpu else "the CPU in place of a GPU"
+    print(f"{where}; {machine(('numpy', 'torch'))}")
     print(f"{'per-sample gradients':<34} {'CPU rows/s':>12} {'GPU rows/s':>12} {'ratio':>8} {'error':>10}")
-    agree = [compare(*case) for case in CASES]
+    agree = [
+        compare(name, make, min(n, options.rows or n), d, n_classes, options.device)
+        for name, make, n, d, n_classes in CASES
+    ]
     return 0 if all(agree) else 1
+
+
+def _gradients(model: nn.Module, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:
+    """Transfers to the host included."""
+    return per_sample_gradients(model, X, y, chunk_size=2048)
 
 
 if __name__ == "__main__":

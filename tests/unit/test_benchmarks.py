@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 from itertools import count
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.benchmarks.dbscan.bench import STORE, Bench
 from tests.benchmarks.dbscan.cases import Case, Regime, expected_memory, expected_seconds
 from tests.benchmarks.dbscan.peers import PEERS, Setting
 from tests.benchmarks.dbscan.tables import README
-from tests.benchmarks.dbscan.worker import Limits, Worker
+from tests.benchmarks.dbscan.worker import ROOT, Limits, Worker
 from tests.benchmarks.harness import Spent, Timing, measure
 
 
@@ -168,3 +169,18 @@ def test_rows_are_what_their_regime_says(regime: Regime):
     noise = {"tight": (0.0, 0.1), "raw": (0.0, 0.3), "noise": (1.0, 1.0), "noise30": (0.25, 0.35)}[regime]
     assert noise[0] <= np.mean(labels < 0) <= noise[1]
     assert np.allclose(np.linalg.norm(X, axis=1), 1, atol=1e-5) == (regime != "raw")
+
+
+def test_the_gpu_check_runs_where_there_is_only_torch_and_scikit_learn():
+    program = """
+import sys
+for name in ("ray", "faiss", "pyarrow", "pydantic", "mlflow"):
+    sys.modules[name] = None
+from tests.benchmarks.gpu import main
+sys.exit(main(["--device", "cpu", "--rows", "256"]))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "softmax regression" in ran.stdout

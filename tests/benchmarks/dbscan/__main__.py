@@ -25,10 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="ROW", help="of all rows: 20000x64-*, grid-*, threads-*")
     parser.add_argument("--peers", type=Path, default=PYTHON, help="interpreter that has the peers")
     parser.add_argument("--memory", type=float, default=10, help="most GiB for a peer, default 10")
+    parser.add_argument("--seconds", type=float, default=60, help="most CPU seconds for a peer, default 60")
     parser.add_argument("--store", type=Path, default=STORE, help="file of what was measured so far")
     parser.add_argument("--write-readme", action="store_true", help="bring the README's tables up to date")
     options = parser.parse_args(arguments)
-    bench = Bench(options.peers, options.memory * GIB, options.store)
+    bench = Bench(options.peers, options.memory * GIB, options.seconds, options.store)
     if missing := bench.missing():
         print(f"Left out, not installed: {', '.join(missing)}. `make bench` puts them in .venv-peers.")
     _run(bench, options.large or options.only is not None, options.only)
