@@ -15,7 +15,8 @@ class Event:
     """One step of one operator (or of the run itself: ``operator`` is then "plan", "publish", ...).
 
     ``rows`` and ``shards`` are done so far, of ``total_rows`` and ``total_shards``; ``seconds`` since
-    the operator started.
+    the operator started. Of these rows ``worked_rows`` were computed in this run, which took its workers
+    ``worked_seconds`` in all, from reading a shard until its new columns were there.
     """
 
     kind: Kind
@@ -25,11 +26,18 @@ class Event:
     shards: int = 0
     total_shards: int = 0
     seconds: float = 0.0
+    worked_rows: int = 0
+    worked_seconds: float = 0.0
 
     @property
     def rows_per_second(self) -> float:
         """Rows per second so far; 0 before the first."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def rows_per_worker_second(self) -> float:
+        """Rows per second of one actor (or task) while it works; 0 before the first."""
+        return self.worked_rows / self.worked_seconds if self.worked_seconds > 0 else 0.0
 
 
 Listener = Callable[[Event], None]
@@ -46,7 +54,8 @@ class Meter:
         self._listener, self._operator = listener, operator
         self._total_rows, self._total_shards = total_rows, total_shards
         self._started = time.perf_counter()
-        self.rows = self.shards = 0
+        self.rows = self.shards = self.worked_rows = 0
+        self.worked_seconds = 0.0
 
     @property
     def seconds(self) -> float:
@@ -55,13 +64,20 @@ class Meter:
 
     def tell(self, kind: Kind) -> None:
         """Send an event with the counts so far."""
-        totals = (self.rows, self._total_rows, self.shards, self._total_shards)
-        self._listener(Event(kind, self._operator, *totals, seconds=self.seconds))
+        self._listener(self.event(kind))
 
-    def add(self, rows: int, shards: int = 1) -> None:
-        """Count finished shards."""
+    def event(self, kind: Kind) -> Event:
+        """The counts so far."""
+        totals = (self.rows, self._total_rows, self.shards, self._total_shards)
+        return Event(kind, self._operator, *totals, self.seconds, self.worked_rows, self.worked_seconds)
+
+    def add(self, rows: int, shards: int = 1, *, worked: float = 0.0) -> None:
+        """Count finished shards, and how many seconds a worker spent on them in this run."""
         self.rows += rows
         self.shards += shards
+        if worked:
+            self.worked_rows += rows
+            self.worked_seconds += worked
         self.tell("progress")
 
     def reused(self) -> None:

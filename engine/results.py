@@ -16,6 +16,8 @@ class OperatorResult:
     reused: int
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
+    rows_per_worker_second: float = 0.0
+    """Rows per second of one actor while it worked; 0 where nothing was computed."""
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,13 @@ class Session:
         meter.add(sum(commit.rows for commit in done.values()), len(done))
         for commit in self._apply(planned, missing):
             done[commit.shard] = commit
-            meter.add(commit.rows)
+            meter.add(commit.rows, worked=commit.seconds)
         check_budget_of(planned, self.plan, done)
         meter.tell("finish")
-        return OperatorResult(planned.name, len(missing), len(done) - len(missing), meter.seconds, metrics)
+        pace = meter.event("finish").rows_per_worker_second
+        return OperatorResult(
+            planned.name, len(missing), len(done) - len(missing), meter.seconds, metrics, pace
+        )
 
     def publish(self) -> bool:
         """Publish the version unless it is there; return whether it was."""

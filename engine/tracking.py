@@ -154,6 +154,8 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
         found[f"{result.name}.seconds"] = result.seconds
         found[f"{result.name}.shards_computed"] = float(result.computed)
         found[f"{result.name}.shards_reused"] = float(result.reused)
+        if result.rows_per_worker_second:
+            found[f"{result.name}.rows_per_worker_second"] = result.rows_per_worker_second
         found |= {f"{result.name}.{key}": value for key, value in result.metrics.items()}
     return found
 

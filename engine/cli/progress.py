@@ -47,7 +47,8 @@ def listener_for(log_format: str) -> Iterator[Listener]:
 
 
 def _as_json(event: Event) -> None:
-    print(json.dumps(asdict(event) | {"rows_per_second": round(event.rows_per_second, 1)}), flush=True)
+    rates = {name: round(getattr(event, name), 1) for name in ("rows_per_second", "rows_per_worker_second")}
+    print(json.dumps(asdict(event) | rates), flush=True)
 
 
 def _as_lines(event: Event) -> None:
@@ -62,9 +63,15 @@ def describe(event: Event) -> str:
         return f"{event.operator:<10} reused   {event.shards} of {event.total_shards} shards"
     if event.kind == "finish":
         shards = f", {event.shards} shards" if event.shards else ""
-        rows = f"{event.rows:,} rows{shards}, {event.rows_per_second:,.0f} rows/s, " if event.rows else ""
+        rows = f"{event.rows:,} rows{shards}, {_rates(event)}, " if event.rows else ""
         return f"{event.operator:<10} done     {rows}{event.seconds:.1f} s"
     return ""
+
+
+def _rates(event: Event) -> str:
+    """Of the whole operator and, where workers computed, of one of them."""
+    each = f" ({event.rows_per_worker_second:,.0f} per worker)" if event.worked_seconds else ""
+    return f"{event.rows_per_second:,.0f} rows/s{each}"
 
 
 class _Rows(ProgressColumn):
@@ -75,7 +82,7 @@ class _Rows(ProgressColumn):
         event: Event = task.fields["event"]
         if not event.total_rows:
             return Text()
-        rate = f" {event.rows_per_second:,.0f}/s" if event.kind != "reused" and event.rows else ""
+        rate = f" {_rates(event)}" if event.kind != "reused" and event.rows else ""
         return Text(f"{event.rows:,}/{event.total_rows:,} rows{rate}", style="cyan")
 
 

@@ -1,0 +1,39 @@
+"""What a run tells: counts, and the pace of the whole and of one worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import run
+from engine.cli.progress import describe
+from engine.events import Event, Meter
+from tests.data import small_recipe
+
+
+def test_pace_of_one_worker_counts_only_what_was_computed_now() -> None:
+    heard: list[Event] = []
+    meter = Meter(heard.append, "gradients", total_rows=100, total_shards=4)
+    meter.add(40, 2)  # committed by an earlier run
+    assert heard[-1].rows_per_worker_second == 0
+    meter.add(30, worked=0.5)
+    meter.add(30, worked=1.5)
+    last = heard[-1]
+    assert (last.rows, last.shards, last.worked_rows, last.worked_seconds) == (100, 4, 60, 2.0)
+    assert last.rows_per_worker_second == 30
+
+
+def test_the_line_of_a_finished_operator() -> None:
+    counts = {"rows": 100, "total_rows": 100, "shards": 4, "total_shards": 4, "seconds": 2.0}
+    line = describe(Event("finish", "gradients", **counts, worked_rows=60, worked_seconds=2.0))
+    assert line == "gradients  done     100 rows, 4 shards, 50 rows/s (30 per worker), 2.0 s"
+    assert "per worker" not in describe(Event("finish", "publish", **counts))
+
+
+def test_a_run_tells_the_pace_of_its_workers(tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    result = run(recipe)
+    assert all(operator.rows_per_worker_second > 0 for operator in result.operators)
+    again = run(recipe)
+    assert all(operator.rows_per_worker_second == pytest.approx(0) for operator in again.operators)
