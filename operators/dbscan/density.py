@@ -23,7 +23,8 @@ SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal i
 SMALLEST_SAMPLE = 64
 GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
 LARGEST_SAMPLE = 4  # times the first sample
-STALLED = 0.5  # share of open rows lowered by a sample below which the next one does not pay
+STALLED = 0.2  # share of open rows lowered by a sample below which a larger one does not pay
+AGAIN = 0.5  # share settled at all radii below which a second sample of that size does not pay
 FEWEST_ROWS = 64  # of a tile, however large the sample
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
@@ -64,9 +65,9 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
 
         parts = in_threads(lowered, pieces(open_rows, max(FEWEST_ROWS, t.fitting(size))))
         new = np.concatenate(list(parts))
-        n_moved = np.count_nonzero(new < level[open_rows])
+        moved, settled = np.mean(new < level[open_rows]), np.mean(new < 0)
         level[open_rows] = new
-        if n_moved <= STALLED * len(open_rows):
+        if moved <= STALLED or (size == largest and settled <= AGAIN):
             return
         open_rows = open_rows[new >= 0]
         size = min(GROWTH * size, largest)
