@@ -52,6 +52,7 @@ class Comparison:
         rows = []
         for entry in self.entries:
             values = {"method": entry.method, **asdict(entry.scores), "seconds": entry.seconds}
+            values["sizes"] = list(entry.scores.sizes)
             rows.append({k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()})
         return rows
 

@@ -88,17 +88,14 @@ def count(
 def minority_recall(counts: Counts) -> float:
     """Share of minority rows in a group most of whose rows are of the same true group.
 
-    A true group is a minority unless it is the largest of its class, a true group's class being the one
-    that most of its rows have. True outliers are left out; noise is no group. The class label alone
-    scores 0. Many small groups score high here: read it beside the number of groups. nan without minorities.
+    The rows of a class are in the minority unless they are of the class's largest true group. True
+    outliers are left out; noise is no group. The class label alone scores 0. Many small groups score
+    high here: read it beside the number of groups. nan without minorities.
     """
     kept = {cell: rows for cell, rows in counts.items() if not cell.true_outlier}
-    home = _most(_total(kept, "true_group", "y"))
-    sizes = {name: rows for (name,), rows in _total(kept, "true_group").items()}
-    largest = {y: max((n for n in home if home[n] == y), key=lambda n: (sizes[n], n)) for y in home.values()}
-    minorities = {name for name in home if largest[home[name]] != name}
+    majority = _most(_total(kept, "y", "true_group"))
     owner = _most(_total(kept, "group", "true_group"))
-    rows = {cell: n for cell, n in kept.items() if cell.true_group in minorities}
+    rows = {cell: n for cell, n in kept.items() if cell.true_group != majority[cell.y]}
     found = sum(n for c, n in rows.items() if c.group != NOISE and owner[c.group] == c.true_group)
     return found / sum(rows.values()) if rows else math.nan
 

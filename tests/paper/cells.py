@@ -1,0 +1,108 @@
+"""Figures that were computed before are kept, so that `make paper` goes on where it was stopped.
+
+A cell is one problem scored by every method. Its file's name covers all code that it depends on: an
+edit to a method computes its cells anew. The files lie under ``build/paper``; ``make clean`` removes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.compare.scores import count, score
+from engine.store import write_json
+from tests.paper.data_sets import Problem, SkippedError, load
+from tests.paper.ways import ways_for
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "build" / "paper"
+METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe")
+OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "ways")
+CODE = (
+    *(f"operators/{name}" for name in METHOD_CODE),
+    "engine/compare/scores.py",
+    "connectors/digits.py",
+    *(f"tests/paper/{name}.py" for name in OWN_CODE),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A problem: data set, its seed, the seed of training."""
+
+    data: str
+    seed: int
+    training_seed: int
+
+
+Figures = dict[str, dict[str, float]]
+"""Method -> score -> figure; nan where there is none."""
+
+
+def figures(cell: Cell, code: str, say: Callable[[str], None]) -> Figures:
+    """Scores of all methods on a problem, from the file or computed. Raises SkippedError."""
+    name = f"{cell.data}-{cell.seed}-{cell.training_seed}-{code}.json".replace(" ", "-")
+    path = KEPT / name
+    if not path.exists():
+        started = time.perf_counter()
+        problem = load(cell.data, cell.seed, cell.training_seed)
+        ways = ways_for(problem, table_5=cell.data.startswith("synthetic"))
+        write_json(path, evaluate(problem, ways))
+        seconds = time.perf_counter() - started
+        say(f"{cell.data}, seed {cell.seed}, training {cell.training_seed}: {seconds:.0f} s")
+    found = json.loads(path.read_text("utf-8"))
+    return {way: {k: math.nan if v is None else v for k, v in row.items()} for way, row in found.items()}
+
+
+def evaluate(problem: Problem, ways: Mapping[str, Callable[[Problem], Any]]) -> dict[str, Any]:
+    """Method -> score -> figure; None where there is none."""
+    rows = {}
+    for name, way in ways.items():
+        started = time.process_time()
+        labels = way(problem)
+        seconds = time.process_time() - started
+        scores = score(count(problem.y, labels, problem.group, None, problem.damaged))
+        row = {
+            "ari": scores.ari,
+            "floor": scores.floor,
+            "minority_recall": scores.minority_recall,
+            "outlier_precision": scores.outlier_precision,
+            "outlier_recall": scores.outlier_recall,
+            "groups": float(len(scores.sizes)),
+            "noise": scores.noise / len(labels),
+            "seconds": seconds,
+        }
+        rows[name] = {key: None if math.isnan(value) else value for key, value in row.items()}
+    return rows
+
+
+def all_figures(cells: list[Cell], say: Callable[[str], None]) -> tuple[dict[Cell, Figures], dict[str, str]]:
+    """Figures of every cell, and data set -> why it is not there."""
+    code = code_digest()
+    found: dict[Cell, Figures] = {}
+    skipped: dict[str, str] = {}
+    for cell in cells:
+        if cell.data in skipped:
+            continue
+        try:
+            found[cell] = figures(cell, code, say)
+        except SkippedError as reason:
+            skipped[cell.data] = str(reason)
+            say(f"{cell.data}: skipped, {reason}")
+    return found, skipped
+
+
+def code_digest() -> str:
+    """Of every file that figures depend on."""
+    digest = hashlib.sha256()
+    for place in CODE:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
