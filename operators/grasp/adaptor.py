@@ -1,12 +1,14 @@
-"""Group inference over shards: one worker per class gathers its gradients and runs the kernel."""
+"""Group inference over shards: one worker per class runs the kernel; large classes go in blocks."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +44,9 @@ from operators.groups.operator import Groups as GroupsOperator
 from operators.groups.operator import LabelClass, by_class, stored_labels
 from operators.groups.state import write_record
 
+Map: TypeAlias = Callable[..., Any]
+Parts: TypeAlias = list[tuple[int, int]]
+
 SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
@@ -50,8 +55,9 @@ class Groups(GroupsOperator[GroupsParams]):
 
     ``fit`` leaves in its state folder ``groups.json`` with the parameters, per class
     ``labels-<class>.parquet`` and ``model-<class>.npz``, and ``selection.json`` with every class's grid
-    and pick. Memory: a worker
-    holds the gradients of one class, and twice that while it clusters them.
+    and pick. A class of more than ``block_rows`` rows is clustered in blocks (``labels-<class>/``), with
+    scratch files of twice the size of its gradients and more. Memory: a worker holds the gradients of one
+    class or block, and twice that while it clusters them.
     """
 
     version = 3
@@ -80,9 +86,13 @@ class Groups(GroupsOperator[GroupsParams]):
             No class has a row, or gradients have different lengths.
         """
         names = [str(value) for value in _classes(context.states["ingest"])]
+        run = partial(executor.map, resources=self.params.resources)
+        large = _large_classes(context.shards, run, len(names), self.params.block_rows)
         infer = partial(_infer_class, context.shards, context.state, self.params, context.seed)
-        found = executor.map(infer, list(enumerate(names)), resources=self.params.resources)
-        records = number_groups([record for record in found if record is not None])
+        found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
+        found += _infer_in_blocks(context, run, self.params, {i: (names[i], large[i]) for i in large})
+        known = [record for record in found if record is not None]
+        records = number_groups(sorted(known, key=lambda record: int(record["class"])))
         if not records:
             raise OperatorError(
                 "operators.groups: no class has a row with a gradient. Look at the rejected rows "
@@ -141,6 +151,51 @@ def _infer_class(
     return class_record(index, name, selection)
 
 
+def _large_classes(shards: ShardReader, run: Map, n_classes: int, limit: int) -> dict[int, Parts]:
+    """Classes of more than ``limit`` rows: (shard, rows) of each, in row order."""
+    from operators.grasp.spill import count_classes
+
+    order = [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
+    counts = np.array(list(run(partial(count_classes, shards, n_classes), order))).reshape(-1, n_classes)
+    large = np.flatnonzero(counts.sum(axis=0) > limit).tolist()
+    return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
+
+
+def _infer_in_blocks(
+    context: Context, run: Map, params: GroupsParams, large: dict[int, tuple[str, Parts]]
+) -> list[dict[str, Any]]:
+    """Cluster the large classes, one after the other, each by many workers."""
+    if not large:
+        return []
+    from operators.grasp.sharded import infer_class_in_blocks
+    from operators.grasp.spill import SpilledRows, spill_shard
+
+    folders = {i: context.state / f"blocks-{i}" for i in large}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    shards = sorted({shard for _, parts in large.values() for shard, _ in parts})
+    spill = partial(spill_shard, context.shards, SPACES[params.method], folders)
+    lengths = {n: shard for shard, n in zip(shards, run(spill, shards), strict=True)}
+    if len(lengths) > 1:
+        (some, first), (others, second) = list(lengths.items())[:2]
+        paths = {shard.index: shard.path for shard in context.shards.shards}
+        raise OperatorError(_other_lengths(paths[second], others, some) + f" ({paths[first]})")
+    records = []
+    for i, (name, parts) in large.items():
+        source = SpilledRows(folders[i], parts)
+        selection = infer_class_in_blocks(run, source, context.state, i, params, context.seed)
+        records.append(class_record(i, name, selection))
+    return records
+
+
+def _other_lengths(path: str, n_features: int, expected: int) -> str:
+    return (
+        f"{path}: its gradients have {n_features} entries, those of earlier shards {expected}. They come from "
+        "different probes; run the operator `gradients` again."
+    )
+
+
 def _gather(shards: ShardReader, index: int, column: str = GRADIENT) -> tuple[Ids, npt.NDArray[np.float32]]:
     """Row ids and gradients of a class, filled shard by shard into a matrix of the right size.
 
@@ -161,10 +216,7 @@ def _gather(shards: ShardReader, index: int, column: str = GRADIENT) -> tuple[Id
         if gradients is None:
             gradients = np.empty((len(row_ids), rows.shape[1]), np.float32)
         elif rows.shape[1] != gradients.shape[1]:
-            raise OperatorError(
-                f"{shard.path}: its gradients have {rows.shape[1]} entries, those of earlier shards "
-                f"{gradients.shape[1]}. They come from different probes; run the operator `gradients` again."
-            )
+            raise OperatorError(_other_lengths(shard.path, rows.shape[1], gradients.shape[1]))
         gradients[start : start + size] = rows
         row_ids[start : start + size] = table.column(ROW_ID).to_numpy()
         start += size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -36,5 +36,10 @@ class GroupsParams(OperatorParams):
     outliers: Literal["noise", "none"] = "noise"
     """``noise``: rows in no cluster count as outliers. ``none``: they keep group -1 and are not judged;
     where the minority is rare, noise is often the minority itself."""
+    block_rows: Annotated[int, Field(ge=1)] = 65_536
+    """A class of more rows is clustered in blocks of so many, by many workers; one of fewer by one worker
+    that holds all of it. The results are the same."""
     resources: Resources = Resources()
-    """Of the worker that holds one class's gradients."""
+    """Of a worker, which holds the rows of one class or block."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "block_rows"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,6 +40,30 @@ def write_labels(state: Path, index: int, row_ids: Ids, labels: Labels) -> None:
     pq.write_table(table, labels_path(state, index), row_group_size=LABEL_ROWS)
 
 
+def write_label_part(state: Path, index: int, part: int, row_ids: Ids, labels: Labels) -> None:
+    """Store some of the labels of a class that is too large for one file; parts ascend with row ids."""
+    folder = state / f"labels-{index}"
+    folder.mkdir(exist_ok=True)
+    temporary = folder / f".{uuid.uuid4().hex}"
+    pq.write_table(pa.table({ROW_ID: row_ids, "label": labels}), temporary, row_group_size=LABEL_ROWS)
+    os.replace(temporary, folder / f"{part}.parquet")
+
+
+def write_label_starts(state: Path, index: int, starts: list[int]) -> None:
+    """Store the first row id of each part."""
+    np.save(state / f"labels-{index}" / "starts.npy", np.array(starts, np.int64))
+
+
+def _label_files(state: Path, index: int, row_ids: Ids) -> list[Path]:
+    """The files that may hold some rows."""
+    folder = state / f"labels-{index}"
+    if not folder.exists():
+        return [labels_path(state, index)]
+    starts = np.load(folder / "starts.npy")
+    low, high = np.searchsorted(starts, [row_ids.min(), row_ids.max()], side="right")
+    return [folder / f"{part}.parquet" for part in range(max(low, 1) - 1, max(high, 1))]
+
+
 def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
     """Labels of rows of one class, read from the row groups that may hold them.
 
@@ -46,9 +72,9 @@ def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
     OperatorError
         A row has no label: the state was fitted on other data.
     """
-    path = labels_path(state, index)
+    paths = _label_files(state, index, row_ids)
     within = (pc.field(ROW_ID) >= int(row_ids.min())) & (pc.field(ROW_ID) <= int(row_ids.max()))
-    table = pq.read_table(path, filters=within, partitioning=None)
+    table = pa.concat_tables(pq.read_table(path, filters=within, partitioning=None) for path in paths)
     known = table.column(ROW_ID).to_numpy()
     position = np.searchsorted(known, row_ids)
     found = np.zeros(len(row_ids), bool)
@@ -56,8 +82,8 @@ def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
     found[inside] = known[position[inside]] == row_ids[inside]
     if not found.all():
         raise OperatorError(
-            f"{path}: holds no label for row_id {row_ids[~found][0]}. Groups were inferred from other rows "
-            "than these; run the operator `groups` again."
+            f"{paths[0]}: holds no label for row_id {row_ids[~found][0]}. Groups were inferred from other "
+            "rows than these; run the operator `groups` again."
         )
     labels: Labels = table.column("label").to_numpy()[position]
     return labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,11 +38,7 @@ class BlockLabels:
         self._core = layout.load("core", block)
         self._to = attached(layout, solved.round_, block)
         self._rows = layout.rows(block)
-        none = np.empty(0, np.intp)
-        self._pairs = [
-            _Pairs(none, none, none, np.empty((len(layout.least), 0), np.intp), Attached(none, none))
-        ]
-        self._pairs += [_pairs_of(layout, key, block) for key in solved.keys[block]]
+        self._pairs = [_pairs_of(layout, key, block) for key in solved.keys[block]]
 
     def of_threshold(self, m: int) -> CellLabels:
         """Labels for one min_samples."""
@@ -99,37 +96,41 @@ def _pairs_of(layout: Layout, key: int, block: int) -> _Pairs:
     )
 
 
-def tally(solved: Solved, sample: Index, block: int) -> None:
-    """Store the sizes of the clusters of every cell within a block, and the labels of sampled rows.
-
-    Parameters
-    ----------
-    sample : row numbers, ascending, of any blocks.
-    """
+def tally(solved: Solved, block: int) -> None:
+    """Store the sizes of the clusters of every cell within a block, and a digest of its labels."""
     layout, found = solved.layout, BlockLabels(solved, block)
-    inside = sample[sample // layout.block_rows == block] - block * layout.block_rows
     cells: dict[str, npt.NDArray[Any]] = {}
-    sampled = np.empty((len(layout.eps), len(layout.least), len(inside)), np.int32)
     for m in range(len(layout.least)):
         cell = found.of_threshold(m)
         for level in range(len(layout.eps)):
             labels = cell.at(level)[0]
-            sampled[level, m] = labels[inside]
+            digest = blake2b(labels.tobytes(), digest_size=16).digest()
+            cells[f"digest{m}-{level}"] = np.frombuffer(digest, np.uint8)
             cells[f"cluster{m}-{level}"], cells[f"size{m}-{level}"] = np.unique(labels, return_counts=True)
-    layout.pack("tally", block, {**cells, "sampled": sampled})
+    layout.pack("tally", block, cells)
 
 
-def sizes(solved: Solved, m: int) -> list[tuple[int, int]]:
-    """Noise rows, and rows of the second largest cluster, at each radius for one min_samples."""
+class CellSize(NamedTuple):
+    """Rows of a cell of the grid: noise, second largest cluster; equal labels have equal digests."""
+
+    noise: int
+    second: int
+    digest: bytes
+
+
+def sizes(solved: Solved, m: int) -> list[CellSize]:
+    """Figures of the cells of one min_samples; stored: ``sizes``, the rows of each cluster, noise first."""
     layout = solved.layout
-    totals = [np.zeros(int(n) + 1, np.int64) for n in solved.n_clusters[:, m]]  # the last is noise
+    totals = [np.zeros(int(n) + 1, np.intp) for n in solved.n_clusters[:, m]]
+    digests = [blake2b(digest_size=16) for _ in totals]
     for block in layout.blocks:
         with np.load(layout.folder / f"tally-{block}.npz") as stored:
             for level, total in enumerate(totals):
-                total[stored[f"cluster{m}-{level}"]] += stored[f"size{m}-{level}"]
-    return [(int(total[-1]), int(np.sort(np.append(total[:-1], [0, 0]))[-2])) for total in totals]
-
-
-def sampled_labels(layout: Layout) -> Labels:
-    """(n_levels, n_min_samples, n_sample) labels of the sampled rows, in order."""
-    return np.concatenate([layout.unpack("tally", block)["sampled"] for block in layout.blocks], axis=2)
+                total[stored[f"cluster{m}-{level}"] + 1] += stored[f"size{m}-{level}"]
+                digests[level].update(stored[f"digest{m}-{level}"].tobytes())
+    layout.pack("sizes", m, {str(level): total for level, total in enumerate(totals)})
+    seconds = [int(np.sort(np.append(total[1:], [0, 0]))[-2]) for total in totals]
+    return [
+        CellSize(int(total[0]), second, digest.digest())
+        for total, second, digest in zip(totals, seconds, digests, strict=True)
+    ]

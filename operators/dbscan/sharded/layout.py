@@ -64,7 +64,7 @@ class Layout:
 
     def save(self, name: str, key: int, array: npt.NDArray[Any]) -> None:
         """Store one array."""
-        _write(self.folder / f"{name}-{key}.npy", array)
+        save_array(self.folder / f"{name}-{key}.npy", array)
 
     def load(self, name: str, key: int, *, mapped: bool = False) -> npt.NDArray[Any]:
         """Read what :meth:`save` stored; ``mapped`` reads pages as they are touched."""
@@ -75,7 +75,7 @@ class Layout:
 
     def pack(self, name: str, key: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Store several arrays."""
-        _write(self.folder / f"{name}-{key}.npz", arrays)
+        save_array(self.folder / f"{name}-{key}.npz", arrays)
 
     def unpack(self, name: str, key: int) -> Arrays:
         """Read what :meth:`pack` stored."""
@@ -83,7 +83,8 @@ class Layout:
             return dict(stored)
 
 
-def _write(path: Path, what: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
+def save_array(path: Path, what: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write one array (.npy) or several (.npz) in one step: there is never half a file of that name."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
     with temporary.open("wb") as file:
         if isinstance(what, np.ndarray):

@@ -83,7 +83,7 @@ class LevelForest:
     def parents(self) -> npt.NDArray[np.intp]:
         """(n_levels, n) root of every node."""
         levels = np.arange(self.n_levels)[:, None]
-        return self.find(levels, np.arange(self.n)) - levels * self.n
+        return np.asarray(self.find(levels, np.arange(self.n)) - levels * self.n)
 
 
 def level_parents(n_levels: int, n: int, edges: Edges) -> npt.NDArray[np.intp]:

@@ -113,7 +113,8 @@ class _Linker:
             return np.zeros(len(cols), np.bool_)
         level = np.maximum(core[cols], self._core[rows].min())
         nodes = cols + self._first_tail
-        return (to.level[cols] <= level) & self._forest.together(nodes, np.full_like(nodes, hub), level)
+        joined = self._forest.together(nodes, np.full_like(nodes, hub), level)
+        return np.asarray((to.level[cols] <= level) & joined)
 
     def _look(self, tiles: Tiles, rows: Index, cols: Index, tail: _Tail) -> None:
         """Find and note the edges of some tiles."""

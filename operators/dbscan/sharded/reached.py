@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from operators.dbscan.distances import Index
 from operators.dbscan.forest import Forest
 from operators.dbscan.sharded.density import core_of
 from operators.dbscan.sharded.hubs import Attached, attached, attached_of
-from operators.dbscan.sharded.layout import Layout
+from operators.dbscan.sharded.layout import Arrays, Layout
 from operators.dbscan.sharded.levels import Edges, lightest
 from operators.dbscan.sharded.links import end_nodes
 
@@ -44,7 +47,7 @@ def own_nodes(layout: Layout, round_: int, n_hubs: int, block: int) -> None:
     core, to = layout.load("core", block), attached(layout, round_, block)
     shift = block * layout.block_rows
     sooner = np.minimum(to.level, len(layout.eps))
-    parts: dict[str, Index] = {}
+    parts: Arrays = {}
     for m in range(len(layout.least)):
         rows = np.flatnonzero(core[m] < sooner)
         parts[f"row{m}"], parts[f"core{m}"] = rows + shift, core[m][rows]
@@ -98,7 +101,7 @@ def join(layout: Layout, keys: tuple[int, int], edges: Edges, m: int) -> list[in
     return n_clusters
 
 
-def _nodes(layout: Layout, m: int) -> tuple[Index, ...]:
+def _nodes(layout: Layout, m: int) -> tuple[npt.NDArray[Any], ...]:
     """What :func:`own_nodes` stored of all blocks."""
     parts = []
     lowest = layout.unpack("nodes", 0)["lowest"]
