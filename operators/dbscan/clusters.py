@@ -61,7 +61,7 @@ class _Grid:
         if weight is None:
             settle_by_samples(self._tiles, goal, level, self._random)
         open_rows = np.flatnonzero(level >= 0)
-        space = Space(self._tiles.points.vectors, open_rows, self._random)
+        space = Space(self._tiles.points, open_rows, self._random)
         return Search(self._tiles, goal, level, weight).run(space), space
 
     def solve(self) -> tuple[Labels, Mask]:

@@ -11,6 +11,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import torch
+
+from operators.dbscan.operand import PANEL, FlatRows, Operand
+from operators.dbscan.projections import coordinates, principal
 
 Metric: TypeAlias = Literal["euclidean", "cosine", "centered_cosine"]
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -20,7 +24,6 @@ Float64: TypeAlias = npt.NDArray[np.float64]
 
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "centered_cosine")
 
-PANEL = 1024  # features summed by one product: short sums keep the error bound, hence the recheck, small
 PAIRS_AT_ONCE = 1 << 22  # float64 entries gathered at once when pairs are decided one by one
 SPAN = 1 << 16  # rows summed on their own before their sum joins the mean: shards can do the same
 CROWDED = 1 / 64  # share of undecided pairs in a tile above which float64 products come first
@@ -74,6 +77,27 @@ class Points:
         if self.metric == "euclidean":
             return np.asarray((self._X[rows] - self.centre) / self.unit)
         return unit_rows(self._X[rows], self.centre)
+
+    @property
+    def depth(self) -> int:
+        """Terms in the sum behind a product; bounds its rounding."""
+        return int(self.vectors.shape[1])
+
+    @property
+    def size(self) -> Matrix:
+        """(n,) what the rounding of a product of two rows is proportional to the sum of."""
+        return self.half
+
+    def operand(self, dtype: Any) -> tuple[Operand, Matrix]:
+        """All rows as one side of a product in ``dtype``, and half their squared norms."""
+        wide = dtype == np.float64
+        vectors, half = self.in_float64() if wide else (self.vectors, self.half)
+        rows = torch.from_numpy(vectors.astype(dtype, copy=False))
+        return FlatRows(rows), half.astype(dtype, copy=False)
+
+    def coordinates(self, rows: Index, random: np.random.Generator) -> Float64:
+        """(n, k + 1) coordinates of all rows along directions that tell ``rows`` apart."""
+        return coordinates(self.vectors, principal(self.vectors[rows].astype(np.float64), random))
 
     def in_float64(self) -> tuple[Float64, Float64]:
         """``vectors`` and ``half`` before rounding to the dtype of X."""

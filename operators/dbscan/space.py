@@ -1,8 +1,8 @@
 """Boxes around nearby rows in a few dimensions, so that far-apart blocks of rows are never compared.
 
-With orthonormal directions V and the norm r of what V leaves of a row,
-|V'(x - y)|^2 + (r_x - r_y)^2 <= |x - y|^2. Rows are cut into blocks by halving along the widest of
-these coordinates; the gap between the boxes of two blocks bounds every distance between them.
+Rows are cut into blocks by halving along the widest of the coordinates of
+:mod:`operators.dbscan.projections`; the gap between the boxes of two blocks bounds every distance
+between them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Index, Matrix
+from operators.dbscan.distances import Float64, Index, Points
+from operators.dbscan.projections import coordinates as coordinates
+from operators.dbscan.projections import principal as principal
 
 BLOCK = 256  # rows of a block of the rows that others are compared with
-DIRECTIONS = 8
 SAMPLE = 1024  # rows that the directions are computed from
-SWEEPS = 2
 WIDTH_SAMPLE = 128  # rows that show which coordinate is the widest
 
 
@@ -48,19 +48,17 @@ class Space:
 
     Parameters
     ----------
-    vectors : (n, p) prepared rows.
+    points : the n prepared rows.
     emphasis : rows that are to weigh as much as all others together when directions are chosen:
         those that the bound is to tell apart from the rest.
     random : generator for the sample.
     """
 
-    def __init__(self, vectors: Matrix, emphasis: Index, random: np.random.Generator) -> None:
-        n = len(vectors)
-        several = [random.choice(n, min(n, SAMPLE // 2), replace=False)]
+    def __init__(self, points: Points, emphasis: Index, random: np.random.Generator) -> None:
+        several = [random.choice(points.n, min(points.n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
-        directions = principal(vectors[np.concatenate(several)].astype(np.float64), random)
         self._all: Blocks | None = None
-        self._at = coordinates(vectors, directions)
+        self._at = points.coordinates(np.concatenate(several), random)
 
     def cut(self, rows: Index, size: int) -> Blocks:
         """``rows`` in blocks of at most ``size`` that lie close together."""
@@ -86,29 +84,6 @@ def box(at: Float64, rows: list[Index]) -> Blocks:
     low = np.array([at[r].min(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
     high = np.array([at[r].max(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
     return Blocks(rows, low, high)
-
-
-def coordinates(vectors: Matrix, directions: Float64) -> Float64:
-    """(n, k + 1): each row along k orthonormal directions, and the norm of what they leave of it."""
-    at = np.empty((len(vectors), directions.shape[1] + 1))
-    for start in range(0, len(vectors), 8192):
-        some = slice(start, start + 8192)
-        rows = vectors[some].astype(np.float64)
-        along = rows @ directions
-        left = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", along, along)
-        at[some, :-1] = along
-        at[some, -1] = np.sqrt(np.maximum(left, 0.0))
-    return at
-
-
-def principal(sample: Float64, random: np.random.Generator) -> Float64:
-    """(p, k) orthonormal directions of largest second moment, by subspace iteration."""
-    k = min(DIRECTIONS, sample.shape[1])
-    guess = random.normal(size=(sample.shape[1], k))
-    for _ in range(SWEEPS):
-        guess = np.linalg.qr(sample.T @ (sample @ guess))[0]
-    # Any orthonormal directions give a true bound; a rank-deficient sample needs no special case.
-    return np.asarray(guess)
 
 
 def halve(at: Float64, rows: Index, size: int) -> list[Index]:

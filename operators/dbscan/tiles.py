@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from operators.dbscan.distances import PANEL, Float64, Index, Mask, Points, rounding_error, smallest
+from operators.dbscan.distances import Float64, Index, Mask, Points, rounding_error, smallest
+from operators.dbscan.operand import Operand
 
 Level: TypeAlias = npt.NDArray[np.int16]
 
@@ -32,10 +33,10 @@ class Side(NamedTuple):
     """Rows gathered to be the columns of tiles."""
 
     rows: Index
-    vectors: torch.Tensor
+    operand: Operand
     bias: torch.Tensor
-    half: float
-    """Largest of half the squared norms."""
+    size: float
+    """Largest of what their rounding is proportional to."""
 
 
 class Room(NamedTuple):
@@ -59,24 +60,19 @@ class Tiles:
     Attributes
     ----------
     limits : (n_levels,) float64: each radius as a gap.
-    n_features : columns of a row.
     """
 
     def __init__(self, points: Points, eps_values: Sequence[float]) -> None:
-        self.points = points
-        self.n, self.n_features = points.vectors.shape
+        self.points, self.n = points, points.n
         self.eps = list(eps_values)
         self.limits: Float64 = np.array([points.limit(eps) for eps in eps_values])
-        half = points.half
-        wide = 2 * rounding_error(self.n_features, np.float32) * float(np.median(half))
-        resolves = wide < DOUBT * float(self.limits.min())
-        dtype: Any = np.float32 if resolves else np.float64
-        vectors, half = (points.vectors, points.half) if resolves else points.in_float64()
-        self.vectors = torch.from_numpy(vectors.astype(dtype, copy=False))
-        self.half = half.astype(dtype, copy=False)
+        wide = 2 * rounding_error(points.depth, np.float32) * float(np.median(points.size))
+        dtype: Any = np.float32 if wide < DOUBT * float(self.limits.min()) else np.float64
+        self._rows, self.half = points.operand(dtype)
+        self._size = points.size
         self._bias = torch.from_numpy(-self.half)
-        self._bound = rounding_error(self.n_features, dtype)
-        self._tiny = smallest(self.n_features, dtype)
+        self._bound = rounding_error(points.depth, dtype)
+        self._tiny = smallest(points.depth, dtype)
         self._rooms = local()
 
     def buffer(self, n_pairs: int = 0) -> Room:
@@ -84,23 +80,20 @@ class Tiles:
         size = max(TILE_ROWS * TILE_COLS, n_pairs)
         room: Room | None = getattr(self._rooms, "room", None)
         if room is None or len(room.near) < size:
-            room = Room(torch.empty(size, dtype=self.vectors.dtype), np.empty(size, np.bool_))
+            room = Room(torch.empty(size, dtype=self._bias.dtype), np.empty(size, np.bool_))
             self._rooms.room = room
         return room
 
     def side(self, rows: Index) -> Side:
         """Some rows, ready to be the columns of tiles."""
         index = torch.from_numpy(rows)
-        bias = self._bias.index_select(0, index)
-        return Side(rows, self.vectors.index_select(0, index), bias, -float(bias.min()) if len(rows) else 0.0)
+        size = float(self._size[rows].max()) if len(rows) else 0.0
+        return Side(rows, self._rows.take(index), self._bias.index_select(0, index), size)
 
     def products(self, rows: Index, cols: Side, room: Room) -> torch.Tensor:
         """(len(rows), len(cols.rows)) in ``room``, which the tile must fit."""
-        a, b = self.vectors.index_select(0, torch.from_numpy(rows)), cols.vectors
-        out = room.products[: len(a) * len(b)].view(len(a), len(b))
-        torch.addmm(cols.bias, a[:, :PANEL], b[:, :PANEL].T, out=out)
-        for start in range(PANEL, self.n_features, PANEL):
-            out.addmm_(a[:, start : start + PANEL], b[:, start : start + PANEL].T)
+        out = room.products[: len(rows) * len(cols.rows)].view(len(rows), len(cols.rows))
+        self._rows.take(torch.from_numpy(rows)).multiply(cols.operand, cols.bias, out)
         return out
 
     def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
@@ -108,8 +101,8 @@ class Tiles:
 
         ``level`` is one level or one per row.
         """
-        half = self.half[rows].astype(np.float64)
-        error = self._bound * (half + cols.half) + self._tiny
+        half, size = self.half[rows].astype(np.float64), self._size[rows].astype(np.float64)
+        error = self._bound * (size + cols.size) + self._tiny
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)
 
     def near(self, products: torch.Tensor, least: Any, room: Room) -> Mask:
@@ -141,7 +134,7 @@ class Tiles:
         """Exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, else n_levels."""
         half_row = self.half[rows].astype(np.float64)
         gaps = half_row - products
-        error = self._bound * (half_row + self.half[cols]) + self._tiny
+        error = self._bound * (self._size[rows].astype(np.float64) + self._size[cols]) + self._tiny
         level: Level = np.zeros(len(gaps), np.int16)
         for limit in self.limits:
             level += gaps - error > limit

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from operators.dbscan.distances import PANEL
+from operators.dbscan.operand import PANEL
 from operators.factored.gradients import FactoredGradients, Float64
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.dbscan.distances import METRICS, Metric, power_of_two_above
-from operators.factored.gradients import FactoredGradients, Float64, MeanGradient
+from operators.dbscan.projections import DIRECTIONS
+from operators.factored.gradients import FactoredGradients, Float64, Matrix, MeanGradient
 from operators.factored.operand import FactoredOperand
 
 Index = npt.NDArray[np.intp]
@@ -69,10 +70,11 @@ class FactoredPoints:
         left[left <= LOST * (squares + self._mean_square)] = 0.0
         return np.divide(1.0, np.sqrt(left), out=np.zeros(self.n), where=left > 0)
 
-    def operand(self, dtype: Any) -> FactoredOperand:
-        """All rows as one side of a product in ``dtype``."""
+    def operand(self, dtype: Any) -> tuple[FactoredOperand, Matrix]:
+        """All rows as one side of a product in ``dtype``, and half their squared norms."""
         shift = (self._toward - self._mean_square / 2) * self.scale
-        return FactoredOperand.of(self.gradients, self.scale, shift, dtype)
+        rows = FactoredOperand.of(self.gradients, self.scale, shift, dtype)
+        return rows, self.half.astype(dtype)
 
     def limit(self, eps: float) -> float:
         """Radius as a gap."""
@@ -99,15 +101,15 @@ class FactoredPoints:
             inside[some] = self._reach(self._pair_gaps(i[some], j[some]), eps[some])
         return inside
 
-    def coordinates(self, rows: Index, n_directions: int) -> Float64:
+    def coordinates(self, rows: Index, random: np.random.Generator) -> Float64:
         """(n, k + 1): every prepared row along k orthonormal directions, and the norm of what they leave.
 
         The directions are the principal ones of some landmarks, within their span: a row's coordinates
         follow from its products with them, as in the Nystrom method.
         """
-        landmarks = np.unique(rows)[:: 1 + len(np.unique(rows)) // LANDMARKS]
+        landmarks = random.choice(np.unique(rows), min(LANDMARKS, len(np.unique(rows))), replace=False)
         values, vectors = np.linalg.eigh(self.products(landmarks, landmarks))
-        kept = np.flatnonzero(values > RESOLVED * values[-1])[::-1][:n_directions]
+        kept = np.flatnonzero(values > RESOLVED * values[-1])[::-1][:DIRECTIONS]
         weights = vectors[:, kept] / np.sqrt(values[kept])
         at = np.empty((self.n, len(kept) + 1))
         for start in range(0, self.n, 4096):

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from operators.dbscan import DBSCAN, dbscan_grid, neighbour_counts
 from operators.dbscan import distances as distances_module
 from operators.dbscan import grid as grid_module
+from operators.dbscan import operand as operand_module
 from operators.dbscan import tiles as tiles_module
 
 MANY = settings(max_examples=500, deadline=None)
@@ -110,7 +111,7 @@ def test_any_tile_size(X: Any, eps: float, min_samples: int, tile: int, dtype: A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles_module, "TILE_ROWS", tile)
         patch.setattr(tiles_module, "TILE_COLS", 64)
-        patch.setattr(tiles_module, "PANEL", 1)
+        patch.setattr(operand_module, "PANEL", 1)
         patch.setattr(distances_module, "PAIRS_AT_ONCE", 5)
         ours = DBSCAN(eps, min_samples).fit(X)
     # scikit-learn rounds float32 at sqrt(2): give it float64.

@@ -50,7 +50,7 @@ def test_products_halves_and_decisions_are_those_of_prepared_flat_rows(seed, met
 def test_an_operand_errs_by_less_than_its_bound(seed, metric, dtype):
     gradients = gradients_of(seed, n=60, layers=((200, 3, True), (30, 20, True)))
     points, rows = FactoredPoints(gradients, metric), np.arange(60)
-    operand = points.operand(dtype)
+    operand, _ = points.operand(dtype)
     some = torch.from_numpy(np.random.default_rng(seed).integers(0, 60, 11))
     bias = torch.from_numpy(-points.half[some.numpy()].astype(dtype))
     out = torch.empty(60, 11, dtype=operand.scale.dtype)
@@ -64,8 +64,8 @@ def test_an_operand_errs_by_less_than_its_bound(seed, metric, dtype):
 def test_coordinates_bound_distances_from_below(seed, metric):
     gradients = gradients_of(seed)
     points, rows = FactoredPoints(gradients, metric), np.arange(len(gradients))
-    drawn = np.random.default_rng(seed).integers(0, len(rows), 20)
-    at = points.coordinates(drawn, 8)
+    random = np.random.default_rng(seed)
+    at = points.coordinates(random.integers(0, len(rows), 20), random)
     apart = ((at[:, None] - at) ** 2).sum(axis=2) / 2
     gaps = points.half[:, None] + points.half - points.products(rows, rows)
     assert (apart <= gaps + 1e-6).all()
