@@ -44,11 +44,9 @@ def per_sample_gradients(
     parameters : regular expression; a parameter counts if ``re.search`` finds it in its name.
         Default: all that require a gradient. Those that do not are never counted.
     chunk_size : rows per forward pass, halved while a GPU runs out of memory. Default: 32 MiB of gradients,
-        at most 4096 rows. Matrix products of another height round differently, so results agree between
-        chunk sizes only to about 1e-6 of a row's norm: split the same rows the same way where bytes must
-        agree.
-    projection : project every gradient while it is computed; the gradients themselves are never laid
-        side by side.
+        at most 4096 rows. Products of another height round differently, by some 1e-6 of a row's norm:
+        split the same rows the same way where bytes must agree.
+    projection : project every gradient while it is computed; they are never laid side by side.
     route : ``layers`` forms activation x error of each layer (:class:`operators.gradients.layers.Layers`),
         ``func`` is ``vmap(grad)`` of the whole model; ``auto`` takes ``layers`` where it gives the
         gradients of two trial rows. All agree to 1e-5 of a row's norm.
@@ -65,29 +63,28 @@ def per_sample_gradients(
         of a batch (there is then no per-sample gradient), or the route does not suit the model.
     """
     selected = select_parameters(model, parameters)
-    like = next(iter(selected.values()))
-    rows = Rows(X, y, like)
-    shapes = [parameter.shape for parameter in selected.values()]
-    size = sum(shape.numel() for shape in shapes)
-    chunk = max(1, min(MAX_CHUNK, CHUNK_BYTES // (4 * size))) if chunk_size is None else chunk_size
-    if chunk < 1:
-        raise ValueError(f"chunk_size={chunk_size}: must be at least 1")
+    chosen = list(selected.values())
+    rows = Rows(X, y, chosen[0])
+    size = sum(parameter.numel() for parameter in chosen)
+    chunk = _rows_at_once(chunk_size, size)
     result = np.empty((len(rows), size if projection is None else projection.dim), dtype=np.float32)
-    if not len(rows):
-        return result
-    with evaluating(model):
-        compute = choose_route(model, selected, rows.try_on(model), route)
+    if len(rows):
+        with evaluating(model):
+            compute = choose_route(model, selected, rows.try_on(model), route)
 
-        def fill(part: slice) -> None:
-            gradients = compute(*rows.chunk(part))
-            out = torch.from_numpy(result[part])
-            if projection is None:
-                _lay_out(gradients, shapes, out, like)
-            else:
-                project(gradients, projection, out)
+            def fill(part: slice) -> None:
+                _fill(torch.from_numpy(result[part]), compute(*rows.chunk(part)), chosen, projection)
 
-        in_chunks(fill, len(rows), chunk)
+            in_chunks(fill, len(rows), chunk)
     return result
+
+
+def _rows_at_once(chunk_size: int | None, size: int) -> int:
+    if chunk_size is None:
+        return max(1, min(MAX_CHUNK, CHUNK_BYTES // (4 * size)))
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size={chunk_size}: must be at least 1")
+    return chunk_size
 
 
 def in_chunks(fill: Callable[[slice], None], n: int, rows: int) -> None:
@@ -110,12 +107,20 @@ def in_chunks(fill: Callable[[slice], None], n: int, rows: int) -> None:
         torch.cuda.empty_cache()
 
 
-def _lay_out(gradients: Sequence[Gradient], shapes: Sequence[torch.Size], out: Tensor, like: Tensor) -> None:
-    """Fill out (m, p), one block of columns per parameter; on the CPU without a copy in between."""
-    direct = like.device == out.device and like.dtype == out.dtype
-    table = out if direct else torch.empty(out.shape, dtype=like.dtype, device=like.device)
-    columns = torch.split(table, [shape.numel() for shape in shapes], dim=1)
-    for gradient, block, shape in zip(gradients, columns, shapes, strict=True):
-        write(gradient, block.view(len(out), *shape))
+def _fill(
+    out: Tensor, gradients: Sequence[Gradient], chosen: Sequence[Tensor], projection: Projection | None
+) -> None:
+    """Fill out (m, p), one block of columns per parameter, or (m, dim).
+
+    Where the model computes on the CPU in float32, gradients are formed in ``out`` itself.
+    """
+    if projection is not None:
+        project(gradients, projection, out)
+        return
+    direct = chosen[0].device == out.device and chosen[0].dtype == out.dtype
+    table = out if direct else chosen[0].new_empty(out.shape)
+    blocks = torch.split(table, [parameter.numel() for parameter in chosen], dim=1)
+    for gradient, block, parameter in zip(gradients, blocks, chosen, strict=True):
+        write(gradient, block.view(len(out), *parameter.shape))
     if not direct:
         out.copy_(table)
