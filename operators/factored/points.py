@@ -88,6 +88,18 @@ class FactoredPoints:
         found *= self.scale[rows, None] * self.scale[cols]
         return found
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, entries of a flat gradient)."""
+        return self.n, self.gradients.shape[1]
+
+    def distances(self, rows: Index, cols: Index) -> Float64:
+        """(len(rows), len(cols)) Euclidean distances of prepared rows, 0 between equal ones."""
+        gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
+        # What is left of equal rows is rounding, which the root would magnify.
+        gaps[gaps <= LOST * (self.size[rows, None] + self.size[cols])] = 0
+        return np.asarray(np.sqrt(2 * gaps))
+
     def within(self, rows: Index, cols: Index, eps: float) -> npt.NDArray[np.bool_]:
         """(len(rows), len(cols)) bool: distance <= eps."""
         gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)

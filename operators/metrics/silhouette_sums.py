@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,19 +37,33 @@ def cluster_sums(
     -------
     (K, s) float64: labeling by labeling, noise first, then cluster 0 and so on. Add them over blocks.
     """
-    atoms, atom_labels = unseparated(labels)
-    totals = np.zeros((len(rows), atom_labels.shape[1]))
     squares = np.einsum("ij,ij->i", rows, rows)
+
+    def beside(cols: Index) -> Callable[[slice], Any]:
+        others = block[cols]
+        other_squares = np.einsum("ij,ij->i", others, others)
+        return lambda some: _distances(rows[some], others, squares[some], other_squares)
+
+    return summed(beside, len(rows), labels, n_clusters)
+
+
+def summed(
+    beside: Callable[[Index], Callable[[slice], Any]],
+    n_rows: int,
+    labels: npt.NDArray[Any],
+    n_clusters: Index,
+) -> Float64:
+    """:func:`cluster_sums` of distances however they come: ``beside(cols)(rows)`` gives those of a tile."""
+    atoms, atom_labels = unseparated(labels)
+    totals = np.zeros((n_rows, atom_labels.shape[1]))
     order = np.argsort(atoms, kind="stable")
     for first in range(0, len(order), TILE[1]):
         cols = order[first : first + TILE[1]]
         starts = np.flatnonzero(np.diff(atoms[cols], prepend=-1))
-        others = block[cols]
-        other_squares = np.einsum("ij,ij->i", others, others)
-        for start in range(0, len(rows), TILE[0]):
-            some = slice(start, start + TILE[0])
-            far = _distances(rows[some], others, squares[some], other_squares)
-            totals[some, atoms[cols[starts]]] += np.add.reduceat(far, starts, axis=1)
+        distances = beside(cols)
+        for start in range(0, n_rows, TILE[0]):
+            some = slice(start, min(start + TILE[0], n_rows))
+            totals[some, atoms[cols[starts]]] += np.add.reduceat(distances(some), starts, axis=1)
     return np.asarray(merging(atom_labels, n_clusters) @ totals.T)
 
 

@@ -12,8 +12,9 @@ and ``coefficients`` at the end, as :func:`mean_silhouettes` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from operators.metrics.silhouette_sums import (
     coefficients,
     mean_and_error,
     merging,
+    summed,
     unseparated,
 )
 
@@ -37,6 +39,20 @@ SAMPLE_ROWS = 3_000  # beyond, so many rows are compared with every other
 BLOCK = 1 << 15  # rows whose distances to one row are summed before they join the sum
 SUMS = 1 << 23  # float64 sums held at once
 FAILED = -1.0
+
+
+@runtime_checkable
+class Comparable(Protocol):
+    """Rows that are no matrix, but know their distances."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, entries of a row)."""
+        ...
+
+    def distances(self, rows: Index, cols: Index) -> npt.NDArray[Any]:
+        """(len(rows), len(cols)) Euclidean distances, 0 between equal rows."""
+        ...
 
 
 class Silhouettes(NamedTuple):
@@ -99,7 +115,7 @@ def silhouette_grid(
 
 
 def mean_silhouettes(
-    X: npt.NDArray[Any],
+    X: npt.NDArray[Any] | Comparable,
     labels: npt.NDArray[Any],
     metric: Metric = "euclidean",
     *,
@@ -112,7 +128,7 @@ def mean_silhouettes(
 
     Parameters
     ----------
-    X : (n, p) finite numbers.
+    X : (n, p) finite numbers, or rows that know their Euclidean distances.
     labels : (m, n) integers from -1 (noise, one more cluster) up, as clusterings number their clusters.
     metric : "euclidean" (default) takes s n p operations for s rows compared with all n; "cosine" takes
         n k p for k clusters and is always exact, since the mean cosine distance to a cluster is
@@ -128,22 +144,23 @@ def mean_silhouettes(
     if metric not in ("euclidean", "cosine"):
         raise ValueError(f"silhouette: metric is {metric!r}; use euclidean or cosine")
     if labels.shape[1:] != X.shape[:1]:
-        raise ValueError(f"silhouette: X has {len(X)} rows, labels have shape {labels.shape}; give (m, n)")
+        raise ValueError(f"silhouette: X has {X.shape[0]} rows, labels have shape {labels.shape}; give (m, n)")
     distinct, which = _distinct(labels)
+    n = labels.shape[1]
     n_clusters = distinct.max(axis=1, initial=-1).astype(np.intp) + 2
     sizes = cluster_sizes(distinct, n_clusters)
     n_used = np.add.reduceat(sizes > 0, np.cumsum(n_clusters) - n_clusters, dtype=np.intp)
-    usable = (n_used >= 2) & (n_used < len(X))
-    drawn = np.arange(len(X)) if metric == "cosine" else sampled_rows(len(X), sample_size, random_state)
+    usable = (n_used >= 2) & (n_used < n)
+    drawn = np.arange(n) if metric == "cosine" else sampled_rows(n, sample_size, random_state)
     found = np.zeros((len(distinct), len(drawn)))
     if usable.any():
         sizes = sizes[np.repeat(usable, n_clusters)]
-        sums = _euclidean_sums if metric == "euclidean" else _cosine_sums
-        for some, part in sums(X, distinct[usable], n_clusters[usable], drawn):
+        sums = _sums_of(X, metric)
+        for some, part in sums(distinct[usable], n_clusters[usable], drawn):
             found[usable, some] = coefficients(
                 part, sizes, distinct[np.ix_(usable, drawn[some])], n_clusters[usable]
             )
-    mean, error = mean_and_error(found, len(X))
+    mean, error = mean_and_error(found, n)
     return Silhouettes(np.where(usable, mean, FAILED)[which], np.where(usable, error, 0.0)[which])
 
 
@@ -154,6 +171,29 @@ def sampled_rows(n: int, sample_size: int | None = None, random_state: int = 0) 
     if sample_size >= n:
         return np.arange(n)
     return np.sort(np.random.default_rng(random_state).choice(n, sample_size, replace=False))
+
+
+def _sums_of(
+    X: npt.NDArray[Any] | Comparable, metric: Metric
+) -> Callable[[npt.NDArray[Any], Index, Index], Iterator[tuple[slice, Float64]]]:
+    if not isinstance(X, Comparable):
+        return partial(_euclidean_sums if metric == "euclidean" else _cosine_sums, X)
+    if metric != "euclidean":
+        raise ValueError("silhouette: rows that are no matrix know Euclidean distances only")
+    return partial(_sums_of_distances, X)
+
+
+def _sums_of_distances(
+    X: Comparable, labels: npt.NDArray[Any], n_clusters: Index, drawn: Index
+) -> Iterator[tuple[slice, Float64]]:
+    step = max(1, SUMS // int(n_clusters.sum()))
+    for first in range(0, len(drawn), step):
+        rows = drawn[first : first + step]
+
+        def beside(cols: Index, rows: Index = rows) -> Callable[[slice], npt.NDArray[Any]]:
+            return lambda some: X.distances(rows[some], cols)
+
+        yield slice(first, first + len(rows)), summed(beside, len(rows), labels, n_clusters)
 
 
 def _euclidean_sums(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from operators.dbscan.distances import Points, rounding_error
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
+from operators.metrics.silhouettes import mean_silhouettes
 
 METRICS = ["euclidean", "cosine", "centered_cosine"]
 
@@ -84,3 +85,15 @@ def test_unknown_metric_and_no_rows_are_refused():
         FactoredPoints(gradients_of(0), "manhattan")
     with pytest.raises(ValueError, match="at least one row"):
         FactoredPoints(gradients_of(0)[:0], "cosine")
+
+
+@given(st.integers(0, 10_000), st.sampled_from(METRICS), st.sampled_from([None, 15]))
+def test_silhouettes_are_those_of_prepared_flat_rows(seed, metric, sample_size):
+    gradients = gradients_of(seed)
+    points = FactoredPoints(gradients, metric)
+    labels = np.random.default_rng(seed).integers(-1, 3, size=(4, len(gradients)))
+    flat = prepared(gradients, metric)
+    expected = mean_silhouettes(flat, labels, sample_size=sample_size)
+    found = mean_silhouettes(points, labels, sample_size=sample_size)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(found.standard_error, expected.standard_error, atol=1e-6)
