@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from operators.dbscan import tiles as t
 from operators.dbscan.density import Density, settle_by_samples
-from operators.dbscan.distances import Float64, Index, Mask, Points
+from operators.dbscan.distances import Float64, Index, Mask
 from operators.dbscan.forest import Forest
 from operators.dbscan.join import Joiner
+from operators.dbscan.prepared import Prepared
 from operators.dbscan.search import Search
 from operators.dbscan.space import Space
 from operators.dbscan.tiles import Tiles, in_threads, pieces
@@ -25,7 +26,7 @@ APART = 256  # rows from which a component of the next larger radius is joined o
 
 
 def cluster(
-    points: Points,
+    points: Prepared,
     eps_values: Sequence[float],
     min_samples_values: Sequence[float],
     weight: Float64 | None = None,
@@ -51,7 +52,7 @@ def cluster(
 
 
 class _Grid:
-    def __init__(self, points: Points, eps: list[float], least: Float64, weight: Float64 | None) -> None:
+    def __init__(self, points: Prepared, eps: list[float], least: Float64, weight: Float64 | None) -> None:
         self._random = np.random.default_rng(SEED)
         self._tiles, self._least, self._n = Tiles(points, eps), least, points.n
         self._density, self._space = self._measure(float(least[-1]), weight)

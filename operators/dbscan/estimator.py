@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import METRICS, Matrix, Metric, Points
+from operators.dbscan.prepared import Preparable
 
 if TYPE_CHECKING:
     from operators.neighbours.approximate import Quality
@@ -81,7 +82,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, p) numbers, finite. float32 stays float32 for the products; other types become float64.
+        X : (n, p) numbers, finite. float32 stays float32 for the products; other types become float64. Or
+            :class:`operators.factored.FactoredGradients` (exact neighbours only).
         y : ignored.
         sample_weight : (n,), optional: what each row counts for among its neighbours, default 1;
             may be negative. Exact neighbours only.
@@ -96,13 +98,24 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             with approximate neighbours.
         ImportError : approximate neighbours, and FAISS is not installed.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
         self._check_parameters()
+        if isinstance(X, Preparable):
+            if self.neighbours in ("ivf", "hnsw"):
+                raise ValueError(
+                    f"DBSCAN: neighbours is {self.neighbours!r}, and X is {type(X).__name__}, which FAISS cannot "
+                    "index. Use neighbours='exact'."
+                )
+            X.check_finite("X")
+            self.n_features_in_ = X.shape[1]
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32])
         self.quality_: Quality | None = None
         if self.neighbours in ("ivf", "hnsw"):
             return self._fit_approximate(X, sample_weight)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        points = Points(X, self.metric)
+        weight = sample_weight
+        if weight is not None:
+            weight = _check_sample_weight(weight, np.empty((X.shape[0], 0)), dtype=np.float64)
+        points = X.points(self.metric) if isinstance(X, Preparable) else Points(X, self.metric)
         labels, cores = cluster(points, [self.eps], [self.min_samples], weight)
         self.labels_: npt.NDArray[np.intp] = labels[0, 0].astype(np.intp)
         self.core_sample_indices_: npt.NDArray[np.intp] = np.flatnonzero(cores[0, 0])
@@ -128,8 +141,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = found.labels[0, 0].astype(np.intp)
         self.core_sample_indices_ = np.flatnonzero(found.cores[0, 0])
         self.quality_ = found.quality(X, 0, 0)
-        if text := self.quality_.advice():
-            warnings.warn(f"DBSCAN: {text}", stacklevel=3)
+        if self.quality_.low:
+            warnings.warn(f"DBSCAN: {self.quality_.low}", stacklevel=3)
         return self
 
     def _check_parameters(self) -> None:

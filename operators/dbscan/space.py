@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Index, Points
+from operators.dbscan.distances import Float64, Index
+from operators.dbscan.prepared import Prepared
 from operators.dbscan.projections import coordinates as coordinates
 from operators.dbscan.projections import principal as principal
 
@@ -54,11 +55,16 @@ class Space:
     random : generator for the sample.
     """
 
-    def __init__(self, points: Points, emphasis: Index, random: np.random.Generator) -> None:
+    def __init__(self, points: Prepared, emphasis: Index, random: np.random.Generator) -> None:
         several = [random.choice(points.n, min(points.n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
         self._all: Blocks | None = None
         self._at = points.coordinates(np.concatenate(several), random)
+
+    @property
+    def at(self) -> Float64:
+        """(n, k) coordinates: their distances are at most the rows' own."""
+        return self._at
 
     def cut(self, rows: Index, size: int) -> Blocks:
         """``rows`` in blocks of at most ``size`` that lie close together."""

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from operators.dbscan.distances import Float64, Index, Mask, Points, rounding_error, smallest
+from operators.dbscan.distances import Float64, Index, Mask, rounding_error, smallest
 from operators.dbscan.operand import Operand
+from operators.dbscan.prepared import Prepared
 
 Level: TypeAlias = npt.NDArray[np.int16]
 
@@ -62,7 +63,7 @@ class Tiles:
     limits : (n_levels,) float64: each radius as a gap.
     """
 
-    def __init__(self, points: Points, eps_values: Sequence[float]) -> None:
+    def __init__(self, points: Prepared, eps_values: Sequence[float]) -> None:
         self.points, self.n = points, points.n
         self.eps = list(eps_values)
         self.limits: Float64 = np.array([points.limit(eps) for eps in eps_values])

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from operators.dbscan.distances import Metric
+    from operators.factored.points import FactoredPoints
 
 Float64: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -142,6 +146,12 @@ class FactoredGradients:
             parts += [(d[:, :, None] * a[:, None, :]).reshape(len(self), -1)] if layer.weight else []
             parts += [d] if layer.bias else []
         return np.concatenate(parts, axis=1)
+
+    def points(self, metric: Metric) -> FactoredPoints:
+        """The rows prepared for a metric, as DBSCAN takes them."""
+        from operators.factored.points import FactoredPoints  # which needs this module
+
+        return FactoredPoints(self, metric)
 
     def check_finite(self, name: str = "gradients") -> None:
         """Raises ValueError with the row and layer of the first value that is not finite."""
