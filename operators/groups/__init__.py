@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from operators.groups.assign import assign
     from operators.groups.kernel import GroupMethod, GroupResult
+    from operators.groups.placing import assign
 
 __all__ = ["GroupMethod", "GroupResult", "assign"]
 
-_HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "assign"}
+_HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "placing"}
 
 
 def __getattr__(name: str) -> Any:
