@@ -119,6 +119,11 @@ def test_peers_are_not_run_beyond_memory_or_time():
     assert expected_memory("scikit-learn", case, near=0.5) > 50 * 2**30
     assert expected_seconds("scikit-learn", case, before) == pytest.approx(200)
     assert expected_seconds("FAISS flat", case, before) is None
+    ours = {
+        Case(20_000, 64, regime).key: {"peers": {"ours": {"median": 1.0}}} for regime in ("tight", "noise")
+    }
+    assert expected_seconds("ours", Case(100_000, 64, "noise"), ours) == pytest.approx(25)
+    assert expected_seconds("ours", case, ours) < 10
 
 
 def test_a_run_that_lacks_memory_or_time_says_so(tmp_path: Path):

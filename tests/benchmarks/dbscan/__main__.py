@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -27,21 +27,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--memory", type=float, default=10, help="most GiB for a peer, default 10")
     parser.add_argument("--seconds", type=float, default=60, help="most CPU seconds for a peer, default 60")
     parser.add_argument("--store", type=Path, default=STORE, help="file of what was measured so far")
+    parser.add_argument("--resume", action="store_true", help="leave out rows that were measured before")
     parser.add_argument("--write-readme", action="store_true", help="bring the README's tables up to date")
     options = parser.parse_args(arguments)
     bench = Bench(options.peers, options.memory * GIB, options.seconds, options.store)
     if missing := bench.missing():
         print(f"Left out, not installed: {', '.join(missing)}. `make bench` puts them in .venv-peers.")
-    _run(bench, options.large or options.only is not None, options.only)
-    if options.write_readme:
-        tables.write(bench.measured)
+    known = set().union(*bench.measured.values()) if options.resume else set()
+    patterns = ["*"] if options.only is None else options.only
+
+    def wanted(key: str) -> bool:
+        return key not in known and any(fnmatch(key, pattern) for pattern in patterns)
+
+    try:
+        _run(bench, options.large or options.only is not None, wanted)
+    finally:
+        if options.write_readme:
+            tables.write(bench.measured)
     return 0
 
 
-def _run(bench: Bench, large: bool, only: Sequence[str] | None) -> None:
-    def wanted(key: str) -> bool:
-        return only is None or any(fnmatch(key, pattern) for pattern in only)
-
+def _run(bench: Bench, large: bool, wanted: Callable[[str], bool]) -> None:
     for kind, key, run in extras(large):
         if wanted(key):
             bench.note(kind, key, run(bench))
