@@ -1,0 +1,129 @@
+"""Per-sample gradients of linear layers as factors: exact, and never laid out flat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from operators.factored import FactoredGradients, Layer
+from operators.gradients.calls import evaluating
+from operators.gradients.factors import Factors, Gradient
+from operators.gradients.kernel import MAX_CHUNK, in_chunks
+from operators.gradients.routes import choose_route
+from operators.gradients.rows import Labels, Matrix, Rows, select_parameters
+
+
+class Part(NamedTuple):
+    """A layer whose gradients are factored.
+
+    ``n_inputs`` activations (0 where only the bias was chosen) come before ``n_outputs`` errors in a
+    packed row.
+    """
+
+    path: str
+    n_inputs: int
+    n_outputs: int
+    weight: bool
+    bias: bool
+
+    @property
+    def width(self) -> int:
+        """Numbers of a packed row."""
+        return self.n_inputs + self.n_outputs
+
+
+def factored_gradients(
+    model: nn.Module,
+    X: Matrix,
+    y: Labels,
+    *,
+    parameters: str | None = None,
+    chunk_size: int | None = None,
+) -> FactoredGradients:
+    """:func:`~operators.gradients.per_sample_gradients`, as (activation, error) pairs of each layer.
+
+    ``flat()`` of the result is what that function returns, to 1e-5 of a row's norm; the layers stand in the
+    order of their first chosen parameter.
+
+    Parameters
+    ----------
+    model, X, y, parameters : see there. Every chosen parameter must be that of an ``nn.Linear`` which sees
+        one vector a row.
+    chunk_size : rows per forward pass, default 4096.
+
+    Raises
+    ------
+    ValueError
+        As there; or a chosen parameter's gradient has no such factors, which the text names.
+    """
+    packed, parts = packed_gradients(model, X, y, parameters=parameters, chunk_size=chunk_size)
+    return unpack(packed, parts)
+
+
+def packed_gradients(
+    model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
+) -> tuple[NDArray[np.float32], list[Part]]:
+    """:func:`factored_gradients` as one (n, width) matrix, layer by layer, with what it holds."""
+    selected = select_parameters(model, parameters)
+    rows = Rows(X, y, next(iter(selected.values())))
+    if not len(rows):
+        raise ValueError("X has no rows: nothing to tell how the gradients are factored")
+    with evaluating(model):
+        trial = rows.try_on(model)
+        compute = choose_route(model, selected, trial, "layers")
+        parts = _parts(selected, compute(trial, rows.chunk(slice(0, 1))[1].expand(2)))
+        packed = np.empty((len(rows), sum(part.width for part in parts)), np.float32)
+
+        def fill(some: slice) -> None:
+            gradients = dict(zip(selected, compute(*rows.chunk(some)), strict=True))
+            start = 0
+            for values in (piece for part in parts for piece in _pieces(part, gradients)):
+                packed[some, start : start + values.shape[1]] = values.cpu().numpy()
+                start += values.shape[1]
+
+        in_chunks(fill, len(rows), chunk_size or MAX_CHUNK)
+    return packed, parts
+
+
+def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
+    """Packed rows (n, width) as factored gradients; views, no copies."""
+    layers, start = [], 0
+    for part in parts:
+        middle, stop = start + part.n_inputs, start + part.width
+        layers.append(Layer(packed[:, start:middle], packed[:, middle:stop], part.weight, part.bias))
+        start = stop
+    return FactoredGradients(layers)
+
+
+def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) -> list[Part]:
+    """The layers behind the chosen parameters, from trial gradients of two rows."""
+    found = dict(zip(selected, gradients, strict=True))
+    paths = dict.fromkeys(name.rpartition(".")[0] for name in selected)
+    parts = []
+    for path in paths:
+        names = {name.rpartition(".")[2]: name for name in selected if name.rpartition(".")[0] == path}
+        weight = found[names["weight"]] if "weight" in names else None
+        bias: Any = found.get(names.get("bias", ""))
+        one_vector = isinstance(weight, Factors) and weight.errors.shape[1] == 1
+        if not (names.keys() <= {"weight", "bias"} and (one_vector or weight is None)):
+            raise ValueError(
+                f"the gradients in {', '.join(repr(name) for name in names.values())} are no product of one "
+                "activation and one error a row: only nn.Linear layers that see one vector a row are. Choose "
+                "those by `parameters`, or take flat gradients."
+            )
+        n_outputs, n_inputs = selected[names["weight"]].shape if weight is not None else (bias.shape[1], 0)
+        parts.append(Part(path, n_inputs, n_outputs, weight is not None, bias is not None))
+    return parts
+
+
+def _pieces(part: Part, gradients: Mapping[str, Gradient]) -> list[Tensor]:
+    """(m, n_inputs) activations and (m, n_outputs) errors of a layer."""
+    prefix = f"{part.path}." if part.path else ""
+    if not part.weight:
+        return [gradients[f"{prefix}bias"]]  # type: ignore[list-item]
+    factors = cast(Factors, gradients[f"{prefix}weight"])
+    return [factors.activations[:, 0], factors.errors[:, 0]]
