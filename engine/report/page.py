@@ -10,7 +10,9 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from engine.plan import Plan
 from engine.publish import DATA, version_folder
+from engine.report.duplicates import near_duplicates
 from engine.report.findings import Findings, sentences
+from engine.report.grid_truth import grid_aris
 from engine.report.groups import GroupRow, focus, group_rows, worst_group
 from engine.report.pictures import NOISE_STYLE, style, symbol
 from engine.report.rows import gallery
@@ -31,7 +33,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
     classes = read_classes(plan)
     found = survey(plan)
     groups = group_rows(found, classes)
-    truth = plan.recipe.truth
+    truth, grids = plan.recipe.truth, read_grids(plan, classes)
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
     return template().render(
@@ -44,7 +46,8 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         sentences=sentences(findings(found, groups, classes)),
         **table_of_groups(found, groups),
         spaces=space_figures(plan, found, groups),
-        selections=selection_figures(read_grids(plan, classes)),
+        selections=selection_figures(grids, grid_aris(plan, found, grids)),
+        duplicates=near_duplicates(plan),
         gallery=gallery(plan, found, groups, classes),
         truth=truth,
         scores=score(found, truth.group, truth.outlier),

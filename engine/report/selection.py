@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from engine.report.grid_maps import Map, draw
 from engine.report.words import percent
 
 FAILED = -1.0
+FLAT = 0.05
+"""A share of noise that moves by more within one step is no plateau."""
 TIED = 0.005
 """Scores that differ by less say nothing."""
 MOST_CLASSES = 24
@@ -24,6 +27,8 @@ MOST_CLASSES = 24
 class Grid:
     """What is recorded of one class. All arrays are (n_eps, n_min_samples)."""
 
+    index: int
+    """Of the class."""
     class_name: str
     eps: tuple[float, ...]
     min_samples: tuple[int, ...]
@@ -38,6 +43,9 @@ class Grid:
     noise: NDArray[np.float64]
     """Share of the class's rows in no group."""
     groups: NDArray[np.float64]
+    n_rows: int
+    approximation: dict[str, Any] | None = None
+    """What was measured of clusters found through an approximate graph."""
 
 
 def read_grids(plan: Plan, classes: list[str]) -> list[Grid]:
@@ -54,6 +62,7 @@ def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
     """One class's entry of the record."""
     eps, min_samples = entry["eps_grid"], entry["min_samples_grid"]
     return Grid(
+        index=int(entry["class"]),
         class_name=classes[int(entry["class"])],
         eps=tuple(eps),
         min_samples=tuple(min_samples),
@@ -67,20 +76,30 @@ def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
         silhouettes=_scores(entry["scores"]),
         noise=np.array(entry["noise_grid"], np.float64),
         groups=np.array(entry["groups_grid"], np.float64),
+        n_rows=int(entry.get("n_rows", 0)),
+        approximation=entry.get("approximation"),
     )
 
 
-def selection_figures(grids: list[Grid]) -> list[dict[str, Any]]:
-    """Class name, PNG and remark of each class's grid."""
-    return [
-        {"name": found.class_name, "png": draw(maps(found), found.eps, found.min_samples, found.pick)}
-        | {"remark": " ".join([picked(found), *one_step_away(found), *edges(found)])}
-        for found in grids[:MOST_CLASSES]
-    ]
+def selection_figures(grids: list[Grid], aris: Mapping[int, NDArray[np.float64]]) -> list[dict[str, Any]]:
+    """Class name, PNG, remark and warning of each class's grid; ``aris`` where the truth of it is known."""
+    figures = []
+    for found in grids[:MOST_CLASSES]:
+        ari = aris.get(found.index)
+        remark = [picked(found), *one_step_away(found), *edges(found)]
+        figures.append(
+            {
+                "name": found.class_name,
+                "png": draw(maps(found, ari), found.eps, found.min_samples, found.pick),
+                "remark": " ".join(remark if ari is None else [*remark, in_view_of_truth(found, ari)]),
+                "approximation": approximated(found),
+            }
+        )
+    return figures
 
 
-def maps(found: Grid) -> list[Map]:
-    """What is drawn: the rule's score, the silhouette if that is another, groups and noise."""
+def maps(found: Grid, ari: NDArray[np.float64] | None = None) -> list[Map]:
+    """What is drawn: the rule's score, the silhouette if that is another, groups, noise, and ARI if known."""
     drawn = [Map(f"score of the rule “{found.rule}”", found.rule_scores, "{:.2f}")]
     if found.rule != "silhouette":
         drawn.append(Map("mean silhouette, noise as one more cluster", found.silhouettes, "{:.2f}"))
@@ -88,6 +107,7 @@ def maps(found: Grid) -> list[Map]:
         *drawn,
         Map("number of groups", found.groups, "{:.0f}"),
         Map("share of rows in no group, %", 100 * found.noise, "{:.0f}"),
+        *([] if ari is None else [Map("ARI against the true groups, noise as one group", ari, "{:.2f}")]),
     ]
 
 
@@ -120,16 +140,50 @@ def one_step_away(found: Grid) -> list[str]:
     if groups.size == 1:
         return []
     here = f"{found.groups[i, j]:.0f} groups and {percent(found.noise[i, j])} noise"
-    if np.ptp(groups) == 0:
+    moved = f"noise is {percent(noise.min())} to {percent(noise.max())}"
+    if np.ptp(groups) > 0:
         return [
-            f"The pick has {here}; one step away the number of groups is the same and noise is "
-            f"{percent(noise.min())} to {percent(noise.max())}."
+            f"The pick has {here}; one step away it is {groups.min():.0f} to {groups.max():.0f} groups and "
+            f"{percent(noise.min())} to {percent(noise.max())} noise: the pick sits on an edge, look at "
+            f"both sides."
+        ]
+    if max(noise.max() - found.noise[i, j], found.noise[i, j] - noise.min()) > FLAT:
+        return [
+            f"The pick has {here}; one step away the number of groups is the same, but {moved}: the pick "
+            "sits on a slope."
         ]
     return [
-        f"The pick has {here}; one step away it is {groups.min():.0f} to {groups.max():.0f} groups and "
-        f"{percent(noise.min())} to {percent(noise.max())} noise: the pick sits on an edge, look at "
-        f"both sides."
+        f"The pick has {here}; one step away the number of groups is the same and {moved}: the pick sits "
+        "on a plateau."
     ]
+
+
+def in_view_of_truth(found: Grid, ari: NDArray[np.float64]) -> str:
+    """How the pick compares with the best setting, which only the truth can tell."""
+    i, j = found.pick
+    e, m = np.unravel_index(int(np.argmax(ari)), ari.shape)
+    near = ari[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2]
+    return (
+        f"By the truth, which the rule never saw, the pick has ARI {ari[i, j]:.2f} within the class "
+        f"({near.min():.2f} to {near.max():.2f} one step away); the best setting is eps = "
+        f"{found.eps[e]:g} and min_samples = {found.min_samples[m]} with {ari[e, m]:.2f}. A class left whole "
+        "has 0."
+    )
+
+
+def approximated(found: Grid) -> str:
+    """What is known of clusters found through an approximate graph; empty for exact ones."""
+    quality = found.approximation
+    if quality is None:
+        return ""
+    on = "all rows" if quality["ari_rows"] >= found.n_rows else f"a sample of {quality['ari_rows']:,} rows"
+    return (
+        f"Clusters were found through an approximate {quality['index']} graph, which holds "
+        f"{percent(quality['recall'])} of the true edges; {percent(quality['wrong_cores'])} of a sample of "
+        f"rows are wrongly called core samples, or wrongly not. At the pick the ARI against exact DBSCAN is "
+        f"{quality['ari']:.3f}, on {on}. Low figures mean that small clusters may be lost: set "
+        "groups.neighbours to exact."
+    )
 
 
 def edges(found: Grid) -> list[str]:

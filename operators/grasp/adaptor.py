@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.columns import vectors_to_numpy
+from operators.grasp.kept_grid import keeps_grid, write_grid
 from operators.grasp.params import GroupsParams
 from operators.grasp.state import (
     Ids,
@@ -44,6 +46,8 @@ from operators.groups.operator import Groups as GroupsOperator
 from operators.groups.operator import LabelClass, by_class, stored_labels
 from operators.groups.state import write_record
 
+_log = logging.getLogger("winnow")
+
 Map: TypeAlias = Callable[..., Any]
 Parts: TypeAlias = list[tuple[int, int]]
 
@@ -54,13 +58,14 @@ class Groups(GroupsOperator[GroupsParams]):
     """Adds ``group`` (-1: in no cluster), ``is_outlier`` and ``outlier_source``.
 
     ``fit`` leaves in its state folder ``groups.json`` with the parameters, per class
-    ``labels-<class>.parquet`` and ``model-<class>.npz``, and ``selection.json`` with every class's grid
-    and pick. A class of more than ``block_rows`` rows is clustered in blocks (``labels-<class>/``), with
-    scratch files of twice the size of its gradients and more. Memory: a worker holds the gradients of one
-    class or block, and twice that while it clusters them.
+    ``labels-<class>.parquet`` and ``model-<class>.npz``, ``selection.json`` with every class's grid and
+    pick, and ``grid-<class>/`` where the labels of all settings are kept. A class of more than ``block_rows``
+    rows is clustered in blocks (``labels-<class>/``), with scratch files of twice the size of its
+    gradients and more. Memory: a worker holds the gradients of one class or block, and twice that while it
+    clusters them.
     """
 
-    version = 3
+    version = 4
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
     @property
@@ -87,7 +92,7 @@ class Groups(GroupsOperator[GroupsParams]):
         """
         names = [str(value) for value in _classes(context.states["ingest"])]
         run = partial(executor.map, resources=self.params.resources)
-        large = _large_classes(context.shards, run, len(names), self.params.block_rows)
+        large = _large_classes(context.shards, run, len(names), self.params)
         infer = partial(_infer_class, context.shards, context.state, self.params, context.seed)
         found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
         found += _infer_in_blocks(context, run, self.params, {i: (names[i], large[i]) for i in large})
@@ -100,6 +105,9 @@ class Groups(GroupsOperator[GroupsParams]):
             )
         write_record(context.state, self.params)
         write_selection(context.state, records)
+        for record in records:
+            if (found_by := record["approximation"]) and found_by["low"]:
+                _log.warning("operators.groups: class %s: %s", record["name"], found_by["low"])
         rows = sum(record["n_rows"] for record in records)
         outliers = sum(record["n_noise"] for record in records) if self.params.outliers == "noise" else 0
         metrics = {
@@ -138,6 +146,7 @@ def _infer_class(
     row_ids, gradients = _gather(shards, index, SPACES[params.method])
     if not len(row_ids):
         return None
+    keep = keeps_grid(params.keep_grid, len(row_ids))
     labels, selection, model = infer_class(
         gradients,
         metric=params.metric,
@@ -145,19 +154,25 @@ def _infer_class(
         min_samples_grid=params.min_samples,
         select=params.select,
         random_state=seed,
+        neighbours=params.neighbours,
+        nprobe=params.nprobe,
+        ef_search=params.ef_search,
+        keep=partial(write_grid, state, index, row_ids, 0) if keep else None,
     )
     write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
     return class_record(index, name, selection)
 
 
-def _large_classes(shards: ShardReader, run: Map, n_classes: int, limit: int) -> dict[int, Parts]:
-    """Classes of more than ``limit`` rows: (shard, rows) of each, in row order."""
+def _large_classes(shards: ShardReader, run: Map, n_classes: int, params: GroupsParams) -> dict[int, Parts]:
+    """Classes to cluster in blocks: (shard, rows) of each, in row order."""
+    if params.neighbours in ("ivf", "hnsw"):
+        return {}  # an index is built by one worker
     from operators.grasp.spill import count_classes
 
     order = [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
     counts = np.array(list(run(partial(count_classes, shards, n_classes), order))).reshape(-1, n_classes)
-    large = np.flatnonzero(counts.sum(axis=0) > limit).tolist()
+    large = np.flatnonzero(counts.sum(axis=0) > params.block_rows).tolist()
     return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
 
 
@@ -191,8 +206,8 @@ def _infer_in_blocks(
 
 def _other_lengths(path: str, n_features: int, expected: int) -> str:
     return (
-        f"{path}: its gradients have {n_features} entries, those of earlier shards {expected}. They come from "
-        "different probes; run the operator `gradients` again."
+        f"{path}: its gradients have {n_features} entries, those of earlier shards {expected}. They come "
+        "from different probes; run the operator `gradients` again."
     )
 
 

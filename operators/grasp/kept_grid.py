@@ -1,7 +1,7 @@
 """Labels of every cell of a class's grid, kept so that a report can score cells that were not picked.
 
-No operator may see the truth, so the grid cannot be scored while it is there. Where it is kept, one file per
-class holds the labels, a column per cell, in row groups: whoever may see the truth reads it piece by piece.
+No operator may see the truth, so the grid cannot be scored while it is there. Where it is kept, a folder per
+class holds the labels, a column per cell, in row groups: whoever may see the truth reads them piece by piece.
 A cell of a row takes 2 bytes before compression and far less after it, as most rows are in one group.
 """
 
@@ -34,26 +34,27 @@ def keeps_grid(keep: Keep, n_rows: int) -> bool:
 
 def grid_path(state: Path, index: int) -> Path:
     """Where the grid of class ``index`` is."""
-    return state / f"grid-{index}.parquet"
+    return state / f"grid-{index}"
 
 
-def write_grid(state: Path, index: int, row_ids: Ids, labels: Labels) -> None:
-    """Store a grid.
+def write_grid(state: Path, index: int, row_ids: Ids, part: int, labels: Labels) -> None:
+    """Store a grid, or a part of it.
 
     Parameters
     ----------
     state : folder of the operator.
     index : class.
     row_ids : (n,) ascending.
+    part : 0 where the class is in one piece; else parts in the order of their row ids.
     labels : (n_eps, n_min_samples, n) groups from 0, -1 for noise.
     """
     narrow = np.int16 if labels.max(initial=0) <= np.iinfo(np.int16).max else np.int32
     columns = {ROW_ID: row_ids}
     for e, m in np.ndindex(labels.shape[:2]):
         columns[_column(e, m)] = labels[e, m].astype(narrow)
-    pq.write_table(
-        pa.table(columns), grid_path(state, index), row_group_size=ROWS_PER_GROUP, compression="zstd"
-    )
+    path = grid_path(state, index) / f"part-{part:05}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=ROWS_PER_GROUP, compression="zstd")
 
 
 def read_grid(

@@ -2,65 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric, Points
+from operators.dbscan.estimator import Neighbours
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, ClassModel, sample_cores
-from operators.grasp.selection import FAILED, Float64, GridFacts, Pick, Rule, grid_facts, pick_by_facts
+from operators.grasp.picked import Selection, describe_pick
+from operators.grasp.selection import FAILED, Rule, grid_facts, pick_by_facts
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Labels: TypeAlias = npt.NDArray[np.int32]
 
 MAX_CORES = 10_000
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Which cell of the grid was taken for a class, and why.
-
-    Attributes
-    ----------
-    eps, min_samples : the pick.
-    silhouette : its silhouette; -1 where no cell could be scored.
-    silhouette_se : standard error of it; 0 where all rows were used, see
-        :func:`~operators.metrics.silhouettes.mean_silhouettes`.
-    scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
-    rule : what picked, see :mod:`operators.grasp.selection`.
-    rule_score, rule_scores : the rule's own score of the pick and of every cell; -1 where a cell did
-        not compete.
-    within_limits : the pick keeps the rule's limits.
-    noise_grid, groups_grid : share of the rows in no group, and number of groups, of every cell.
-    eps_grid, min_samples_grid : the axes of the grids, ascending.
-    n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
-    at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
-    """
-
-    eps: float
-    min_samples: int
-    silhouette: float
-    silhouette_se: float
-    scores: Float64
-    rule: Rule
-    rule_score: float
-    rule_scores: Float64
-    within_limits: bool
-    noise_grid: Float64
-    groups_grid: npt.NDArray[np.intp]
-    eps_grid: tuple[float, ...]
-    min_samples_grid: tuple[int, ...]
-    n_groups: int
-    n_noise: int
-    n_rows: int
-    at_edge: bool
 
 
 def infer_class(
@@ -72,6 +35,10 @@ def infer_class(
     select: Rule = "coverage",
     random_state: Any = None,
     max_cores: int = MAX_CORES,
+    neighbours: Neighbours = "exact",
+    nprobe: int = 16,
+    ef_search: int = 128,
+    keep: Callable[[Labels], None] | None = None,
 ) -> tuple[Labels, Selection, ClassModel]:
     """Groups of one class.
 
@@ -86,7 +53,9 @@ def infer_class(
     Parameters
     ----------
     gradients : (n, p) float32 or float64, finite, n >= 1.
-    metric, eps_grid, min_samples_grid, select, random_state, max_cores : see :class:`GroupInference`.
+    metric, eps_grid, min_samples_grid, select, random_state, max_cores, neighbours, nprobe, ef_search : see
+        :class:`GroupInference`.
+    keep : is given the (n_eps, n_min_samples, n) labels of all cells.
 
     Returns
     -------
@@ -98,13 +67,26 @@ def infer_class(
     min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
     points = Points(gradients, metric)
     alike = bool((gradients == gradients[0]).all())
+    approximate = None
     if alike:
         cells = _one_group(points.n, len(eps_values), len(min_samples_values))
+    elif neighbours in ("ivf", "hnsw"):
+        from operators.neighbours.approximate import Settings, approximate_grid  # only these need FAISS
+
+        kind: Any = neighbours
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        settings = Settings(kind, metric, nprobe, ef_search, seed)
+        approximate = approximate_grid(gradients, eps_values, min_samples_values, settings)
+        cells = _scored(points, approximate.labels, approximate.cores)
     else:
-        cells = _cluster_cells(points, eps_values, min_samples_values)
+        cells = _scored(points, *cluster(points, eps_values, min_samples_values))
+    if keep is not None:
+        keep(cells.labels)
     facts = grid_facts(cells.labels, *cells.silhouettes)
     pick = pick_by_facts(facts, select)
     selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
+    if approximate is not None:
+        selection = replace(selection, approximation=approximate.quality(gradients, *pick.cell))
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
     radius = np.inf if alike else selection.eps
@@ -128,40 +110,9 @@ def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
     return _Cells(np.zeros_like(cores, np.int32), cores, Silhouettes(np.full(shape, FAILED), np.zeros(shape)))
 
 
-def _cluster_cells(points: Points, eps: Sequence[float], min_samples: Sequence[int]) -> _Cells:
-    labels, cores = cluster(points, eps, min_samples)
+def _scored(points: Points, labels: Labels, cores: npt.NDArray[np.bool_]) -> _Cells:
     scores = mean_silhouettes(points.vectors, labels.reshape(-1, points.n))
     return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))
-
-
-def describe_pick(
-    facts: GridFacts,
-    pick: Pick,
-    rule: Rule,
-    eps_values: tuple[float, ...],
-    min_samples_values: tuple[int, ...],
-) -> Selection:
-    """The selection of a class; the axes of the grid ascend."""
-    e, m = pick.cell
-    return Selection(
-        eps=eps_values[e],
-        min_samples=min_samples_values[m],
-        silhouette=float(facts.silhouettes[e, m]),
-        silhouette_se=float(facts.standard_errors[e, m]),
-        scores=facts.silhouettes,
-        rule=rule,
-        rule_score=float(pick.scores[e, m]),
-        rule_scores=pick.scores,
-        within_limits=pick.within_limits,
-        noise_grid=facts.noise / facts.n_rows,
-        groups_grid=facts.groups,
-        eps_grid=eps_values,
-        min_samples_grid=min_samples_values,
-        n_groups=int(facts.groups[e, m]),
-        n_noise=int(facts.noise[e, m]),
-        n_rows=facts.n_rows,
-        at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
-    )
 
 
 class GroupInference(BaseEstimator):  # type: ignore[misc]
@@ -185,6 +136,11 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         all of theirs first. Below the limit ``predict`` repeats ``labels_`` on the rows of fit,
         save for border rows, which may lie nearer to another group's core sample.
 
+    neighbours : "exact" (default), "auto" (the same), "ivf" or "hnsw": how DBSCAN finds neighbours, see
+        :class:`operators.dbscan.DBSCAN`. The last two may lose groups; ``selection_`` then says how
+        far the pick is from exact DBSCAN, and a warning is given where that is much.
+    nprobe, ef_search : as in :class:`operators.dbscan.DBSCAN`.
+
     Attributes
     ----------
     labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
@@ -202,6 +158,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         select: Rule = "coverage",
         random_state: Any = None,
         max_cores: int = MAX_CORES,
+        neighbours: Neighbours = "exact",
+        nprobe: int = 16,
+        ef_search: int = 128,
     ) -> None:
         self.metric = metric
         self.eps_grid = eps_grid
@@ -209,6 +168,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.select = select
         self.random_state = random_state
         self.max_cores = max_cores
+        self.neighbours = neighbours
+        self.nprobe = nprobe
+        self.ef_search = ef_search
 
     def fit(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> GroupInference:
         """Infer the groups of every class.
@@ -236,6 +198,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         for value in self.classes_.tolist():
             rows = np.flatnonzero(classes == value)
             labels, self.selection_[value], self.models_[value] = infer_class(X[rows], **self.get_params())
+            quality = self.selection_[value].approximation
+            if quality is not None and quality.low:
+                warnings.warn(f"GroupInference: class {value!r}: {quality.low}", stacklevel=2)
             self.labels_[rows] = shift_groups(labels, offset)
             self.offsets_[value] = offset
             offset += self.selection_[value].n_groups
@@ -274,10 +239,6 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 def shift_groups(labels: Labels, offset: int) -> Labels:
     """Labels of a class, from 0, to numbers unique across classes; noise stays -1."""
     return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)
-
-
-def _at_edge(position: int, n_values: int) -> bool:
-    return n_values > 1 and position in (0, n_values - 1)
 
 
 def _checked(gradients: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Matrix, npt.NDArray[Any]]:

@@ -36,6 +36,19 @@ class GroupsParams(OperatorParams):
     outliers: Literal["noise", "none"] = "noise"
     """``noise``: rows in no cluster count as outliers. ``none``: they keep group -1 and are not judged;
     where the minority is rare, noise is often the minority itself."""
+    neighbours: Literal["exact", "ivf", "hnsw", "auto"] = "exact"
+    """How DBSCAN finds neighbours. ``exact``: by comparing rows, skipping most pairs. ``ivf``, ``hnsw``: one
+    approximate FAISS graph per class, built by one worker; small groups may be lost, and selection.json and
+    the report say how far the groups are from the exact ones. ``auto``: ``exact``, which was faster on
+    all data tried."""
+    nprobe: Annotated[int, Field(ge=1)] = 16
+    """IVF lists looked at per row; more find more, and take longer."""
+    ef_search: Annotated[int, Field(ge=1)] = 128
+    """HNSW candidates kept per row; more find more, and take longer."""
+    keep_grid: Literal["auto"] | bool = "auto"
+    """Keep the labels of every setting that was tried, so that the report can map their ARI where the recipe
+    names the truth: 2 bytes a row and setting before compression. ``auto``: in classes of at most 250,000
+    rows."""
     block_rows: Annotated[int, Field(ge=1)] = 65_536
     """A class of more rows is clustered in blocks of so many, by many workers; one of fewer by one worker
     that holds all of it. The results are the same."""

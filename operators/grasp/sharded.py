@@ -17,9 +17,11 @@ from operators.dbscan.sharded.labels import CellSize, sizes, tally
 from operators.dbscan.sharded.layout import Layout
 from operators.dbscan.sharded.points import read_rows
 from operators.dbscan.sharded.solve import Map
-from operators.grasp.kernel import MAX_CORES, Selection, describe_pick
+from operators.grasp.kept_grid import keeps_grid, write_grid
+from operators.grasp.kernel import MAX_CORES
 from operators.grasp.model import ClassModel, draw_cores
 from operators.grasp.params import GroupsParams
+from operators.grasp.picked import Selection, describe_pick
 from operators.grasp.scores import cells_of, row_tasks, score_all, score_rows, scores_of
 from operators.grasp.selection import FAILED, GridFacts, pick_by_facts
 from operators.grasp.spill import SpilledRows
@@ -58,6 +60,8 @@ def infer_class_in_blocks(
     facts = _one_group(layout) if solved is None else _facts(map_, solved)
     pick = pick_by_facts(facts, params.select)
     selection = describe_pick(facts, pick, params.select, eps, least)
+    if keeps_grid(params.keep_grid, layout.n):
+        list(map_(partial(_keep_block, solved, layout, (state, index), source), layout.blocks))
     write = partial(_write_block, layout, solved, pick.cell, (state, index), source)
     starts = list(map_(write, layout.blocks))
     write_label_starts(state, index, starts)
@@ -125,6 +129,20 @@ def _write_block(
     row_ids = source.ids(start, start + n)
     write_label_part(*target, block, row_ids, labels)
     return int(row_ids[0])
+
+
+def _keep_block(
+    solved: Solved | None, layout: Layout, target: tuple[Path, int], source: SpilledRows, block: int
+) -> None:
+    """Store a block's labels in every cell."""
+    start, n = block * layout.block_rows, len(layout.rows(block))
+    labels = np.zeros((len(layout.eps), len(layout.least), n), np.int32)
+    if solved is not None:
+        found = BlockLabels(solved, block)
+        cells = [found.of_threshold(m) for m in range(len(layout.least))]
+        for level, m in np.ndindex(labels.shape[:2]):
+            labels[level, m] = cells[m].at(level)[0]
+    write_grid(*target, source.ids(start, start + n), block, labels)
 
 
 def _save_model(layout: Layout, radius: float, n_groups: int, seed: int, path: Path) -> None:

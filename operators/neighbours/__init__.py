@@ -7,17 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from operators.neighbours.clusters import approximate_dbscan
+    from operators.neighbours.duplicates import DuplicateCounter
     from operators.neighbours.estimator import NeighbourGraph
     from operators.neighbours.graph import Graph
+    from operators.neighbours.landmarks import choose_landmarks, row_density
     from operators.neighbours.uses import density, near_duplicate_counts
 
-__all__ = ["Graph", "NeighbourGraph", "approximate_dbscan", "density", "near_duplicate_counts"]
+_HOMES = {
+    "DuplicateCounter": "duplicates",
+    "Graph": "graph",
+    "NeighbourGraph": "estimator",
+    "approximate_dbscan": "clusters",
+    "choose_landmarks": "landmarks",
+    "density": "uses",
+    "near_duplicate_counts": "uses",
+    "row_density": "landmarks",
+}
 
-_HOMES = {"NeighbourGraph": "estimator", "Graph": "graph", "approximate_dbscan": "clusters"}
+__all__ = [
+    "DuplicateCounter",
+    "Graph",
+    "NeighbourGraph",
+    "approximate_dbscan",
+    "choose_landmarks",
+    "density",
+    "near_duplicate_counts",
+    "row_density",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: reading a recipe needs the parameters alone, not scikit-learn."""
-    if name in __all__:
-        return getattr(import_module(f"operators.neighbours.{_HOMES.get(name, 'uses')}"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"operators.neighbours.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -43,12 +43,12 @@ class Neighbours(Operator[NeighboursParams]):
     """Adds ``neighbour_ids`` (row ids, ascending) and ``neighbour_distances`` of each row.
 
     ``fit`` leaves in its state folder, per class, the vectors, their row ids and an index over them, and
-    ``graph.json`` with every index's recall. Memory: a worker that builds holds one index and one shard; one
-    that searches maps the indexes it needs into memory, and holds the edges of one shard.
+    ``graph.json`` with the parameters and every index's recall. Memory: a worker that builds holds one index
+    and one shard; one that searches maps the indexes it needs into memory, and holds the edges of one shard.
     """
 
     name = "neighbours"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = NeighboursParams
     uses = ("ingest",)
     keeps_open = True
@@ -98,7 +98,8 @@ class Neighbours(Operator[NeighboursParams]):
         for record in records:
             if record["advice"]:
                 _log.warning("operators.neighbours: class %s: %s", record["name"], record["advice"])
-        (context.state / GRAPH).write_text(json.dumps({"parts": records}, indent=1), "utf-8")
+        record = {"params": self.params.model_dump(mode="json", exclude={"resources"}), "parts": records}
+        (context.state / GRAPH).write_text(json.dumps(record, indent=1), "utf-8")
         rows = sum(record["rows"] for record in records)
         edges = sum(record["mean_neighbours"] * record["rows"] for record in records)
         recall = min(record["recall"] for record in records)

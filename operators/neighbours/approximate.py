@@ -51,6 +51,7 @@ class Quality:
     wrong_cores : share of sampled rows (at most 1,024, each compared with all rows) that are core samples
         in only one of the two; the largest over the grid.
     ari : adjusted Rand index between approximate and exact labels, noise as one cluster.
+    low : what is low and which knob to turn; empty where nothing is.
     ari_rows : rows clustered for ``ari``: all of them up to 50,000. Beyond that it is an estimate, from
         a seeded sample of 50,000 rows that is clustered in both ways as a problem of its own, with
         ``min_samples`` and the square of ``nprobe`` scaled by the share of rows sampled, so that the same
@@ -64,16 +65,7 @@ class Quality:
     ari: float
     ari_rows: int
 
-    def advice(self) -> str:
-        """What to do where one of the figures is low; else empty."""
-        if self.recall >= LOW and self.ari >= LOW_ARI and self.wrong_cores <= MOST_WRONG_CORES:
-            return ""
-        return (
-            f"clusters found through the {self.index} graph differ from DBSCAN's: recall of edges "
-            f"{self.recall:.3f}, core samples wrong for {self.wrong_cores:.1%} of a sample of rows, ARI "
-            f"against exact DBSCAN {self.ari:.3f} (on {self.ari_rows:,} rows). Small clusters may be lost. "
-            f"Raise {KNOBS[self.index]}, or set neighbours to 'exact', which is faster on most data."
-        )
+    low: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +90,8 @@ class ApproximateGrid:
         """Compare one cell with exact DBSCAN on the rows X that were clustered."""
         settings = self._settings
         ari, rows = _ari(X, self.labels[e, m], self._eps[e], self._min_samples[m], settings)
-        return Quality(settings.index, self.recall, self.wrong_cores, ari, rows)
+        found = Quality(settings.index, self.recall, self.wrong_cores, ari, rows)
+        return replace(found, low=_advice(found))
 
 
 @dataclass(frozen=True)
@@ -160,6 +153,17 @@ def approximate_grid(
         settings,
         tuple(eps_values),
         tuple(min_samples_values),
+    )
+
+
+def _advice(found: Quality) -> str:
+    if found.recall >= LOW and found.ari >= LOW_ARI and found.wrong_cores <= MOST_WRONG_CORES:
+        return ""
+    return (
+        f"clusters found through the {found.index} graph differ from DBSCAN's: recall of edges "
+        f"{found.recall:.3f}, core samples wrong for {found.wrong_cores:.1%} of a sample of rows, ARI "
+        f"against exact DBSCAN {found.ari:.3f} (on {found.ari_rows:,} rows). Small clusters may be lost. "
+        f"Raise {KNOBS[found.index]}, or set neighbours to 'exact', which is faster on most data."
     )
 
 

@@ -40,6 +40,13 @@ class NeighboursParams(OperatorParams):
     resources: Resources = Resources()
     """Of the worker that holds one index; with ``gpus`` a flat index is searched on a GPU."""
 
+    @property
+    def duplicate_distance(self) -> float:
+        """``near_duplicate`` or its default, but no more than ``eps``: the graph knows no pairs beyond."""
+        default = 0.0 if self.metric == "euclidean" else 0.001
+        wanted = default if self.near_duplicate is None else self.near_duplicate
+        return wanted if self.eps is None else min(wanted, self.eps)
+
     @model_validator(mode="after")
     def _some_reach(self) -> NeighboursParams:
         if self.eps is None and self.n_neighbors is None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Float32, Ids
+from operators.neighbours.graph import Float32, Graph, Ids
 from operators.neighbours.library import threads
 from operators.neighbours.params import NeighboursParams
 from operators.neighbours.recall import advice, check_size, true_edges
@@ -79,13 +79,23 @@ class Part:
     def look_up(self, table: pa.Table, rows: Ids) -> Edges:
         """Edges of those rows of a shard's table, which must all be in the index."""
         some = table.take(rows)
-        own = self._positions(some.column(ROW_ID).to_numpy())
+        own = self.positions(some.column(ROW_ID).to_numpy())
         queries = vectors_to_numpy(some.column(self._params.space))
         with threads(int(self._params.resources.cpus)):
             graph = self._rows.search(queries, reach_of(self._params), own)
         return Edges(rows[graph.sources()], self._row_ids[graph.indices], graph.distances)
 
-    def _positions(self, row_ids: Ids) -> Ids:
+    def neighbours_of(self, positions: Ids) -> Graph:
+        """Neighbours of rows of the part, by their positions in it."""
+        with threads(int(self._params.resources.cpus)):
+            return self._rows.search(self._rows.X[positions], reach_of(self._params), positions)
+
+    def rows_at(self, positions: Ids) -> tuple[Ids, Float32]:
+        """Row ids and vectors."""
+        return np.array(self._row_ids[positions]), np.array(self._rows.X[positions], np.float32)
+
+    def positions(self, row_ids: Ids) -> Ids:
+        """Positions in the part of rows, which must all be there."""
         found = np.searchsorted(self._row_ids, row_ids)
         known = self._row_ids[np.minimum(found, len(self._row_ids) - 1)] == row_ids
         if not known.all():

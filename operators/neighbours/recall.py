@@ -58,7 +58,7 @@ class Truth:
         Of the nearest, any row as near as the furthest true one counts.
         """
         total = int(self.degrees.sum())
-        hits = np.count_nonzero(found.distances <= np.repeat(self.furthest, found.degrees))
+        hits = int(np.count_nonzero(found.distances <= np.repeat(self.furthest, found.degrees)))
         return hits / total if total else 1.0
 
 

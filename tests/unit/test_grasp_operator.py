@@ -138,6 +138,7 @@ def test_state_holds_sorted_labels_models_and_the_selection(tmp_path: Path) -> N
     assert {p.name for p in state.iterdir()} == {
         *(f"labels-{c}.parquet" for c in (0, 1, 3)),
         *(f"model-{c}.npz" for c in (0, 1, 3)),
+        *(f"grid-{c}" for c in (0, 1, 3)),
         "groups.json",
         "selection.json",
     }

@@ -1,0 +1,80 @@
+"""Near duplicates: how many rows, pairs and sets there are, from edges that come shard by shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.dbscan.forest import Forest
+from operators.neighbours.graph import Float32, Ids
+
+MOST_PAIRS = 5_000_000
+
+
+@dataclass(frozen=True)
+class DuplicateSets:
+    """What was found.
+
+    Attributes
+    ----------
+    rows : rows with another one within the threshold.
+    pairs : unordered pairs within it; a lower bound where the graph holds only the nearest of each row.
+    n_sets : sets of rows connected by such pairs.
+    sets : row ids (ascending) of the largest sets, larger ones first, of equal ones the first.
+    complete : false where there were more than ``MOST_PAIRS`` edges, and sets may be larger.
+    """
+
+    rows: int
+    pairs: int
+    n_sets: int
+    sets: tuple[Ids, ...]
+    complete: bool
+
+
+class DuplicateCounter:
+    """Counts near duplicates as edges are added. Memory: 16 bytes an edge, of at most ``most_pairs``.
+
+    Parameters
+    ----------
+    threshold : largest distance of two near duplicates, compared in float32.
+    most_pairs : edges kept, from which sets are formed.
+    """
+
+    def __init__(self, threshold: float, most_pairs: int = MOST_PAIRS) -> None:
+        self._threshold, self._most = np.float32(threshold), most_pairs
+        self._rows = self._up = self._down = self._held = 0
+        self._kept: list[tuple[Ids, Ids]] = []
+
+    def add(self, row_ids: Ids, degrees: Ids, neighbours: Ids, distances: Float32) -> None:
+        """Add some rows, each once in all.
+
+        Parameters
+        ----------
+        row_ids, degrees : (n,) rows and how many neighbours each has.
+        neighbours, distances : (e,) row ids of the neighbours, row after row, and how far they are.
+        """
+        near = distances <= self._threshold
+        a, b = np.repeat(row_ids, degrees)[near], neighbours[near]
+        self._rows += len(np.unique(a))
+        self._up += int(np.count_nonzero(a < b))
+        self._down += int(np.count_nonzero(a > b))
+        some = slice(0, max(0, self._most - self._held))
+        self._held += len(a[some])
+        self._kept.append((a[some], b[some]))
+
+    def result(self, largest: int = 5) -> DuplicateSets:
+        """What was found so far, with the ``largest`` sets."""
+        pairs = max(self._up, self._down)
+        complete = self._up + self._down == self._held
+        if not self._held:
+            return DuplicateSets(self._rows, pairs, 0, (), complete)
+        a, b = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+        ids = np.unique(np.concatenate([a, b]))
+        forest = Forest(len(ids))
+        forest.union(np.searchsorted(ids, a), np.searchsorted(ids, b))
+        roots, sizes = np.unique(forest.find(np.arange(len(ids))), return_counts=True)
+        first = roots[np.argsort(-sizes, kind="stable")[:largest]]
+        of_row = forest.find(np.arange(len(ids)))
+        sets = tuple(ids[of_row == root] for root in first)
+        return DuplicateSets(self._rows, pairs, len(roots), sets, complete)
