@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo test lint format bench gpu clean help
+.PHONY: demo test lint format bench paper gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -46,6 +46,9 @@ $(PEERS)/.done: $(PINNED)
 
 bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; ARGS="--large --write-readme"
 	$(BIN)/python -m tests.benchmarks.dbscan $(ARGS)
+
+paper: $(VENV)/.dev  ## Recompute GRASP's tables into tests/paper/RESULTS.md; goes on where it was stopped
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
 
 gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
 	$(PYTHON) -m tests.benchmarks.gpu

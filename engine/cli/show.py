@@ -164,6 +164,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "rows": result.manifest["rows"],
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
+        "oracle": any("oracle" in operator.metrics for operator in result.operators),
         "report": _near(result.report),
         "mlflow_run_id": result.mlflow_run_id,
         "seconds": round(result.seconds, 1),
@@ -179,7 +180,10 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         else (f"{computed} operator shards computed, {reused} reused")
     )
     console.print(f"[bold green]{result.version}[/] {how}, {result.seconds:.1f} s", soft_wrap=True)
-    console.print(f"  {summary['rows']:,} rows, {summary['groups']} groups, {summary['outliers']:,} outliers")
+    groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
+    console.print(
+        f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
+    )
     console.print(f"  data    {escape(_near(result.path))}", soft_wrap=True)
     console.print(f"  report  {escape(_near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:

@@ -22,7 +22,6 @@ from tests.paper.tables import (
     OTHER_DATA,
     PAPERS_DATA,
     TEXT,
-    UNTUNED,
     Found,
     claims_table,
     floor_table,
@@ -83,8 +82,7 @@ high.
 SECTION_DIGITS = """
 ## Demo digits
 
-The probe's l2 was chosen on seeds 0 to 4 with the truth in view; seeds 5 to 9 had no part in it. Seeds 0 to
-4:
+Seeds 5 to 9: those that had no part in choosing the probe's l2.
 """
 SECTION_COMPAS = """
 ## COMPAS
@@ -114,8 +112,7 @@ def page(found: Found, skipped: dict[str, str]) -> str:
         *(SECTION_3.format(text_rows=f"{TEXT_ROWS:,}"), *table_3(found)),
         *(SECTION_CLAIMS, *claims_table(found)),
         *(SECTION_FLOOR, *floor_table(found)),
-        *(SECTION_DIGITS, *scores_table(found, [c for c in DIGITS if c.seed not in UNTUNED])),
-        *("\nSeeds 5 to 9:\n", *scores_table(found, [c for c in DIGITS if c.seed in UNTUNED])),
+        *(SECTION_DIGITS, *scores_table(found, DIGITS)),
         *("\n## Synthetic, seeds 0 to 4\n\nClean:\n", *scores_table(found, of(OTHER_DATA, CLEAN))),
         *("\nContaminated:\n", *scores_table(found, of(OTHER_DATA, CONTAMINATED))),
         *(SECTION_COMPAS, *scores_table(found, COMPAS)),
