@@ -102,8 +102,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Preparable):
             if self.neighbours in ("ivf", "hnsw"):
                 raise ValueError(
-                    f"DBSCAN: neighbours is {self.neighbours!r}, and X is {type(X).__name__}, which FAISS cannot "
-                    "index. Use neighbours='exact'."
+                    f"DBSCAN: neighbours is {self.neighbours!r}, and X is {type(X).__name__}, which FAISS "
+                    "cannot index. Use neighbours='exact'."
                 )
             X.check_finite("X")
             self.n_features_in_ = X.shape[1]

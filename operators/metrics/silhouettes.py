@@ -144,7 +144,9 @@ def mean_silhouettes(
     if metric not in ("euclidean", "cosine"):
         raise ValueError(f"silhouette: metric is {metric!r}; use euclidean or cosine")
     if labels.shape[1:] != X.shape[:1]:
-        raise ValueError(f"silhouette: X has {X.shape[0]} rows, labels have shape {labels.shape}; give (m, n)")
+        raise ValueError(
+            f"silhouette: X has {X.shape[0]} rows, labels have shape {labels.shape}; give (m, n)"
+        )
     distinct, which = _distinct(labels)
     n = labels.shape[1]
     n_clusters = distinct.max(axis=1, initial=-1).astype(np.intp) + 2
