@@ -5,7 +5,7 @@ Given lambda, the best w is a capped softmax of beta (losses @ lambda). What is 
     min over lambda in the simplex of g(lambda) = max over w of <w, losses @ lambda> + H(w)/beta,
 
 with gradient losses' w, and curvature from the rows that are not at the cap. A primal-dual barrier keeps
-lambda > 0; a step is taken as far as the barrier function falls. The gap g(lambda) minus the value at w
+lambda > 0; a step goes on while the barrier function falls. The gap g(lambda) minus the value at w
 is <lambda, losses' w> - min_s <w, l_s>.
 """
 
@@ -24,7 +24,8 @@ from operators.lpboost.softmax import capped_softmax, entropy
 Array = npt.NDArray[np.float64]
 
 GOAL = MAX_GAP / 10
-MAX_STEPS = 100
+MAX_STEPS, MAX_TRIALS = 100, 20
+OVERSHOOT = 0.1
 PATIENCE = 25
 """Steps without a smaller gap after which rounding, or too large a beta, is taken to be in the way."""
 NEGLIGIBLE = 1e-4
@@ -93,14 +94,13 @@ def _descend(dual: _Dual, lam: Array) -> tuple[Array, int]:
     for steps in range(1, MAX_STEPS + 1):
         direction = _direction(dual.curvature(state), gradient, lam, multiplier, barrier)
         fall = float((gradient - barrier / lam) @ direction)
-        share, state = _search(dual, state, lam, direction, fall, barrier)
+        share, state, gradient = _search(dual, state, lam, direction, fall, barrier)
         change = barrier / lam - multiplier - multiplier / lam * direction
         lam = lam + share * direction
         lam /= lam.sum()
         multiplier = multiplier + min(1.0, 0.99 / max(1e-300, float((-change / multiplier).max()))) * change
         # Kept near the central path, or later steps would be cut short (Waechter and Biegler 2006, eq. 16).
         multiplier = np.clip(multiplier, barrier / lam / 1e3, barrier / lam * 1e3)
-        gradient = dual.gradient(state)
         gap = float(lam @ gradient - gradient.min())
         if gap < best[0]:
             best, best_at = (gap, lam), steps
@@ -126,15 +126,19 @@ def _direction(curvature: Array, gradient: Array, lam: Array, multiplier: Array,
 
 def _search(
     dual: _Dual, state: _State, lam: Array, direction: Array, fall: float, barrier: float
-) -> tuple[float, _State]:
-    """Largest halving of the longest step that lowers g(lambda) - barrier sum log lambda (Armijo's rule)."""
+) -> tuple[float, _State, Array]:
+    """How far to go, the state there and its gradient: the longest step that does not overshoot.
+
+    g(lambda) - barrier sum log lambda is convex, so its slope tells; its values would be lost in rounding
+    near the optimum, where rows change between capped and free from step to step.
+    """
     share = min(1.0, 0.99 / max(1e-300, float((-direction / lam).max())))
-    start = state.value - barrier * float(np.log(lam).sum())
-    slope = dual.losses @ direction
-    for _ in range(40):
-        there = dual.at(state.risk + share * slope, state.shift)
-        now = there.value - barrier * float(np.log(lam + share * direction).sum())
-        if now <= start + 1e-4 * share * fall + 1e-15:
-            return share, there
-        share /= 2
-    return 0.0, state
+    along = dual.losses @ direction
+    for _ in range(MAX_TRIALS):
+        there = dual.at(state.risk + share * along, state.shift)
+        gradient = dual.gradient(there)
+        slope = float((gradient - barrier / (lam + share * direction)) @ direction)
+        if fall >= 0 or slope <= OVERSHOOT * abs(fall):  # no descent: solved for this barrier, to rounding
+            break
+        share *= min(0.9, max(0.1, fall / (fall - slope)))
+    return share, there, gradient

@@ -54,7 +54,7 @@ def solve_small(lp: SmallLP, tolerance: float, model_weights: Array) -> tuple[Ar
     point = _start(lp, model_weights)
     for _ in range(MAX_STEPS):
         newton = _Newton(lp, point)
-        if newton.error <= max(tolerance, 1e-10) and newton.complementarity <= tolerance * max(lp.mass, 1.0):
+        if newton.error <= 1e-9 and newton.complementarity <= tolerance * max(lp.mass, 1.0):
             break
         if not newton.factor():
             break

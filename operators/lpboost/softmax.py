@@ -57,7 +57,8 @@ def capped_softmax(
         slow = abs(step) > move / 2 or not low < shift + step < high
         following = (low + high) / 2 if slow else shift + step
         move, shift = abs(following - shift), following
-    if total < 1:  # the bracket closed before rounding let the sum reach 1: its upper end can be scaled down
+    # The bracket may close before rounding lets the sum reach 1; its upper end can be scaled down.
+    if total < 1 - 2 * ROUNDING:
         weights = np.exp(np.minimum(scores + high, log_cap))
         total = float(group.total(np.array([weights.sum()]))[0])
     return np.minimum(weights / total, 1 / tail), shift

@@ -1,0 +1,171 @@
+import threading
+
+import numpy as np
+import pytest
+
+from operators.lpboost import AdaWeights, Alone, SampleWeightSolver, ada_sample_weights, boost, solve
+from operators.lpboost.group import largest
+from operators.metrics import cvar
+
+
+def sequence(n, t, seed=0, *, binary=True):
+    """Losses of models that err together where rows are hard."""
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(-2, 1.5, (n, 1)) + 0.6 * rng.normal(size=(n, 4)) @ rng.normal(size=(4, t))
+    chance = 1 / (1 + np.exp(-logit))
+    return (rng.random((n, t)) < chance).astype(float) if binary else chance
+
+
+class Threads:
+    """A group of threads that meet at a barrier."""
+
+    def __init__(self, rank, boxes, barrier):
+        self.rank, self.boxes, self.barrier = rank, boxes, barrier
+
+    def _exchange(self, value):
+        self.boxes[self.rank] = value.copy()
+        self.barrier.wait(timeout=60)
+        everyone = list(self.boxes)
+        self.barrier.wait(timeout=60)
+        return everyone
+
+    def total(self, values):
+        return np.sum(self._exchange(values), axis=0)
+
+    def gather(self, rows):
+        everyone = self._exchange(rows)
+        start = sum(map(len, everyone[: self.rank]))
+        return np.vstack(everyone), slice(start, start + len(rows))
+
+
+def in_threads(work, shards):
+    """``work(group, shard)`` on a thread each; results joined in order."""
+    boxes, results = [None] * len(shards), [None] * len(shards)
+    barrier = threading.Barrier(len(shards))
+
+    def run(rank):
+        try:
+            results[rank] = work(Threads(rank, boxes, barrier), shards[rank])
+        except BaseException:
+            barrier.abort()
+            raise
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(shards))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return np.concatenate(results)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("beta", [None, 60.0])
+def test_every_round_is_certified(binary, beta):
+    losses = sequence(1500, 12, binary=binary)
+    solver = SampleWeightSolver(0.1, beta)
+    for t in range(12):
+        weights = solver.add(losses[:, t])
+        cold = solve(losses[:, : t + 1], 0.1, beta)
+        assert weights is solver.solution_.sample_weights
+        assert solver.solution_.gap <= 1e-7
+        assert solver.solution_.value == pytest.approx(cold.value, abs=2e-7)
+    assert solver.fallbacks_ == 0
+    np.testing.assert_array_equal(solver.losses_, losses)
+
+
+@pytest.mark.parametrize("beta", [None, 60.0])
+def test_restored_solver_goes_on_with_the_same_bytes(beta):
+    losses = sequence(600, 20)
+    whole, first, second = (SampleWeightSolver(0.1, beta) for _ in range(3))
+    for t in range(9):
+        whole.add(losses[:, t])
+        first.add(losses[:, t])
+    second.restore(first.losses_, first.solution_)
+    for t in range(9, 20):
+        assert whole.add(losses[:, t]).tobytes() == second.add(losses[:, t]).tobytes()
+
+
+@pytest.mark.parametrize("beta", [None, 60.0])
+@pytest.mark.parametrize("binary", [True, False])
+def test_shards_solve_the_same_game(binary, beta):
+    losses = sequence(2000, 6, binary=binary)
+    cuts = [300, 300, 1400]  # one worker has no rows
+
+    def work(group, shard):
+        solver = SampleWeightSolver(0.1, beta, group=group)
+        for t in range(6):
+            weights = solver.add(shard[:, t])
+        assert solver.fallbacks_ == 0
+        return weights
+
+    weights = in_threads(work, np.split(losses, cuts))
+    whole = solve(losses, 0.1, beta)
+    assert weights.sum() == pytest.approx(1)
+    assert weights.max() <= 1 / 200 + 1e-12
+    assert (weights @ losses).min() == pytest.approx(
+        (whole.sample_weights @ losses).min(), abs=1e-4 if beta else 2e-7
+    )
+
+
+def test_ada_weights_in_shards_and_rounds():
+    losses = sequence(500, 5)
+
+    def work(group, shard):
+        ada = AdaWeights(0.7, group=group)
+        return [ada.add(column) for column in shard.T][-1]
+
+    weights = in_threads(work, np.split(losses, [100, 350]))
+    np.testing.assert_allclose(weights, ada_sample_weights(losses, 0.7), rtol=1e-12)
+    raw = np.exp(0.7 * losses.sum(axis=1))
+    np.testing.assert_allclose(weights, raw / raw.sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 1000, 2499, 2999, 3000])
+@pytest.mark.parametrize("digits", [0, 2, 17])
+def test_largest_breaks_ties_by_place(count, digits):
+    values = np.round(np.random.default_rng(5).random(3000), digits)
+    expected = np.zeros(3000, bool)
+    expected[np.argsort(-values, kind="stable")[:count]] = True
+    np.testing.assert_array_equal(largest(Alone(), values, count), expected)
+    shards = np.split(values, [1000, 1000, 1800])
+    np.testing.assert_array_equal(in_threads(lambda g, v: largest(g, v, count), shards), expected)
+
+
+@pytest.mark.parametrize(
+    "weighting",
+    [AdaWeights(), SampleWeightSolver(0.1), SampleWeightSolver(0.1, 60.0)],
+    ids=["ada", "lp", "entropy"],
+)
+def test_ensemble_beats_its_first_model_and_its_average(weighting):
+    """Section 3.3: on the selection set no worse than ERM or AdaBoost + average, for every alpha."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(600, 6))
+    y = np.where(rng.random(600) < 0.15, X[:, 2], X[:, 0]) > 0
+
+    def learner(weights):
+        drawn = rng.choice(400, 200, p=weights / weights.sum())
+        slope = np.linalg.lstsq(X[drawn], y[drawn] - 0.5, rcond=None)[0]
+        wrong = (X @ slope > 0) != y
+        return wrong[:400], wrong[400:]
+
+    found = boost(learner, 400, weighting, 12)
+    selection = found.selection_losses
+    for alpha in (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0):
+        mixed = cvar(selection @ found.model_weights(alpha), alpha)
+        assert mixed <= cvar(selection[:, 0], alpha) + 1e-7
+        assert mixed <= cvar(selection.mean(axis=1), alpha) + 1e-7
+
+
+def test_bad_rounds_are_named():
+    solver = SampleWeightSolver(0.1)
+    solver.add([0.0, 1.0])
+    with pytest.raises(ValueError, match="each of the 2 rows"):
+        solver.add([0.0, 1.0, 0.0])
+    with pytest.raises(ValueError, match="finite and in"):
+        solver.add([0.0, np.inf])
+    with pytest.raises(ValueError, match="at least 1"):
+        boost(lambda w: (w, w), 3, AdaWeights(), 0)
+    with pytest.raises(ValueError, match="eta is 0"):
+        AdaWeights(0)
+    with pytest.raises(ValueError, match="no rows"):
+        SampleWeightSolver(0.1).add([])
