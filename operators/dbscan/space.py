@@ -13,8 +13,6 @@ import numpy as np
 
 from operators.dbscan.distances import Float64, Index
 from operators.dbscan.prepared import Prepared
-from operators.dbscan.projections import coordinates as coordinates
-from operators.dbscan.projections import principal as principal
 
 BLOCK = 256  # rows of a block of the rows that others are compared with
 SAMPLE = 1024  # rows that the directions are computed from

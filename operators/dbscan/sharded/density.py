@@ -10,10 +10,11 @@ import numpy as np
 from operators.dbscan import tiles as t
 from operators.dbscan.density import FEWEST_ROWS, _lowered
 from operators.dbscan.distances import Float64, Index
+from operators.dbscan.projections import coordinates, principal
 from operators.dbscan.sharded.layout import Arrays, Layout
 from operators.dbscan.sharded.points import Rows, Window, by_block, read_rows
 from operators.dbscan.sharded.queries import Slices, group_rows, ranked_rows
-from operators.dbscan.space import BLOCK, SAMPLE, Blocks, box, coordinates, halve, principal
+from operators.dbscan.space import BLOCK, SAMPLE, Blocks, box, halve
 from operators.dbscan.tiles import Level, Tiles, pieces
 
 SEED = 0

@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from operators.dbscan import tiles as t
 from operators.dbscan.distances import Float64, Index, Mask
+from operators.dbscan.projections import coordinates
 from operators.dbscan.sharded.density import boxes, core_of
 from operators.dbscan.sharded.hubs import Attached, attached, attached_of, load_hubs, outside
 from operators.dbscan.sharded.layout import Layout
 from operators.dbscan.sharded.levels import Edges, LevelForest, lightest
 from operators.dbscan.sharded.points import Rows, Window, read_rows
 from operators.dbscan.sharded.queries import Slices, group_rows
-from operators.dbscan.space import Blocks, box, coordinates, halve
+from operators.dbscan.space import Blocks, box, halve
 from operators.dbscan.tiles import Level, Tiles, pieces
 
 OWN_TILES = 64  # rows of one hub from which they get tiles of their own: rows joined to them are skipped
