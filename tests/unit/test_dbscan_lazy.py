@@ -11,7 +11,17 @@ import pytest
 import sklearn.cluster
 import torch
 
-from operators.dbscan import DBSCAN, clusters, dbscan_grid, density, join, search, space, tiles
+from operators.dbscan import (
+    DBSCAN,
+    clusters,
+    dbscan_grid,
+    density,
+    join,
+    projections,
+    search,
+    space,
+    tiles,
+)
 from operators.dbscan.distances import Points
 
 # What is large in use is made small, so that a few hundred rows take every path.
@@ -22,7 +32,8 @@ TINY: list[dict[Any, dict[str, Any]]] = [
         tiles: {"TILE_ROWS": 7, "TILE_COLS": 64},
         density: {"SMALLEST_SAMPLE": 8, "SAMPLE_PER_GOAL": 1, "STALLED": 0.0},
         search: {"AT_ONCE": 1},
-        space: {"SAMPLE": 40, "DIRECTIONS": 2},
+        space: {"SAMPLE": 40},
+        projections: {"DIRECTIONS": 2},
         join: {"OWN_BLOCKS": 3},
         clusters: {"APART": 10},
     },
