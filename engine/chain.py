@@ -10,6 +10,8 @@ import pyarrow as pa
 from engine.errors import InputError
 from operators.base import (
     CATEGORY,
+    FACTORS,
+    GRADIENT,
     GROUP,
     IS_OUTLIER,
     OUTLIER_SOURCE,
@@ -17,6 +19,7 @@ from operators.base import (
     SPLIT,
     WEIGHT,
     Operator,
+    OperatorError,
 )
 
 CONTRACT: tuple[pa.Field, ...] = (
@@ -37,6 +40,14 @@ USUAL_ADDER = {
     SPLIT: "split",
 }
 USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
+
+
+def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """Every operator as it stands among the others. Raises InputError where one cannot work among them."""
+    try:
+        return [operator.in_chain(chain) for operator in chain]
+    except OperatorError as error:
+        raise InputError(str(error)) from None
 
 
 def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
@@ -80,8 +91,7 @@ def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
 def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]) -> None:
     for column in operator.requires:
         if column not in adder:
-            usual = USUAL_ADDER.get(column)
-            fix = f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(adder))}."
+            fix = _how_to_add(column, adder)
             raise InputError(
                 f"operators.{operator.name}: needs the column {column!r}, which no operator adds. {fix}"
             )
@@ -91,3 +101,13 @@ def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]
                 f"operators.{operator.name}: uses what {name} has fitted, but the recipe has no {name}. "
                 f"Add `{name}: {{}}` to its operators."
             )
+
+
+def _how_to_add(column: str, adder: dict[str, str]) -> str:
+    if column == GRADIENT and FACTORS in adder:
+        return (
+            "Gradients are kept as factors here, which only the method grasp of `groups` can read. Set "
+            f"`{adder[FACTORS]}: {{form: flat}}`."
+        )
+    usual = USUAL_ADDER.get(column)
+    return f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(adder))}."

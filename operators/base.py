@@ -23,6 +23,7 @@ FEATURES = "x"
 FEATURE_FAULT = "x_fault"
 LABEL = "y"
 GRADIENT = "gradient"
+FACTORS = "gradient_factors"
 PREDICTION = "prediction"
 LOSS = "loss"
 GROUP = "group"
@@ -158,8 +159,8 @@ class Operator(ABC, Generic[P]):
     version: ClassVar[int]
     """Raise it whenever the same parameters would give other values: it is part of the fingerprint."""
     Params: ClassVar[type[OperatorParams]]
-    uses: ClassVar[tuple[str, ...]] = ()
-    """Names of operators whose state this one reads."""
+    uses: tuple[str, ...] = ()
+    """Names of operators whose state this one reads; an instance may name others than its class."""
     prefers_gpu: ClassVar[bool] = False
     """True where actors should get a GPU if there is one and the recipe does not say."""
     keeps_open: ClassVar[bool] = False
@@ -175,6 +176,13 @@ class Operator(ABC, Generic[P]):
         Raises OperatorError where the key names none.
         """
         return cls
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Operator[P]:
+        """This operator among all of a recipe: one whose inputs depend on what there is returns another.
+
+        Raises OperatorError where it cannot work among these.
+        """
+        return self
 
     @classmethod
     def variants(cls) -> Mapping[str, type[Operator[Any]]]:

@@ -27,6 +27,7 @@ Float64: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
 BLOCK = 4096  # rows widened to float64 at once
+LOST = 1e-13  # share of what it was computed from below which a squared norm is rounding alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +148,18 @@ class FactoredGradients:
             parts += [d] if layer.bias else []
         return np.concatenate(parts, axis=1)
 
-    def points(self, metric: Metric) -> FactoredPoints:
-        """The rows prepared for a metric, as DBSCAN takes them."""
+    def points(self, metric: Metric, mean: MeanGradient | None = None) -> FactoredPoints:
+        """The rows prepared for a metric, as DBSCAN takes them; ``mean`` as in that class."""
         from operators.factored.points import FactoredPoints  # which needs this module
 
-        return FactoredPoints(self, metric)
+        return FactoredPoints(self, metric, mean)
+
+    def all_equal(self) -> bool:
+        """Whether no flat gradient differs from the first by more than 3e-7 of both: float64 sees no less."""
+        first = self[:1]
+        own, squares = float(first.squared_norms()[0]), self.squared_norms()
+        apart = squares + own - 2 * self.products(first)[:, 0]
+        return bool((apart <= LOST * (squares + own)).all())
 
     def check_finite(self, name: str = "gradients") -> None:
         """Raises ValueError with the row and layer of the first value that is not finite."""

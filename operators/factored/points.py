@@ -9,12 +9,11 @@ import numpy.typing as npt
 
 from operators.dbscan.distances import METRICS, Metric, power_of_two_above
 from operators.dbscan.projections import DIRECTIONS
-from operators.factored.gradients import FactoredGradients, Float64, Matrix, MeanGradient
+from operators.factored.gradients import LOST, FactoredGradients, Float64, Matrix, MeanGradient
 from operators.factored.operand import FactoredOperand
 
 Index = npt.NDArray[np.intp]
 
-LOST = 1e-13  # share of what it was computed from below which a squared norm is rounding alone
 LANDMARKS = 64  # rows whose span holds the low-dimensional coordinates
 RESOLVED = 1e-6  # share of the largest eigenvalue below which a direction is rounding
 PAIRS_AT_ONCE = 1 << 16
@@ -32,10 +31,12 @@ class FactoredPoints:
     ----------
     gradients : n rows, finite.
     metric : "euclidean", "cosine" or "centered_cosine".
+    mean : what "centered_cosine" subtracts, where that is not the mean of these rows.
 
     Attributes
     ----------
     n : rows.
+    mean : what was subtracted, or None.
     depth : terms in the longest sum behind a product; bounds its rounding.
     half : (n,) half the squared norm of the prepared rows; 1/2 for the cosine metrics.
     size : (n,) what the rounding of a product is proportional to, as half is for flat rows.
@@ -45,14 +46,17 @@ class FactoredPoints:
     ValueError : unknown metric, or no rows.
     """
 
-    def __init__(self, gradients: FactoredGradients, metric: Metric) -> None:
+    def __init__(
+        self, gradients: FactoredGradients, metric: Metric, mean: MeanGradient | None = None
+    ) -> None:
         if metric not in METRICS:
             raise ValueError(f"metric is {metric!r}; use one of {', '.join(METRICS)}")
         if not len(gradients):
             raise ValueError(f"gradients have shape {gradients.shape}; give at least one row")
         self.metric, self.gradients, self.n = metric, gradients, len(gradients)
         self.depth = 2 + sum(layer.depth for layer in gradients.layers)
-        self.mean: MeanGradient | None = gradients.mean() if metric == "centered_cosine" else None
+        centred = metric == "centered_cosine"
+        self.mean: MeanGradient | None = (mean or gradients.mean()) if centred else None
         squares = gradients.squared_norms()
         self._toward = self.mean.products(gradients) if self.mean else np.zeros(self.n)
         self._mean_square = self.mean.squared_norm() if self.mean else 0.0
@@ -99,6 +103,18 @@ class FactoredPoints:
         # What is left of equal rows is rounding, which the root would magnify.
         gaps[gaps <= LOST * (self.size[rows, None] + self.size[cols])] = 0
         return np.asarray(np.sqrt(2 * gaps))
+
+    def measures(self, other: FactoredPoints) -> Float64:
+        """(n, m) float64 squared distances ("euclidean") or 1 - cos to points of the same metric, mean."""
+        found = self.gradients.products(other.gradients)
+        found += self._mean_square - self._toward[:, None] - other._toward
+        if self.metric != "euclidean":
+            return np.asarray(np.clip(1.0 - found * self.scale[:, None] * other.scale, 0.0, 2.0))
+        squares = [2 * points.half * points.unit**2 for points in (self, other)]
+        both = squares[0][:, None] + squares[1]
+        apart = both - 2 * found
+        apart[apart <= LOST * both] = 0.0
+        return np.asarray(apart)
 
     def within(self, rows: Index, cols: Index, eps: float) -> npt.NDArray[np.bool_]:
         """(len(rows), len(cols)) bool: distance <= eps."""

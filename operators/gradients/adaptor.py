@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from operators.base import (
+    FACTORS,
     FEATURES,
     GRADIENT,
     LABEL,
@@ -30,9 +33,17 @@ from operators.gradients.projection import Projection
 if TYPE_CHECKING:
     from torch import nn
 
+    from operators.factored import Part
+
 SAMPLE_ROWS, SAMPLE_BYTES = 512, 2**28
 """Most rows on which a projection is measured, and most memory for their gradients."""
+TRIAL_ROWS = 256
+"""Rows that show how gradients are factored."""
+PROJECTION = "projection.json"
+"""In the state where gradients are projected: how, and by how much that moves cosines."""
 _log = logging.getLogger(__name__)
+
+Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class Gradients(Operator[GradientsParams]):
@@ -52,8 +63,15 @@ class Gradients(Operator[GradientsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """One vector a row: as long as the probe has chosen parameters, or the projection dimensions."""
-        return (pa.field(GRADIENT, VECTOR),)
+        """One vector a row: as long as the probe has chosen parameters, or the projection dimensions.
+
+        Factored gradients stand in a column of their own, layer by layer.
+        """
+        return (pa.field(self._column, VECTOR),)
+
+    @property
+    def _column(self) -> str:
+        return FACTORS if self.params.form == "factored" else GRADIENT
 
     @property
     def resources(self) -> Resources:
@@ -61,19 +79,26 @@ class Gradients(Operator[GradientsParams]):
         return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Measure the projection, if there is one, on at most 512 rows; otherwise nothing.
+        """Measure the projection, if there is one, on at most 512 rows; find the factored layers, if asked.
+
+        Leaves ``projection.json`` or ``factors.json``; otherwise nothing.
 
         Returns
         -------
         ``projection_error_mean`` and ``projection_error_p99`` of centred cosines, absolute;
-        ``projection_pairs`` they were measured on.
+        ``projection_pairs`` they were measured on. ``numbers_per_row`` of factored gradients.
+
+        Raises
+        ------
+        OperatorError
+            Gradients in a chosen parameter cannot be factored.
         """
-        wanted = self.params.projection
-        if wanted is None:
+        params = self.params
+        work = _find_factors if params.form == "factored" else _measure if params.projection else None
+        if work is None:
             return {}
-        measure = partial(_measure, self.params)
-        found = next(iter(executor.map(measure, [context], resources=self.params.resources)))
-        if not wanted.accept_error:
+        found = next(iter(executor.map(partial(work, params), [context], resources=params.resources)))
+        if params.projection and not params.projection.accept_error:
             _log.warning(
                 "operators.gradients: projected gradients are for looking, not for deciding on eps. Their "
                 "cosines are off by %.3f on average, and by more than %.3f in 1 %% of pairs; groups found in "
@@ -90,7 +115,7 @@ class Gradients(Operator[GradientsParams]):
         share the shards.
         """
         compute = _opened(self.params, context)
-        return lambda table: pa.table({GRADIENT: numpy_to_vectors(compute(table, self.params))})
+        return lambda table: pa.table({self._column: numpy_to_vectors(compute(table, self.params))})
 
 
 class _Opened:
@@ -99,10 +124,12 @@ class _Opened:
     def __init__(self, model: nn.Module, size: int, seed: int) -> None:
         self._model, self.size, self._seed = model, size, seed
 
-    def __call__(self, table: pa.Table, params: GradientsParams) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def __call__(self, table: pa.Table, params: GradientsParams) -> Floats:
         """Gradients of a shard's rows. Raises OperatorError where the model or the rows do not allow any."""
         from operators.gradients.kernel import per_sample_gradients
 
+        if params.form == "factored":
+            return self.factored(table, params)[0]
         wanted = params.projection
         try:
             return per_sample_gradients(
@@ -116,6 +143,25 @@ class _Opened:
             )
         except ValueError as error:
             raise OperatorError(f"operators.gradients: {error}") from error
+
+    def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Floats, list[Part]]:
+        """Packed gradients of a shard's rows, and what they hold; raises OperatorError as a call does."""
+        from operators.gradients.factoring import packed_gradients
+
+        if not table.num_rows:
+            return np.empty((0, 0), np.float32), []
+        try:
+            return packed_gradients(
+                self._model,
+                vectors_to_numpy(table.column(FEATURES)),
+                table.column(LABEL).to_numpy(),
+                parameters=params.parameters,
+                chunk_size=params.chunk_size,
+            )
+        except ValueError as error:
+            raise OperatorError(
+                f"operators.gradients: {error} In a recipe flat gradients are `gradients: {{form: flat}}`."
+            ) from error
 
 
 def _opened(params: GradientsParams, context: Context) -> _Opened:
@@ -141,11 +187,29 @@ def _measure(params: GradientsParams, context: Context) -> dict[str, float]:
     sample = pa.concat_tables(_sample(context, rows))
     flat = compute(sample, params.model_copy(update={"projection": None}))
     found = cosine_distortion(flat, compute(sample, params), sample.column(LABEL).to_numpy())
-    return {
+    figures = {
         "projection_error_mean": found.mean,
         "projection_error_p99": found.p99,
         "projection_pairs": float(found.pairs),
     }
+    record = {**params.model_dump(mode="json")["projection"], **figures}
+    (context.state / PROJECTION).write_text(json.dumps(record, indent=1), "utf-8")
+    return figures
+
+
+def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]:
+    """Store what packed rows hold, by the first rows there are; without any row, nothing."""
+    from operators.factored.packing import write_parts
+
+    compute = _opened(params, context)
+    parts: list[Part] = []
+    for shard in context.shards.shards:
+        table = context.shards.read(shard.index, [FEATURES, LABEL]).slice(0, TRIAL_ROWS)
+        if table.num_rows:
+            parts = compute.factored(table, params)[1]
+            break
+    write_parts(context.state, parts)
+    return {"numbers_per_row": float(sum(part.width for part in parts))}
 
 
 def _sample(context: Context, n: int) -> Iterator[pa.Table]:

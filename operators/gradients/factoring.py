@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from operators.factored import FactoredGradients, Layer
+from operators.factored import FactoredGradients, Part, unpack
 from operators.gradients.calls import evaluating
 from operators.gradients.factors import Factors, Gradient
 from operators.gradients.kernel import MAX_CHUNK, in_chunks
-from operators.gradients.routes import choose_route
+from operators.gradients.routes import by_layers
 from operators.gradients.rows import Labels, Matrix, Rows, select_parameters
-
-
-class Part(NamedTuple):
-    """A layer whose gradients are factored.
-
-    ``n_inputs`` activations (0 where only the bias was chosen) come before ``n_outputs`` errors in a
-    packed row.
-    """
-
-    path: str
-    n_inputs: int
-    n_outputs: int
-    weight: bool
-    bias: bool
-
-    @property
-    def width(self) -> int:
-        """Numbers of a packed row."""
-        return self.n_inputs + self.n_outputs
 
 
 def factored_gradients(
@@ -74,7 +55,9 @@ def packed_gradients(
         raise ValueError("X has no rows: nothing to tell how the gradients are factored")
     with evaluating(model):
         trial = rows.try_on(model)
-        compute = choose_route(model, selected, trial, "layers")
+        compute, fault = by_layers(model, selected, trial)
+        if compute is None:
+            raise ValueError(f"the gradients of this model have no factors: {fault}. Take flat gradients.")
         parts = _parts(selected, compute(trial, rows.chunk(slice(0, 1))[1].expand(2)))
         packed = np.empty((len(rows), sum(part.width for part in parts)), np.float32)
 
@@ -87,16 +70,6 @@ def packed_gradients(
 
         in_chunks(fill, len(rows), chunk_size or MAX_CHUNK)
     return packed, parts
-
-
-def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
-    """Packed rows (n, width) as factored gradients; views, no copies."""
-    layers, start = [], 0
-    for part in parts:
-        middle, stop = start + part.n_inputs, start + part.width
-        layers.append(Layer(packed[:, start:middle], packed[:, middle:stop], part.weight, part.bias))
-        start = stop
-    return FactoredGradients(layers)
 
 
 def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) -> list[Part]:

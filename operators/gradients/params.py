@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from operators.base import OperatorParams, Resources
 from operators.gradients.projection import Method
@@ -44,6 +44,11 @@ class GradientsParams(OperatorParams):
     For a large model name its last layers; ``head`` is the last linear layer of ``logistic`` and ``mlp``."""
     chunk_size: int = Field(default=512, ge=1)
     """Rows per forward pass; halved by itself while a GPU runs out of memory."""
+    form: Literal["flat", "factored"] = "flat"
+    """``flat``: one number per parameter. ``factored``: activation and error of every layer, whose product
+    a flat gradient is: k + C numbers instead of C (k + 1) for a head of C classes over k features. Distances
+    are as exact. For ``nn.Linear`` layers that see one vector a row; of what looks at gradients only
+    ``groups: {method: grasp}`` can read them, and does so by itself."""
     route: Literal["auto", "layers", "func"] = "auto"
     """``layers``: activation x error of every layer, from one pass forward and one back. ``func``:
     ``vmap(grad)`` of the whole model. ``auto``: ``layers`` where two trial rows come out right."""
@@ -53,3 +58,14 @@ class GradientsParams(OperatorParams):
     resources: Resources = Resources()
     """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
     ``gpus`` is 0."""
+
+    @model_validator(mode="after")
+    def _factors_as_they_are(self) -> GradientsParams:
+        if self.form == "factored" and self.projection is not None:
+            raise ValueError(
+                "form is factored and projection is set: factors are short and exact as they are, and are "
+                "not projected. Remove one of the two"
+            )
+        if self.form == "factored" and self.route == "func":
+            raise ValueError("form is factored, and route is func, which knows no factors. Remove one")
+        return self

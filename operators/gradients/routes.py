@@ -54,16 +54,24 @@ def choose_route(
     """
     if wanted == "func":
         return AnyModule(model, selected)
+    route, fault = by_layers(model, selected, rows)
+    if route is not None:
+        return route
+    if wanted == "layers":
+        raise ValueError(f"route='layers' does not suit this model: {fault}. Use route='auto' or 'func'.")
+    return AnyModule(model, selected)
+
+
+def by_layers(
+    model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor
+) -> tuple[Layers | None, str]:
+    """The route ``layers`` if it gives the gradients of two trial rows (2, ...); else what is wrong."""
     try:
         route = Layers(model, selected, rows)
         fault = _fault(route, model, selected, rows)
     except (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         fault = f"it fails with {type(error).__name__}: {error}"
-    if not fault:
-        return route
-    if wanted == "layers":
-        raise ValueError(f"route='layers' does not suit this model: {fault}. Use route='auto' or 'func'.")
-    return AnyModule(model, selected)
+    return (None, fault) if fault else (route, "")
 
 
 def _fault(route: Route, model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor) -> str:

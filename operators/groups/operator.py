@@ -36,7 +36,7 @@ class Groups(Operator[P]):
     name = "groups"
     version = 1
     Params: ClassVar[type[OperatorParams]] = OperatorParams
-    uses: ClassVar[tuple[str, ...]] = ("ingest",)
+    uses: tuple[str, ...] = ("ingest",)
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from operators.dbscan import DBSCAN
+from operators.factored import unpack
 from operators.gradients import per_sample_gradients
-from operators.gradients.factoring import factored_gradients, packed_gradients, unpack
+from operators.gradients.factoring import factored_gradients, packed_gradients
 
 
 def mlp(seed=0, width=7, n_classes=3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -11,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from pydantic import ValidationError
 
 from engine.execution.local import LocalExecutor
 from operators.base import Context, OperatorError, ShardInfo
 from operators.columns import numpy_to_vectors, vectors_to_numpy
+from operators.factored import unpack
+from operators.factored.packing import read_parts
 from operators.gradients import Projection, per_sample_gradients
 from operators.gradients.adaptor import Gradients
 from operators.gradients.params import GradientsParams
@@ -50,6 +54,7 @@ class NoShards:
 def context(tmp_path: Path) -> Context:
     spec = ModelSpec(model="mlp", hidden=(4,), n_features=3, n_classes=2)
     save(build(spec, 0), spec, tmp_path / "probe")
+    (tmp_path / "own").mkdir()
     return Context(NoShards(), tmp_path / "own", {"probe": tmp_path / "probe"}, seed=7)
 
 
@@ -110,6 +115,8 @@ def test_fit_measures_a_projection(
     np.testing.assert_allclose(found["projection_error_mean"], np.mean(errors), rtol=1e-4)
     np.testing.assert_allclose(found["projection_error_p99"], np.quantile(errors, 0.99), rtol=1e-4)
     assert ("not for deciding on eps" in caplog.text) == (not accept)
+    record = json.loads((context.state / "projection.json").read_text())
+    assert record == {"dim": 3, "method": "gaussian", **found}
     assert Gradients(GradientsParams()).fit(context, LocalExecutor()) == {}
     # A sample: every second row of either part.
     monkeypatch.setattr("operators.gradients.adaptor.SAMPLE_ROWS", 20)
@@ -122,6 +129,46 @@ def cosine(rows: np.ndarray, y: np.ndarray, i: int, j: int) -> float:
     mean = rows[y == y[i]].mean(axis=0)
     a, b = rows[i] - mean, rows[j] - mean
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def test_factored_gradients_stand_in_a_column_of_their_own(context: Context) -> None:
+    X, y, table = shard(30)
+    context = replace(context, shards=Shards([table.slice(0, 0), table.slice(0, 11), table.slice(11)]))
+    operator = Gradients(GradientsParams(form="factored", chunk_size=4))
+    figures = operator.fit(context, LocalExecutor())
+    assert figures == {"numbers_per_row": (3 + 4) + (4 + 2)}
+    out = operator.open(context)(table)
+    assert out.schema.equals(pa.schema(operator.adds))
+    found = unpack(vectors_to_numpy(out.column("gradient_factors")), read_parts(context.state))
+    model = load(context.states["probe"])
+    flat = per_sample_gradients(model, X, y, chunk_size=4)
+    np.testing.assert_allclose(found.flat(), flat, atol=1e-5 * np.linalg.norm(flat, axis=1).max())
+    empty = operator.open(context)(table.slice(0, 0))
+    assert empty.num_rows == 0
+    assert empty.schema.equals(out.schema)
+
+
+def test_what_has_no_factors_is_named(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = replace(context, shards=Shards([shard(8)[2]]))
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))
+    monkeypatch.setattr("operators.models.load", lambda folder: model)
+    params = GradientsParams(form="factored")
+    with pytest.raises(OperatorError, match=r"'1\.weight', '1\.bias' are no product.*\{form: flat\}"):
+        Gradients(params).fit(context, LocalExecutor())
+    head = GradientsParams(form="factored", parameters="^2")
+    assert Gradients(head).fit(context, LocalExecutor()) == {"numbers_per_row": 4 + 2}
+    hooked = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    hooked[0].register_forward_hook(lambda module, args, output: 2 * output)
+    monkeypatch.setattr("operators.models.load", lambda folder: hooked)
+    with pytest.raises(OperatorError, match=r"'0\.weight', '0\.bias' are no product"):
+        Gradients(params).fit(context, LocalExecutor())
+
+
+def test_factors_are_neither_projected_nor_taken_by_func() -> None:
+    with pytest.raises(ValidationError, match="projection is set"):
+        GradientsParams(form="factored", projection=16)
+    with pytest.raises(ValidationError, match="route is func"):
+        GradientsParams(form="factored", route="func")
 
 
 def test_a_shard_without_valid_rows(context: Context) -> None:

@@ -1,0 +1,64 @@
+"""Factored gradients as rows of one matrix, and the record of what stands where in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from operators.factored.gradients import FactoredGradients, Layer
+
+RECORD = "factors.json"
+
+
+class Part(NamedTuple):
+    """A layer whose gradients are factored.
+
+    ``n_inputs`` activations (0 where only the bias was chosen) come before ``n_outputs`` errors in a
+    packed row.
+    """
+
+    path: str
+    n_inputs: int
+    n_outputs: int
+    weight: bool
+    bias: bool
+
+    @property
+    def width(self) -> int:
+        """Numbers of a packed row."""
+        return self.n_inputs + self.n_outputs
+
+
+def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
+    """Packed rows (n, width) as factored gradients; views, no copies.
+
+    Raises ValueError where the rows are not as wide as the parts.
+    """
+    width = sum(part.width for part in parts)
+    if packed.shape[1] != width:
+        raise ValueError(
+            f"packed gradients have {packed.shape[1]} numbers a row, their layers "
+            f"({', '.join(part.path or 'the model itself' for part in parts)}) {width}"
+        )
+    layers, start = [], 0
+    for part in parts:
+        middle, stop = start + part.n_inputs, start + part.width
+        layers.append(Layer(packed[:, start:middle], packed[:, middle:stop], part.weight, part.bias))
+        start = stop
+    return FactoredGradients(layers)
+
+
+def write_parts(folder: Path, parts: Sequence[Part]) -> None:
+    """Store what packed rows hold."""
+    record = {"layers": [part._asdict() for part in parts]}
+    (folder / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
+
+
+def read_parts(folder: Path) -> list[Part]:
+    """What :func:`write_parts` stored."""
+    record = json.loads((folder / RECORD).read_text("utf-8"))
+    return [Part(**layer) for layer in record["layers"]]
