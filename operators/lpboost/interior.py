@@ -1,8 +1,10 @@
-"""A primal-dual interior point method for the small LP of sifting, and for nothing else.
+"""A primal-dual interior point method for the game over few rows, and for nothing else.
 
-    max over x of min_s (c + A x)_s   with sum x = mass, 0 <= x <= cap
+    max over x of min_s (c + A x)_s - temperature sum x log x   with sum x = mass, 0 <= x <= cap
 
-with its dual, min over lambda in the simplex and rho of c'lambda + mass rho + sum cap (A'lambda - rho)+.
+without temperature (the small LP of sifting) or with it (the regularised game where Newton's method
+fails). Its dual without temperature is min over lambda in the simplex and rho of
+c'lambda + mass rho + sum cap (A'lambda - rho)+.
 Mehrotra's predictor-corrector (Mehrotra 1992; Nocedal and Wright 2006, chapter 14); a Newton step costs
 one t x t factor, t = number of models. Where the optimum is a face it ends near its centre, so that
 rows that look alike get like weights; a simplex method would end in a corner.
@@ -22,13 +24,14 @@ MAX_STEPS = 60
 
 
 @dataclass
-class SmallLP:
-    """A : (t, k); c : (t,); cap : (k,) > 0; 0 < mass < sum cap."""
+class SmallGame:
+    """A : (t, k); c : (t,); cap : (k,) > 0; 0 < mass < sum cap; temperature >= 0, that is 1/beta."""
 
     A: Array
     c: Array
     cap: Array
     mass: float
+    temperature: float = 0.0
 
 
 @dataclass
@@ -46,15 +49,15 @@ class Point:
     risk: Array  # A' lambda
 
 
-def solve_small(lp: SmallLP, tolerance: float, model_weights: Array) -> tuple[Array, Array, float]:
+def solve_small(game: SmallGame, tolerance: float, model_weights: Array) -> tuple[Array, Array, float]:
     """x (k,), lambda (t,) and rho, of a duality gap of about ``tolerance`` x mass; lambda may start anywhere.
 
     Returns the last point reached where rounding stops it earlier: the caller computes the gap.
     """
-    point = _start(lp, model_weights)
+    point = _start(game, model_weights)
     for _ in range(MAX_STEPS):
-        newton = _Newton(lp, point)
-        if newton.error <= 1e-9 and newton.complementarity <= tolerance * max(lp.mass, 1.0):
+        newton = _Newton(game, point)
+        if newton.error <= 1e-9 and newton.complementarity <= tolerance * max(game.mass, 1.0):
             break
         if not newton.factor():
             break
@@ -62,19 +65,29 @@ def solve_small(lp: SmallLP, tolerance: float, model_weights: Array) -> tuple[Ar
     return point.x, point.lam, point.rho
 
 
-def _start(lp: SmallLP, model_weights: Array) -> Point:
-    t = len(lp.c)
-    x = lp.cap * np.clip(lp.mass / lp.cap.sum(), 0.05, 0.95)
+def exact_mass(x: Array, cap: Array, mass: float) -> Array:
+    """x, clipped to 0 and cap, with sum ``mass``."""
+    x = np.clip(x, 0, cap)
+    off = mass - float(x.sum())
+    if off <= 0:
+        return x * (mass / (mass - off))
+    room = cap - x
+    return x + room * min(1.0, off / max(float(room.sum()), 1e-300))
+
+
+def _start(game: SmallGame, model_weights: Array) -> Point:
+    t = len(game.c)
+    x = game.cap * np.clip(game.mass / game.cap.sum(), 0.05, 0.95)
     lam = 0.9 * model_weights + 0.1 / t
-    risk = lam @ lp.A
-    rho = float(np.quantile(risk, np.clip(1 - lp.mass / lp.cap.sum(), 0, 1)))
-    score = lp.c + lp.A @ x
+    risk = lam @ game.A
+    rho = float(np.quantile(risk, np.clip(1 - game.mass / game.cap.sum(), 0, 1)))
+    score = game.c + game.A @ x
     theta = float(score.min())
     excess = risk - rho
     margin = max(float(np.abs(excess).mean()), 1e-3)
     high = np.maximum(excess, 0) + margin
-    slack = score - theta + 0.1 * max(1.0, 0.1 * lp.mass)
-    return Point(x, lp.cap - x, slack, theta, lam, rho, high - excess, high, risk)
+    slack = score - theta + 0.1 * max(1.0, 0.1 * game.mass)
+    return Point(x, game.cap - x, slack, theta, lam, rho, high - excess, high, risk)
 
 
 def _reach(values: Array, step: Array) -> float:
@@ -86,14 +99,16 @@ def _reach(values: Array, step: Array) -> float:
 class _Newton:
     """One predictor-corrector step from a point."""
 
-    def __init__(self, lp: SmallLP, p: Point) -> None:
-        self.lp, self.p = lp, p
-        self.slack_off = p.theta - lp.c - lp.A @ p.x + p.slack
-        self.mass_off = lp.mass - float(p.x.sum())
+    def __init__(self, game: SmallGame, p: Point) -> None:
+        self.game, self.p = game, p
+        self.slack_off = p.theta - game.c - game.A @ p.x + p.slack
+        self.mass_off = game.mass - float(p.x.sum())
         self.risk_off = p.rho - p.risk - p.low + p.high
+        if game.temperature:
+            self.risk_off += game.temperature * (np.log(p.x) + 1)
         self.sum_off = 1 - float(p.lam.sum())
         self.complementarity = float(p.x @ p.low + p.room @ p.high + p.lam @ p.slack)
-        scale = max(lp.mass, 1.0)
+        scale = max(game.mass, 1.0)
         self.error = max(
             float(np.abs(self.slack_off).max()) / scale,
             abs(self.mass_off) / scale,
@@ -103,16 +118,16 @@ class _Newton:
 
     def factor(self) -> bool:
         """Factor the normal matrix, rho eliminated; False where rounding has made it indefinite."""
-        lp, p = self.lp, self.p
-        self.weight = 1 / (p.low / p.x + p.high / p.room)
-        scaled = lp.A * np.sqrt(self.weight)
-        self.row_sum, self.weight_sum = lp.A @ self.weight, float(self.weight.sum())
+        game, p = self.game, self.p
+        self.weight = 1 / ((p.low + game.temperature) / p.x + p.high / p.room)
+        scaled = game.A * np.sqrt(self.weight)
+        self.row_sum, self.weight_sum = game.A @ self.weight, float(self.weight.sum())
         normal = scaled @ scaled.T - np.outer(self.row_sum, self.row_sum / self.weight_sum)
-        normal.flat[:: len(lp.c) + 1] += p.slack / p.lam
+        normal.flat[:: len(game.c) + 1] += p.slack / p.lam
         self.lower, info = lapack.dpotrf(normal, lower=1)
         if info:
             return False
-        self.ones = lapack.dpotrs(self.lower, np.ones(len(lp.c)), lower=1)[0]
+        self.ones = lapack.dpotrs(self.lower, np.ones(len(game.c)), lower=1)[0]
         return bool(np.isfinite(self.ones).all())
 
     def advance(self) -> Point:
@@ -133,16 +148,16 @@ class _Newton:
 
     def _direction(self, to_low: Array, to_high: Array, to_slack: Array) -> Point:
         """The Newton direction that moves the three kinds of products by the given amounts."""
-        lp, p = self.lp, self.p
+        game, p = self.game, self.p
         pull = self.risk_off - to_low / p.x + to_high / p.room
         pulled = pull * self.weight
         mass = (self.mass_off + float(pulled.sum())) / self.weight_sum
-        right = self.slack_off + to_slack / p.lam + lp.A @ pulled - self.row_sum * mass
+        right = self.slack_off + to_slack / p.lam + game.A @ pulled - self.row_sum * mass
         part = lapack.dpotrs(self.lower, right, lower=1)[0]
         theta = (self.sum_off - float(part.sum())) / float(self.ones.sum())
         lam = part + self.ones * theta
         rho = float(self.row_sum @ lam) / self.weight_sum - mass
-        risk = lam @ lp.A
+        risk = lam @ game.A
         x = (risk - rho - pull) * self.weight
         low = (to_low - p.low * x) / p.x
         high = (to_high + p.high * x) / p.room
@@ -153,6 +168,10 @@ class _Newton:
         p = self.p
         a = share * min(_reach(p.x, d.x), _reach(p.room, d.room), _reach(p.slack, d.slack))
         b = share * min(_reach(p.low, d.low), _reach(p.high, d.high), _reach(p.lam, d.lam))
+        if (
+            self.game.temperature
+        ):  # x and lambda then meet in one equation, which holds along steps of one length
+            a = b = min(a, b)
         return Point(
             p.x + a * d.x,
             p.room + a * d.room,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.lpboost.softmax import capped_softmax, entropy
+from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
 
 Array = npt.NDArray[np.float64]
@@ -44,9 +44,9 @@ class Solution:
     gap: float
     """Upper minus lower bound: the value is within ``gap`` of the optimum."""
     method: str
-    """What solved it: "sifting" | "newton" | "highs" | "clarabel"."""
+    """What solved it: "sifting", "newton", "interior", "highs", "clarabel"; "mean": the tail is all rows."""
     passes: int = 0
-    """Passes over all rows, or Newton steps; 0 for a library's solver."""
+    """Passes over all rows of sifting, or Newton steps; 0 for other solvers."""
 
 
 def check_losses(losses: npt.ArrayLike) -> Array:
@@ -117,7 +117,8 @@ def duality_gap(
 
     Returns
     -------
-    float >= 0 up to rounding; 0 means that both are optimal (strong duality, Proposition 3).
+    float >= 0 up to rounding, with beta about 1e-15/beta; 0 means that both are optimal (strong duality,
+    Proposition 3).
 
     Raises
     ------
@@ -132,10 +133,10 @@ def duality_gap(
         _check_weights(name, values, size, cap)
     risks = L @ lam
     lower = float((w @ L).min())
-    if check_beta(beta) is None:
+    beta = check_beta(beta)
+    if beta is None:
         return cvar(risks, alpha) - lower
-    best, _ = capped_softmax(float(beta) * risks, tail)  # type: ignore[arg-type]
-    return float(best @ risks + entropy(best) / beta - lower - entropy(w) / beta)  # type: ignore[operator]
+    return regularised_risk(risks, tail, beta) - lower - entropy(w) / beta
 
 
 def _check_weights(name: str, values: Array, size: int, cap: float) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from operators.lpboost.group import Alone
+from operators.lpboost.interior import exact_mass
 from operators.lpboost.problem import Solution, UncertifiedError
-from operators.lpboost.softmax import capped_softmax, entropy
+from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
 
 Array = npt.NDArray[np.float64]
@@ -41,14 +41,11 @@ def solve_by_library(losses: Array, tail: float, library: Library, beta: float |
     risk = losses @ lam
     # The library's own w, not the softmax that answers lambda: an error in w costs the lower bound as much,
     # but CLARABEL's lambda is often off by 1e-6 while its w is right to 1e-9.
-    w = _feasible(x, tail)
+    w = exact_mass(x, np.ones(len(x)), tail) / tail
     value = float((w @ losses).min())
-    if beta is None:
-        upper = cvar(risk, tail / len(risk))
-    else:
+    upper = cvar(risk, tail / len(risk)) if beta is None else regularised_risk(risk, tail, beta)
+    if beta is not None:
         value += entropy(w) / beta
-        best, _ = capped_softmax(beta * risk, tail, Alone())
-        upper = float(best @ risk) + entropy(best) / beta
     return Solution(w, lam, value, upper - value, library)
 
 
@@ -66,10 +63,3 @@ def _solve(losses: Array, tail: float, library: Library, beta: float | None) -> 
     if x.value is None or beats.dual_value is None:
         raise UncertifiedError(f"{library} on {n} rows and {losses.shape[1]} models: {problem.status}")
     return np.asarray(x.value), np.asarray(beats.dual_value)
-
-
-def _feasible(x: Array, tail: float) -> Array:
-    x = np.clip(x, 0, 1)
-    off = tail - float(x.sum())
-    x = x * (tail / x.sum()) if off <= 0 else x + (1 - x) * min(1.0, off / max(float((1 - x).sum()), 1e-300))
-    return x / tail

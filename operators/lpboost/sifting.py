@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.lpboost.group import Group, largest
-from operators.lpboost.interior import SmallLP, solve_small
+from operators.lpboost.interior import SmallGame, exact_mass, solve_small
 from operators.lpboost.problem import MAX_GAP, Solution
 
 Array = npt.NDArray[np.float64]
@@ -56,9 +56,9 @@ class _Window:
             rows[:, 0], return_index=True, return_inverse=True, return_counts=True
         )
         cap = count.astype(np.float64)
-        lp = SmallLP(np.ascontiguousarray(rows[first, 1:].T), self.fixed, cap, self.mass)
-        x, lam, rho = solve_small(lp, tolerance, model_weights)
-        each = _exact_mass(np.clip(x, 0, cap), cap, self.mass) / cap
+        game = SmallGame(np.ascontiguousarray(rows[first, 1:].T), self.fixed, cap, self.mass)
+        x, lam, rho = solve_small(game, tolerance, model_weights)
+        each = exact_mass(x, cap, self.mass) / cap
         lower = float((self.fixed + each[kind] @ rows[:, 1:]).min()) / self.tail
         weights = self.capped.astype(np.float64)
         weights[self.inside] = each[kind][own]
@@ -66,26 +66,15 @@ class _Window:
         return weights, lam / lam.sum(), rho, lower
 
 
-def _exact_mass(x: Array, cap: Array, mass: float) -> Array:
-    """x with sum ``mass``, still within 0 and cap."""
-    off = mass - float(x.sum())
-    if off <= 0:
-        return x * (mass / (mass - off))
-    room = cap - x
-    return x + room * min(1.0, off / float(room.sum()))
-
-
 def sift(group: Group, losses: Array, model_weights: Array, tail: float, n_rows: int) -> Solution:
     """Solve the game for the rows of a group; every worker gets its own rows' weights.
 
     losses : (n, t) of this worker. model_weights : (t,), where to start.
-    tail : 1 <= tail <= n_rows, the rows of the whole group.
+    tail : 1 <= tail < n_rows, the rows of the whole group.
 
     The gap is what was reached; the caller decides whether it will do.
     """
     t = losses.shape[1]
-    if tail >= n_rows:
-        return _all_rows(group, losses, n_rows)
     limit = max(LEAST_WINDOW, WINDOW * t)
     lam = model_weights
     best = Solution(np.full(len(losses), 1 / n_rows), lam, 0.0, np.inf, "sifting")
@@ -107,13 +96,3 @@ def sift(group: Group, losses: Array, model_weights: Array, tail: float, n_rows:
             break
         window.open(wrong & largest(group, off_side, min(count, limit)))
     return best
-
-
-def _all_rows(group: Group, losses: Array, n_rows: int) -> Solution:
-    """The tail is all rows: every weight is 1/n, and the model of least mean loss is optimal."""
-    means = group.total(losses.sum(axis=0)) / n_rows
-    best = int(means.argmin())
-    value = float(means[best])
-    one = np.zeros(len(means))
-    one[best] = 1.0
-    return Solution(np.full(len(losses), 1 / n_rows), one, value, 0.0, "sifting", 1)

@@ -62,3 +62,15 @@ def capped_softmax(
         weights = np.exp(np.minimum(scores + high, log_cap))
         total = float(group.total(np.array([weights.sum()]))[0])
     return np.minimum(weights / total, 1 / tail), shift
+
+
+def regularised_risk(risk: Array, tail: float, beta: float) -> float:
+    """Largest <w, risk> + H(w)/beta over the weights of :func:`capped_softmax`: CVaR with entropy.
+
+    Computed as a Lagrangian, which bounds it from above however much rounding has moved the shift.
+    """
+    _, shift = capped_softmax(beta * risk, tail)
+    excess = risk + shift / beta
+    log_w = np.minimum(beta * excess, -np.log(tail))
+    each = np.exp(log_w) * (excess + (1 - log_w) / beta)
+    return float(each.sum() - (shift + 1) / beta)

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from operators.lpboost.entropy import newton
 from operators.lpboost.group import Alone, Group
 from operators.lpboost.problem import (
     MAX_GAP,
@@ -22,6 +21,7 @@ from operators.lpboost.problem import (
     tail_rows,
 )
 from operators.lpboost.reference import Library, solve_by_library
+from operators.lpboost.regularised import solve_regularised
 from operators.lpboost.sifting import sift
 
 Method = Literal["auto", "highs", "clarabel"]
@@ -37,8 +37,8 @@ def solve(
     losses : (n, t) in [0, 1]: column s holds the losses of base model s. Copied to float64.
     alpha : size of the tail, in (0, 1]. Below 1/n the tail is the one worst row.
     beta : strength of the entropy term H(w)/beta (Zhai et al. 2021, equation 8); None for the plain LP.
-    method : "auto" is sifting, or Newton's method where there is a beta; "highs" (no beta) and
-        "clarabel" force a library's solver through CVXPY.
+    method : "auto" is sifting, or where there is a beta Newton's method, beyond beta = 1,000 an interior
+        point method; "highs" (no beta) and "clarabel" force a library's solver through CVXPY.
 
     Returns
     -------
@@ -155,11 +155,12 @@ def _solve(
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
     if method == "auto":
-        found = (
-            sift(group, losses, start, tail, n_rows)
-            if beta is None
-            else newton(group, losses, start, tail, beta)
-        )
+        if tail >= n_rows:
+            found = _all_rows(group, losses, n_rows, beta)
+        elif beta is None:
+            found = sift(group, losses, start, tail, n_rows)
+        else:
+            found = solve_regularised(group, losses, start, tail, beta)
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(
@@ -178,3 +179,13 @@ def _solve(
             f'more than {MAX_GAP:g}: try method "auto" or another library'
         )
     return Solution(**{**vars(found), "sample_weights": found.sample_weights[own]})
+
+
+def _all_rows(group: Group, losses: Array, n_rows: int, beta: float | None) -> Solution:
+    """The tail is all rows: every weight is 1/n, and the model of least mean loss is optimal."""
+    means = group.total(losses.sum(axis=0)) / n_rows
+    best = int(means.argmin())
+    extra = 0.0 if beta is None else float(np.log(n_rows)) / beta
+    one = np.zeros(len(means))
+    one[best] = 1.0
+    return Solution(np.full(len(losses), 1 / n_rows), one, float(means[best]) + extra, 0.0, "mean")

@@ -74,12 +74,52 @@ def test_degenerate_games(name, alpha):
     losses = HARD[name]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found, soft = solve(losses, alpha), solve(losses, alpha, beta=50)
+        found = solve(losses, alpha)
     feasible(found, len(losses), alpha)
-    feasible(soft, len(losses), alpha)
     assert duality_gap(losses, found.sample_weights, found.model_weights, alpha) <= 1e-7
-    assert duality_gap(losses, soft.sample_weights, soft.model_weights, alpha, 50) <= 1e-7
     assert found.value == pytest.approx(solve(losses, alpha, method="highs").value, abs=1e-7)
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1.0, 50.0, 2e3, 1e5, 1e12, 1e300])
+@pytest.mark.parametrize("name", HARD)
+def test_degenerate_regularised_games(name, beta):
+    losses = HARD[name]
+    for alpha in ALPHAS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = solve(losses, alpha, beta)
+        feasible(found, len(losses), alpha)
+        assert duality_gap(losses, found.sample_weights, found.model_weights, alpha, beta) <= 1e-7
+
+
+@settings(max_examples=100, deadline=None)
+@given(games, st.floats(0.01, 1), st.floats(-3, 12))
+def test_strong_duality_with_entropy(losses, alpha, magnitude):
+    beta = 10**magnitude
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = solve(losses, alpha, beta)
+    feasible(found, len(losses), alpha)
+    gap = duality_gap(losses, found.sample_weights, found.model_weights, alpha, beta)
+    assert -1e-12 * max(1, 1 / beta) <= gap <= 1e-7
+
+
+def test_tiny_beta_leaves_the_rows_alike():
+    losses = rng.random((40, 3))
+    found = solve(losses, 0.1, 1e-12)
+    assert found.gap <= 1e-7
+    np.testing.assert_allclose(found.sample_weights, 1 / 40, rtol=1e-10)
+    assert found.model_weights.argmax() == losses.mean(axis=0).argmin()
+
+
+def test_game_that_newton_leaves_open_goes_to_the_interior_point(monkeypatch):
+    losses = np.random.default_rng(8).random((200, 5))
+    whole = solve(losses, 0.1, 60.0)
+    monkeypatch.setattr("operators.lpboost.entropy.MAX_STEPS", 1)
+    found = solve(losses, 0.1, 60.0)
+    assert (whole.method, found.method) == ("newton", "interior")
+    assert found.value == pytest.approx(whole.value, abs=1e-7)
+    np.testing.assert_allclose(found.sample_weights, whole.sample_weights, atol=1e-5)
 
 
 def test_clarabel_can_be_forced_on_the_linear_program():

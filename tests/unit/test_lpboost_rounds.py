@@ -85,7 +85,7 @@ def test_restored_solver_goes_on_with_the_same_bytes(beta):
         assert whole.add(losses[:, t]).tobytes() == second.add(losses[:, t]).tobytes()
 
 
-@pytest.mark.parametrize("beta", [None, 60.0])
+@pytest.mark.parametrize("beta", [None, 60.0, 3e3])
 @pytest.mark.parametrize("binary", [True, False])
 def test_shards_solve_the_same_game(binary, beta):
     losses = sequence(2000, 6, binary=binary)
