@@ -16,7 +16,7 @@ from operators.dbscan.join import Joiner
 from operators.dbscan.prepared import Prepared
 from operators.dbscan.search import Search
 from operators.dbscan.space import Space
-from operators.dbscan.tiles import Tiles, in_threads, pieces
+from operators.dbscan.tiles import Device, Tiles, in_threads, pieces
 
 Labels: TypeAlias = npt.NDArray[np.int32]
 
@@ -30,6 +30,7 @@ def cluster(
     eps_values: Sequence[float],
     min_samples_values: Sequence[float],
     weight: Float64 | None = None,
+    device: Device = "cpu",
 ) -> tuple[Labels, npt.NDArray[np.bool_]]:
     """Labels and core samples of every cell.
 
@@ -38,6 +39,7 @@ def cluster(
     points : the n prepared rows.
     eps_values, min_samples_values : the grid's axes, in any order, repeats allowed.
     weight : (n,), optional: what each row counts for.
+    device : torch device that makes the products; the labels do not depend on it.
 
     Returns
     -------
@@ -47,14 +49,14 @@ def cluster(
     """
     eps, at_eps = np.unique(np.asarray(eps_values, np.float64), return_inverse=True)
     least, at_least = np.unique(np.asarray(min_samples_values, np.float64), return_inverse=True)
-    labels, cores = _Grid(points, eps.tolist(), least, weight).solve()
+    labels, cores = _Grid(Tiles(points, eps.tolist(), device), least, weight).solve()
     return labels[np.ix_(at_eps, at_least)], cores[np.ix_(at_eps, at_least)]
 
 
 class _Grid:
-    def __init__(self, points: Prepared, eps: list[float], least: Float64, weight: Float64 | None) -> None:
+    def __init__(self, tiles: Tiles, least: Float64, weight: Float64 | None) -> None:
         self._random = np.random.default_rng(SEED)
-        self._tiles, self._least, self._n = Tiles(points, eps), least, points.n
+        self._tiles, self._least, self._n = tiles, least, tiles.n
         self._density, self._space = self._measure(float(least[-1]), weight)
 
     def _measure(self, goal: float, weight: Float64 | None) -> tuple[Density, Space]:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import METRICS, Matrix, Metric, Points
 from operators.dbscan.prepared import Preparable
+from operators.dbscan.tiles import Device
 
 if TYPE_CHECKING:
     from operators.neighbours.approximate import Quality
@@ -49,6 +50,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ef_search : HNSW candidates kept per row, default 128; only for "hnsw".
     random_state : int, RandomState or None: IVF's centroids, HNSW's layers and the rows sampled for
         ``quality_``. The exact labels do not depend on it.
+    device : torch device that makes the products of the exact search, default "cpu"; "cuda" must hold the
+        rows. The labels do not depend on it.
 
     Attributes
     ----------
@@ -68,6 +71,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         nprobe: int = 16,
         ef_search: int = 128,
         random_state: Any = None,
+        device: Device = "cpu",
     ) -> None:
         self.eps = eps
         self.min_samples = min_samples
@@ -76,6 +80,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.nprobe = nprobe
         self.ef_search = ef_search
         self.random_state = random_state
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> DBSCAN:
         """Cluster the rows of X.
@@ -94,8 +99,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a parameter is out of range, X is empty or not finite, or ``sample_weight`` is given
-            with approximate neighbours.
+        ValueError : a parameter is out of range, torch cannot use the device, X is empty or not finite, or
+            ``sample_weight`` is given with approximate neighbours.
         ImportError : approximate neighbours, and FAISS is not installed.
         """
         self._check_parameters()
@@ -116,7 +121,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if weight is not None:
             weight = _check_sample_weight(weight, np.empty((X.shape[0], 0)), dtype=np.float64)
         points = X.points(self.metric) if isinstance(X, Preparable) else Points(X, self.metric)
-        labels, cores = cluster(points, [self.eps], [self.min_samples], weight)
+        labels, cores = cluster(points, [self.eps], [self.min_samples], weight, self.device)
         self.labels_: npt.NDArray[np.intp] = labels[0, 0].astype(np.intp)
         self.core_sample_indices_: npt.NDArray[np.intp] = np.flatnonzero(cores[0, 0])
         return self

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from operators.dbscan.clusters import Labels, cluster
 from operators.dbscan.distances import Float64, Index, Matrix, Metric, Points, blocks
+from operators.dbscan.tiles import Device
 
 Counts: TypeAlias = npt.NDArray[Any]
 
@@ -21,7 +22,11 @@ TILE = 1024
 
 
 def dbscan_grid(
-    X: Matrix, eps_values: Sequence[float], min_samples_values: Sequence[int], metric: Metric = "euclidean"
+    X: Matrix,
+    eps_values: Sequence[float],
+    min_samples_values: Sequence[int],
+    metric: Metric = "euclidean",
+    device: Device = "cpu",
 ) -> Labels:
     """Labels of every cell of the grid, each equal to ``DBSCAN(eps, min_samples, metric).labels_``.
 
@@ -32,12 +37,13 @@ def dbscan_grid(
     X : (n, p) float32 or float64, finite.
     eps_values, min_samples_values : the grid's axes, in any order.
     metric : "euclidean", "cosine" or "centered_cosine".
+    device : see :class:`operators.dbscan.DBSCAN`.
 
     Returns
     -------
     (n_eps, n_min_samples, n) int32; -1 is noise.
     """
-    return cluster(Points(X, metric), eps_values, min_samples_values)[0]
+    return cluster(Points(X, metric), eps_values, min_samples_values, device=device)[0]
 
 
 def neighbour_counts(

@@ -21,6 +21,10 @@ class Operand(Protocol):
         """The same of some rows."""
         ...
 
+    def to(self: Self, device: torch.device, /) -> Self:
+        """The same, held by a device."""
+        ...
+
     def multiply(self: Self, other: Self, bias: Tensor, out: Tensor) -> None:
         """Write inner products plus ``bias`` (one per row of ``other``) to ``out`` (n, m)."""
         ...
@@ -38,6 +42,10 @@ class FlatRows:
     def take(self, index: Tensor) -> FlatRows:
         """See :class:`Operand`."""
         return FlatRows(self.vectors.index_select(0, index))
+
+    def to(self, device: torch.device) -> FlatRows:
+        """See :class:`Operand`."""
+        return FlatRows(self.vectors.to(device))
 
     def multiply(self, other: FlatRows, bias: Tensor, out: Tensor) -> None:
         """See :class:`Operand`."""

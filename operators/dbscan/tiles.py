@@ -1,7 +1,9 @@
 """Tiles of pairs: fast products that say near, far or doubtful; only doubtful pairs cost float64.
 
 Products run in float32 where that resolves the radii, in float64 otherwise. The band around a radius
-that rounding cannot decide is bounded by ``distances.rounding_error``.
+that rounding cannot decide is bounded by ``distances.rounding_error``, in whatever order a device sums:
+labels do not depend on the device. A GPU makes the products and their comparison with a threshold;
+what is left, a few pairs in a hundred, is dealt with on the host.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from operators.dbscan.operand import Operand
 from operators.dbscan.prepared import Prepared
 
 Level: TypeAlias = npt.NDArray[np.int16]
+Device: TypeAlias = str | torch.device
 
 # Large enough that the calls around a product cost little, small enough to stay in cache.
 TILE_ROWS = 512
 TILE_COLS = 1024
 DOUBT = 1 / 64  # half-width of the doubtful band, relative to the radius, above which float64 is taken
+NUMPY_COMPARES = True  # on the CPU, in less than half the time that torch takes
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,7 +48,7 @@ class Room(NamedTuple):
     """Memory for one tile; fresh memory for each would cost more than comparing what it holds."""
 
     products: torch.Tensor
-    near: Mask
+    near: torch.Tensor
 
 
 class Tiles:
@@ -57,21 +61,28 @@ class Tiles:
     ----------
     points : the prepared rows.
     eps_values : radii, ascending.
+    device : torch device that makes the products, default "cpu". A GPU must hold all rows.
 
     Attributes
     ----------
     limits : (n_levels,) float64: each radius as a gap.
+
+    Raises
+    ------
+    ValueError : torch does not know the device, or does not see it here.
     """
 
-    def __init__(self, points: Prepared, eps_values: Sequence[float]) -> None:
+    def __init__(self, points: Prepared, eps_values: Sequence[float], device: Device = "cpu") -> None:
+        self._device = usable_device(device)
         self.points, self.n = points, points.n
         self.eps = list(eps_values)
         self.limits: Float64 = np.array([points.limit(eps) for eps in eps_values])
         wide = 2 * rounding_error(points.depth, np.float32) * float(np.median(points.size))
         dtype: Any = np.float32 if wide < DOUBT * float(self.limits.min()) else np.float64
-        self._rows, self.half = points.operand(dtype)
+        rows, self.half = points.operand(dtype)
+        self._rows = rows.to(self._device)
         self._size = points.size
-        self._bias = torch.from_numpy(-self.half)
+        self._bias = self._there(-self.half)
         self._bound = rounding_error(points.depth, dtype)
         self._tiny = smallest(points.depth, dtype)
         self._rooms = local()
@@ -81,20 +92,20 @@ class Tiles:
         size = max(TILE_ROWS * TILE_COLS, n_pairs)
         room: Room | None = getattr(self._rooms, "room", None)
         if room is None or len(room.near) < size:
-            room = Room(torch.empty(size, dtype=self._bias.dtype), np.empty(size, np.bool_))
+            room = Room(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
             self._rooms.room = room
         return room
 
     def side(self, rows: Index) -> Side:
         """Some rows, ready to be the columns of tiles."""
-        index = torch.from_numpy(rows)
+        index = self._there(rows)
         size = float(self._size[rows].max()) if len(rows) else 0.0
         return Side(rows, self._rows.take(index), self._bias.index_select(0, index), size)
 
     def products(self, rows: Index, cols: Side, room: Room) -> torch.Tensor:
         """(len(rows), len(cols.rows)) in ``room``, which the tile must fit."""
         out = room.products[: len(rows) * len(cols.rows)].view(len(rows), len(cols.rows))
-        self._rows.take(torch.from_numpy(rows)).multiply(cols.operand, cols.bias, out)
+        self._rows.take(self._there(rows)).multiply(cols.operand, cols.bias, out)
         return out
 
     def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
@@ -108,22 +119,27 @@ class Tiles:
 
     def near(self, products: torch.Tensor, least: Any, room: Room) -> Mask:
         """Which products reach their row's least, in ``room``."""
-        out = room.near[: products.numel()].reshape(products.shape)
-        return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out))
+        out = room.near[: products.numel()].view(products.shape)
+        if NUMPY_COMPARES and self._device.type == "cpu":
+            return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out.numpy()))
+        return np.asarray(torch.ge(products, self._there(least)[:, None], out=out).numpy(force=True))
 
     def candidates(self, rows: Index, cols: Index, level: Any, room: Room) -> tuple[Index, Index, Any]:
         """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
         side = self.side(cols)
         products, least = self.products(rows, side, room), self.at_least(rows, side, level, certain=False)
         # Most rows of most tiles have no candidate: to find the rows is cheaper than to mark the pairs.
-        hit = np.flatnonzero(products.amax(dim=1).numpy() >= least)
+        hit = np.flatnonzero(products.amax(dim=1).numpy(force=True) >= least)
         if len(hit) < len(rows) // 2:
-            products, least = products.index_select(0, torch.from_numpy(hit)), least[hit]
+            products, least = products.index_select(0, self._there(hit)), least[hit]
         else:
             hit = np.arange(len(rows))
         flat = np.flatnonzero(self.near(products, least, room))
-        i = flat // len(cols)
-        return hit[i], flat - i * len(cols), products.numpy().ravel()[flat]
+        i, values = flat // len(cols), products.view(-1).index_select(0, self._there(flat)).numpy(force=True)
+        return hit[i], flat - i * len(cols), values
+
+    def _there(self, values: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)
 
     def neighbours(self, rows: Index, cols: Index, level: int, room: Room) -> tuple[Index, Index]:
         """Rows and columns of all pairs within one level, exactly."""
@@ -147,6 +163,26 @@ class Tiles:
             level[doubtful] += 1
             doubtful = doubtful[level[doubtful] < len(self.eps)]
         return level
+
+
+def usable_device(device: Device) -> torch.device:
+    """The torch device of that name, ready for float32 products.
+
+    Raises
+    ------
+    ValueError : torch does not know it, or does not see it here.
+    """
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:  # the latter from torch without CUDA
+        raise ValueError(
+            f"device is {str(device)!r}, which torch cannot use here ({str(error).splitlines()[0]}). "
+            "Use 'cpu', or 'cuda' where torch.cuda.is_available()."
+        ) from error
+    if found.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = False  # its products would err by more than the band
+    return found
 
 
 def count_true(mask: Mask) -> npt.NDArray[np.int64]:

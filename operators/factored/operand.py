@@ -52,6 +52,15 @@ class FactoredOperand:
             self.shift.index_select(0, index),
         )
 
+    def to(self, device: torch.device) -> FactoredOperand:
+        """The same, held by a device."""
+        return FactoredOperand(
+            tuple(part.to(device) for part in self.activations),
+            tuple(part.to(device) for part in self.errors),
+            self.scale.to(device),
+            self.shift.to(device),
+        )
+
     def __len__(self) -> int:
         return len(self.scale)
 

@@ -38,7 +38,7 @@ TINY: list[dict[Any, dict[str, Any]]] = [
         clusters: {"APART": 10},
     },
     {
-        tiles: {"TILE_ROWS": 50, "TILE_COLS": 64},
+        tiles: {"TILE_ROWS": 50, "TILE_COLS": 64, "NUMPY_COMPARES": False},
         density: {"LARGEST_SHARE": 0.0},
         search: {"ENTRIES": 0, "ENTRIES_PER_ROW": 0},
         join: {"PROGRESS": 0.0},
@@ -153,6 +153,30 @@ def test_labels_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> Non
         torch.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
     assert {-1, 0, 1} <= set(found[0].ravel().tolist())
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        torch.device("cpu"),
+        pytest.param(
+            "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+        ),
+    ],
+)
+def test_labels_do_not_depend_on_the_device(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = gradient_like(np.random.default_rng(5), 3000, 16, 0.3)
+    expected = dbscan_grid(X, [0.8, 1.2, 2.0], [3, 20])
+    monkeypatch.setattr(tiles, "NUMPY_COMPARES", False)  # what a GPU does, on whatever device this is
+    np.testing.assert_array_equal(dbscan_grid(X, [0.8, 1.2, 2.0], [3, 20], device=device), expected)
+    np.testing.assert_array_equal(DBSCAN(1.2, 3, device=device).fit(X).labels_, expected[1, 0])
+
+
+@pytest.mark.parametrize("device", ["graphics", "cuda:99"])
+def test_a_device_that_is_not_there_is_named(device: str) -> None:
+    with pytest.raises(ValueError, match=f"device is '{device}'.*Use 'cpu'"):
+        DBSCAN(device=device).fit(np.eye(20))
 
 
 def test_many_radii() -> None:
