@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+from tests.benchmarks.dbscan import rows
 from tests.benchmarks.dbscan.bench import Bench, Found
 from tests.benchmarks.dbscan.cases import MIN_SAMPLES, Case, Regime
 from tests.benchmarks.dbscan.peers import Setting
@@ -44,19 +45,26 @@ def peak() -> float:
 
 
 def grid(bench: Bench, regime: Regime) -> Found:
-    """The whole grid by ours, one fit by ours, and a few cells by scikit-learn."""
-    X, setting = Case(GRID_ROWS, GRID_COLUMNS, regime).build()
-    runs = {"grid": ("grid", setting), "fit": ("single_fit", setting)}
+    """The whole grid by ours; single fits by ours, of two kinds; and a few cells by scikit-learn.
+
+    All get raw gradients, as group inference does, and compare directions from their mean. ``mean fit`` is
+    the mean over the grid's radii; ``half`` is a fit with half of all pairs within eps, the cheapest kind.
+    """
+    half = Case(GRID_ROWS, GRID_COLUMNS, regime).build()[1]  # the same rows, centred and of length 1
+    X = rows.gradient_rows(GRID_ROWS, GRID_COLUMNS, regime, raw=True)
+    runs = {"grid": ("grid", half), "fits": ("fit_each_radius", half), "half": ("single_fit", half)}
     runs |= {f"cell {eps}": ("sklearn_cell", Setting((2 * eps) ** 0.5, MIN_SAMPLES)) for eps in SAMPLED_EPS}
     with bench.workers(X, runs) as workers:
-        repeats = dict.fromkeys(runs, 1) | {"grid": 3, "fit": 5}
+        repeats = dict.fromkeys(runs, 1) | {"grid": 3, "fits": 3, "half": 5}
         timings = measure({name: worker.run for name, worker in workers.items()}, repeats)
     cells = [timing for name, timing in timings.items() if name.startswith("cell")]
     n_cells = len(EPS_GRID) * len(MIN_SAMPLES_GRID)
+    fits = timings["fits"]
     return {
         "regime": regime,
         "grid": _seconds(timings["grid"]),
-        "fit": _seconds(timings["fit"]),
+        "mean fit": {name: s / len(EPS_GRID) for name, s in _seconds(fits).items()},
+        "half": _seconds(timings["half"]),
         "cells": [cell.median for cell in cells],
         "scikit-learn": n_cells * mean(cell.median for cell in cells),
     }

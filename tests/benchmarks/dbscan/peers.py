@@ -147,6 +147,14 @@ def single_fit(X: Any, setting: Setting) -> Any:
     return DBSCAN(setting.eps**2 / 2, setting.min_samples, "centered_cosine").fit_predict(X)
 
 
+def fit_each_radius(X: Any, setting: Setting) -> None:
+    """One cell of each of the grid's radii by ours, in turn."""
+    from operators.grasp.grids import EPS_GRID
+
+    for eps in EPS_GRID:
+        single_fit(X, Setting((2 * eps) ** 0.5, setting.min_samples))
+
+
 def grid(X: Any, setting: Setting) -> Any:
     """The paper's grid of 13 x 8 cells and the choice among them, by ours."""
     import torch
@@ -158,9 +166,11 @@ def grid(X: Any, setting: Setting) -> Any:
 
 
 def sklearn_cell(X: Any, setting: Setting) -> Any:
-    """One cell and its silhouette by scikit-learn."""
+    """One cell and its silhouette by scikit-learn, of rows less their mean."""
     from sklearn.metrics import silhouette_score
 
+    X = X - X.mean(axis=0)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
     labels = sklearn_cosine(X, setting)
     if len(np.unique(labels)) > 1:
         silhouette_score(X, labels)
