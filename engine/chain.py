@@ -69,8 +69,9 @@ def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
     """Column -> name of the operator that adds it. Raises InputError when the chain does not close."""
     adder: dict[str, str] = {}
     seen: set[str] = set()
+    everything = {field.name: operator.name for operator in chain for field in operator.adds}
     for operator in chain:
-        _check_inputs(operator, adder, seen)
+        _check_inputs(operator, adder, seen, everything)
         for field in operator.adds:
             if field.name in adder:
                 raise InputError(
@@ -88,10 +89,12 @@ def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
     return adder
 
 
-def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]) -> None:
+def _check_inputs(
+    operator: Operator[Any], adder: dict[str, str], seen: set[str], everything: dict[str, str]
+) -> None:
     for column in operator.requires:
         if column not in adder:
-            fix = _how_to_add(column, adder)
+            fix = _how_to_add(column, everything)
             raise InputError(
                 f"operators.{operator.name}: needs the column {column!r}, which no operator adds. {fix}"
             )
@@ -103,11 +106,11 @@ def _check_inputs(operator: Operator[Any], adder: dict[str, str], seen: set[str]
             )
 
 
-def _how_to_add(column: str, adder: dict[str, str]) -> str:
-    if column == GRADIENT and FACTORS in adder:
+def _how_to_add(column: str, everything: dict[str, str]) -> str:
+    if column == GRADIENT and FACTORS in everything:
         return (
             "Gradients are kept as factors here, which only the method grasp of `groups` can read. Set "
-            f"`{adder[FACTORS]}: {{form: flat}}`."
+            f"`{everything[FACTORS]}: {{form: flat}}`."
         )
     usual = USUAL_ADDER.get(column)
-    return f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(adder))}."
+    return f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(everything))}."

@@ -17,7 +17,7 @@ from engine.report.groups import GroupRow, focus, group_rows, worst_group
 from engine.report.pictures import NOISE_STYLE, style, symbol
 from engine.report.rows import gallery
 from engine.report.scores import score
-from engine.report.selection import read_grids, selection_figures
+from engine.report.selection import projected, read_grids, selection_figures
 from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
@@ -47,6 +47,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         **table_of_groups(found, groups),
         spaces=space_figures(plan, found, groups),
         selections=selection_figures(grids, grid_aris(plan, found, grids)),
+        projected=projected(plan),
         duplicates=near_duplicates(plan),
         gallery=gallery(plan, found, groups, classes),
         truth=truth,

@@ -50,12 +50,17 @@ class Grid:
 
 def read_grids(plan: Plan, classes: list[str]) -> list[Grid]:
     """The recorded selections, by class; none if the group method leaves no such record."""
+    return [grid(entry, classes) for entry in _recorded(plan).get("classes", ())]
+
+
+def _recorded(plan: Plan) -> dict[str, Any]:
+    """What the group method left of its grids; empty where it leaves none."""
     names = {planned.name for planned in plan.operators}
     path = plan.store.state(plan.fingerprint_of("groups")) / "selection.json" if "groups" in names else None
     if path is None or not path.exists():
-        return []
-    record = json.loads(path.read_text("utf-8"))
-    return [grid(entry, classes) for entry in record["classes"]]
+        return {}
+    record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return record
 
 
 def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
@@ -184,6 +189,25 @@ def approximated(found: Grid) -> str:
         f"{quality['ari']:.3f}, on {on}. Low figures mean that small clusters may be lost: set "
         "groups.neighbours to exact."
     )
+
+
+def projected(plan: Plan) -> str:
+    """What projected gradients mean for the picks; empty where they are not, or the recipe accepts that."""
+    found = _recorded(plan).get("projection")
+    if found is None or _accepts_projection(plan):
+        return ""
+    return (
+        f"These settings were picked on projected gradients ({found['dim']} numbers a row): their cosines "
+        f"are off by {found['projection_error_mean']:.3f} on average, and by more than "
+        f"{found['projection_error_p99']:.3f} in 1 % of pairs, which moves rows across eps. The groups can "
+        "be others than those of the gradients themselves. Leave out gradients.projection, or accept that: "
+        "gradients.projection.accept_error: true."
+    )
+
+
+def _accepts_projection(plan: Plan) -> bool:
+    asked = (getattr(planned.operator.params, "projection", None) for planned in plan.operators)
+    return any(getattr(projection, "accept_error", False) for projection in asked)
 
 
 def edges(found: Grid) -> list[str]:

@@ -52,6 +52,15 @@ def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
     return FactoredGradients(layers)
 
 
+def parts_of(gradients: FactoredGradients) -> list[Part]:
+    """How these gradients would be packed; layers are numbered."""
+    sizes = ((layer.activations.shape[1], layer.errors.shape[1]) for layer in gradients.layers)
+    return [
+        Part(str(number), *size, layer.weight, layer.bias)
+        for number, (size, layer) in enumerate(zip(sizes, gradients.layers, strict=True))
+    ]
+
+
 def write_parts(folder: Path, parts: Sequence[Part]) -> None:
     """Store what packed rows hold."""
     record = {"layers": [part._asdict() for part in parts]}

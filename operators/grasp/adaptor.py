@@ -5,35 +5,35 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from operators.base import (
+    FACTORS,
     FEATURES,
     GRADIENT,
     LABEL,
-    ROW_ID,
     Apply,
     Context,
     Executor,
+    Operator,
     OperatorError,
     OperatorParams,
     Resources,
-    ShardReader,
 )
 from operators.columns import vectors_to_numpy
+from operators.factored import unpack
+from operators.factored.packing import parts_of, read_parts
+from operators.gradients.params import GradientsParams
 from operators.grasp.kept_grid import keeps_grid, write_grid
+from operators.grasp.large_classes import infer_in_blocks, large_classes
 from operators.grasp.params import GroupsParams
+from operators.grasp.source import Source, read_projection
 from operators.grasp.state import (
-    Ids,
     Labels,
     class_record,
     model_path,
@@ -48,9 +48,6 @@ from operators.groups.state import write_record
 
 _log = logging.getLogger("winnow")
 
-Map: TypeAlias = Callable[..., Any]
-Parts: TypeAlias = list[tuple[int, int]]
-
 SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
@@ -62,16 +59,49 @@ class Groups(GroupsOperator[GroupsParams]):
     pick, and ``grid-<class>/`` where the labels of all settings are kept. A class of more than ``block_rows``
     rows is clustered in blocks (``labels-<class>/``), with scratch files of twice the size of its
     gradients and more. Memory: a worker holds the gradients of one class or block, and twice that while it
-    clusters them.
+    clusters them. Factored gradients are read where the recipe keeps gradients so; a class of them is always
+    one worker's.
     """
 
     version = 4
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
+    def __init__(self, params: GroupsParams) -> None:
+        super().__init__(params)
+        self._column = SPACES[params.method]
+        self._maker = ""
+        self._accepts_projection = False
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Operator[GroupsParams]:
+        """Reads factored gradients where there are no others; looks whether gradients are projected.
+
+        Raises OperatorError for factored gradients with approximate neighbours.
+        """
+        makers = {field.name: operator for operator in chain for field in operator.adds}
+        column = FACTORS if self._column == GRADIENT and GRADIENT not in makers else self._column
+        if self._column != GRADIENT or column not in makers:
+            return self
+        if column == FACTORS and self.params.neighbours in ("ivf", "hnsw"):
+            raise OperatorError(
+                f"operators.groups.neighbours: {self.params.neighbours} needs FAISS, which cannot index "
+                f"factored gradients. Use `exact`, or set `{makers[column].name}: {{form: flat}}`."
+            )
+        found, maker = Groups(self.params), makers[column]
+        found._column, found._maker, found.uses = column, maker.name, (*self.uses, maker.name)
+        given = maker.params.projection if isinstance(maker.params, GradientsParams) else None
+        found._accepts_projection = given is not None and given.accept_error
+        return found
+
+    def as_fitted(self, record: Mapping[str, Any]) -> Groups:
+        """Reads the column that ``fit`` read."""
+        found = Groups(self.params)
+        found._column = str(record.get("column", self._column))
+        return found
+
     @property
     def requires(self) -> tuple[str, ...]:
         """The vectors compared, and labels."""
-        return SPACES[self.params.method], LABEL
+        return self._column, LABEL
 
     @property
     def resources(self) -> Resources:
@@ -83,19 +113,25 @@ class Groups(GroupsOperator[GroupsParams]):
 
         Returns
         -------
-        ``groups``, ``outlier_share`` (of all rows) and ``silhouette_class_<name>`` of each class.
+        ``groups``, ``outlier_share`` (of all rows) and ``silhouette_class_<name>`` of each class; where
+        gradients are projected, ``projection_error_mean`` and ``projection_error_p99`` of cosines.
 
         Raises
         ------
         OperatorError
             No class has a row, or gradients have different lengths.
         """
+        maker = context.states.get(self._maker)
+        parts = read_parts(maker) if maker and self._column == FACTORS else None
         names = [str(value) for value in _classes(context.states["ingest"])]
         run = partial(executor.map, resources=self.params.resources)
-        large = _large_classes(context.shards, run, len(names), self.params)
-        infer = partial(_infer_class, context.shards, context.state, self.params, context.seed)
+        large = {} if self._column == FACTORS else large_classes(context.shards, run, len(names), self.params)
+        source = Source(context.shards, self._column, parts)
+        infer = partial(_infer_class, source, context.state, self.params, context.seed)
         found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
-        found += _infer_in_blocks(context, run, self.params, {i: (names[i], large[i]) for i in large})
+        found += infer_in_blocks(
+            context, run, self._column, self.params, {i: (names[i], large[i]) for i in large}
+        )
         known = [record for record in found if record is not None]
         records = number_groups(sorted(known, key=lambda record: int(record["class"])))
         if not records:
@@ -103,17 +139,17 @@ class Groups(GroupsOperator[GroupsParams]):
                 "operators.groups: no class has a row with a gradient. Look at the rejected rows "
                 "(`winnow quarantine`) and mend the source."
             )
-        write_record(context.state, self.params)
-        write_selection(context.state, records)
-        for record in records:
-            if (found_by := record["approximation"]) and found_by["low"]:
-                _log.warning("operators.groups: class %s: %s", record["name"], found_by["low"])
+        projection = read_projection(maker)
+        write_record(context.state, self.params, column=self._column)
+        write_selection(context.state, records, projection)
+        self._warn(records, projection)
         rows = sum(record["n_rows"] for record in records)
         outliers = sum(record["n_noise"] for record in records) if self.params.outliers == "noise" else 0
         metrics = {
             "groups": float(sum(record["n_groups"] for record in records)),
             "outlier_share": outliers / rows,
         }
+        metrics |= {name: value for name, value in projection.items() if name.startswith("projection_error")}
         return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
 
     def open(self, context: Context) -> Apply:
@@ -122,7 +158,19 @@ class Groups(GroupsOperator[GroupsParams]):
 
     def place(self, context: Context) -> Apply:
         """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
-        return self._apply(context.state, partial(_nearest_labels, context.state, SPACES[self.params.method]))
+        return self._apply(context.state, partial(_nearest_labels, context.state, self._column))
+
+    def _warn(self, records: list[dict[str, Any]], projection: Mapping[str, Any]) -> None:
+        for record in records:
+            if (found_by := record["approximation"]) and found_by["low"]:
+                _log.warning("operators.groups: class %s: %s", record["name"], found_by["low"])
+        if projection and not self._accepts_projection:
+            _log.warning(
+                "operators.groups: eps was picked on projected gradients, whose cosines are off by %.3f on "
+                "average: these groups can be others than those of the gradients themselves. Leave out "
+                "gradients.projection, or accept that: gradients.projection.accept_error: true.",
+                projection["projection_error_mean"],
+            )
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:
         judge = self.params.method if self.params.outliers == "noise" else None
@@ -130,20 +178,28 @@ class Groups(GroupsOperator[GroupsParams]):
 
 
 def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
-    from operators.grasp.model import ClassModel
+    from operators.grasp.factored_model import FactoredModel, load_model
 
-    return ClassModel.load(model_path(state, index)).assign(vectors_to_numpy(rows.column(column)))
+    model, vectors = load_model(model_path(state, index)), vectors_to_numpy(rows.column(column))
+    if not isinstance(model, FactoredModel):
+        return model.assign(vectors)
+    try:
+        return model.assign(unpack(vectors, parts_of(model.cores)))
+    except ValueError as error:
+        raise OperatorError(
+            f"operators.groups: {error}: new rows come from another probe than {state} was fitted on."
+        ) from error
 
 
 def _infer_class(
-    shards: ShardReader, state: Path, params: GroupsParams, seed: int, named: tuple[int, str]
+    source: Source, state: Path, params: GroupsParams, seed: int, named: tuple[int, str]
 ) -> dict[str, Any] | None:
     """Cluster one class and store its labels and model; small values only come back."""
     # Not at the top: planning imports this module, and needs no scikit-learn.
     from operators.grasp.kernel import infer_class
 
     index, name = named
-    row_ids, gradients = _gather(shards, index, SPACES[params.method])
+    row_ids, gradients = source.gradients(index)
     if not len(row_ids):
         return None
     keep = keeps_grid(params.keep_grid, len(row_ids))
@@ -162,80 +218,6 @@ def _infer_class(
     write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
     return class_record(index, name, selection)
-
-
-def _large_classes(shards: ShardReader, run: Map, n_classes: int, params: GroupsParams) -> dict[int, Parts]:
-    """Classes to cluster in blocks: (shard, rows) of each, in row order."""
-    if params.neighbours in ("ivf", "hnsw"):
-        return {}  # an index is built by one worker
-    from operators.grasp.spill import count_classes
-
-    order = [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
-    counts = np.array(list(run(partial(count_classes, shards, n_classes), order))).reshape(-1, n_classes)
-    large = np.flatnonzero(counts.sum(axis=0) > params.block_rows).tolist()
-    return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
-
-
-def _infer_in_blocks(
-    context: Context, run: Map, params: GroupsParams, large: dict[int, tuple[str, Parts]]
-) -> list[dict[str, Any]]:
-    """Cluster the large classes, one after the other, each by many workers."""
-    if not large:
-        return []
-    from operators.grasp.sharded import infer_class_in_blocks
-    from operators.grasp.spill import SpilledRows, spill_shard
-
-    folders = {i: context.state / f"blocks-{i}" for i in large}
-    for folder in folders.values():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-    shards = sorted({shard for _, parts in large.values() for shard, _ in parts})
-    spill = partial(spill_shard, context.shards, SPACES[params.method], folders)
-    lengths = {n: shard for shard, n in zip(shards, run(spill, shards), strict=True)}
-    if len(lengths) > 1:
-        (some, first), (others, second) = list(lengths.items())[:2]
-        paths = {shard.index: shard.path for shard in context.shards.shards}
-        raise OperatorError(_other_lengths(paths[second], others, some) + f" ({paths[first]})")
-    records = []
-    for i, (name, parts) in large.items():
-        source = SpilledRows(folders[i], parts)
-        selection = infer_class_in_blocks(run, source, context.state, i, params, context.seed)
-        records.append(class_record(i, name, selection))
-    return records
-
-
-def _other_lengths(path: str, n_features: int, expected: int) -> str:
-    return (
-        f"{path}: its gradients have {n_features} entries, those of earlier shards {expected}. They come "
-        "from different probes; run the operator `gradients` again."
-    )
-
-
-def _gather(shards: ShardReader, index: int, column: str = GRADIENT) -> tuple[Ids, npt.NDArray[np.float32]]:
-    """Row ids and gradients of a class, filled shard by shard into a matrix of the right size.
-
-    Labels are read first: they are small, and tell how many rows there are and where. Rows come in
-    the order of their ids, as groups are numbered by their first core sample.
-    """
-    ordered = sorted(shards.shards, key=lambda shard: shard.first_row)
-    wanted = [pc.equal(shards.read(shard.index, [LABEL]).column(LABEL), index) for shard in ordered]
-    sizes = [pc.sum(mask).as_py() or 0 for mask in wanted]
-    row_ids = np.empty(sum(sizes), np.int64)
-    gradients: npt.NDArray[np.float32] | None = None
-    start = 0
-    for shard, mask, size in zip(ordered, wanted, sizes, strict=True):
-        if not size:
-            continue
-        table = shards.read(shard.index, [column]).filter(mask)
-        rows = vectors_to_numpy(table.column(column))
-        if gradients is None:
-            gradients = np.empty((len(row_ids), rows.shape[1]), np.float32)
-        elif rows.shape[1] != gradients.shape[1]:
-            raise OperatorError(_other_lengths(shard.path, rows.shape[1], gradients.shape[1]))
-        gradients[start : start + size] = rows
-        row_ids[start : start + size] = table.column(ROW_ID).to_numpy()
-        start += size
-    return row_ids, np.empty((0, 0), np.float32) if gradients is None else gradients
 
 
 def _classes(ingest: Path) -> list[Any]:

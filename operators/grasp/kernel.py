@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,21 +13,23 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import Matrix, Metric, Points
+from operators.dbscan.distances import Matrix, Metric
 from operators.dbscan.estimator import Neighbours
+from operators.factored import FactoredGradients
+from operators.grasp.forms import ClassRows, Labels, Model, assign, class_rows
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
-from operators.grasp.model import NOISE, ClassModel, sample_cores
+from operators.grasp.model import NOISE, sample_cores
 from operators.grasp.picked import Selection, describe_pick
 from operators.grasp.selection import FAILED, Rule, grid_facts, pick_by_facts
 from operators.metrics import Silhouettes, mean_silhouettes
 
-Labels: TypeAlias = npt.NDArray[np.int32]
+Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 
 MAX_CORES = 10_000
 
 
 def infer_class(
-    gradients: Matrix,
+    gradients: Matrix | FactoredGradients,
     *,
     metric: Metric = "centered_cosine",
     eps_grid: float | Sequence[float] = EPS_GRID,
@@ -39,7 +41,7 @@ def infer_class(
     nprobe: int = 16,
     ef_search: int = 128,
     keep: Callable[[Labels], None] | None = None,
-) -> tuple[Labels, Selection, ClassModel]:
+) -> tuple[Labels, Selection, Model]:
     """Groups of one class.
 
     Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
@@ -52,7 +54,7 @@ def infer_class(
 
     Parameters
     ----------
-    gradients : (n, p) float32 or float64, finite, n >= 1.
+    gradients : (n, p) float32 or float64, finite, n >= 1; or factored, with exact neighbours only.
     metric, eps_grid, min_samples_grid, select, random_state, max_cores, neighbours, nprobe, ef_search : see
         :class:`GroupInference`.
     keep : is given the (n_eps, n_min_samples, n) labels of all cells.
@@ -62,35 +64,45 @@ def infer_class(
     labels : (n,) int32 from 0 within the class; -1 is noise.
     selection : the pick and the scores of the grid.
     model : places new rows of the class.
+
+    Raises
+    ------
+    ValueError : approximate neighbours of factored gradients; an unknown metric or rule.
     """
     eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
     min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
-    points = Points(gradients, metric)
-    alike = bool((gradients == gradients[0]).all())
+    indexed = neighbours in ("ivf", "hnsw")
+    if indexed and isinstance(gradients, FactoredGradients):
+        raise ValueError(
+            f"neighbours is {neighbours!r}, and the gradients are factored, which FAISS cannot index. "
+            "Use neighbours='exact'."
+        )
+    rows = class_rows(gradients, metric)
     approximate = None
-    if alike:
-        cells = _one_group(points.n, len(eps_values), len(min_samples_values))
-    elif neighbours in ("ivf", "hnsw"):
+    if rows.alike:
+        cells = _one_group(rows.points.n, len(eps_values), len(min_samples_values))
+    elif indexed:
         from operators.neighbours.approximate import Settings, approximate_grid  # only these need FAISS
 
         kind: Any = neighbours
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         settings = Settings(kind, metric, nprobe, ef_search, seed)
-        approximate = approximate_grid(gradients, eps_values, min_samples_values, settings)
-        cells = _scored(points, approximate.labels, approximate.cores)
+        flat = cast(Matrix, gradients)
+        approximate = approximate_grid(flat, eps_values, min_samples_values, settings)
+        cells = _scored(rows, approximate.labels, approximate.cores)
     else:
-        cells = _scored(points, *cluster(points, eps_values, min_samples_values))
+        cells = _scored(rows, *cluster(rows.points, eps_values, min_samples_values))
     if keep is not None:
         keep(cells.labels)
     facts = grid_facts(cells.labels, *cells.silhouettes)
     pick = pick_by_facts(facts, select)
     selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
     if approximate is not None:
-        selection = replace(selection, approximation=approximate.quality(gradients, *pick.cell))
+        selection = replace(selection, approximation=approximate.quality(flat, *pick.cell))
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
-    radius = np.inf if alike else selection.eps
-    return labels, selection, ClassModel(metric, radius, points.centre, gradients[kept], labels[kept])
+    model = rows.model(np.inf if rows.alike else selection.eps, kept, labels[kept])
+    return labels, selection, model
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +122,8 @@ def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
     return _Cells(np.zeros_like(cores, np.int32), cores, Silhouettes(np.full(shape, FAILED), np.zeros(shape)))
 
 
-def _scored(points: Points, labels: Labels, cores: npt.NDArray[np.bool_]) -> _Cells:
-    scores = mean_silhouettes(points.vectors, labels.reshape(-1, points.n))
+def _scored(rows: ClassRows, labels: Labels, cores: npt.NDArray[np.bool_]) -> _Cells:
+    scores = mean_silhouettes(rows.compared, labels.reshape(-1, rows.points.n))
     return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))
 
 
@@ -146,7 +158,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
     classes_ : distinct values of y, ascending.
     selection_ : dict from class to :class:`Selection`.
-    models_ : dict from class to :class:`~operators.grasp.model.ClassModel`.
+    models_ : dict from class to :class:`~operators.grasp.model.ClassModel`, or to
+        :class:`~operators.grasp.factored_model.FactoredModel`.
     offsets_ : dict from class to the number of its first group.
     """
 
@@ -172,12 +185,13 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.nprobe = nprobe
         self.ef_search = ef_search
 
-    def fit(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> GroupInference:
+    def fit(self, gradients: Gradients, y: npt.ArrayLike) -> GroupInference:
         """Infer the groups of every class.
 
         Parameters
         ----------
-        gradients : (n, p) finite; float32 is kept, other types become float64.
+        gradients : (n, p) finite; float32 is kept, other types become float64. Or
+            :class:`operators.factored.FactoredGradients` (exact neighbours only).
         y : (n,) class of each row.
 
         Returns
@@ -186,13 +200,14 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : lengths differ, gradients are not finite, or metric or select are unknown.
+        ValueError : lengths differ, gradients are not finite, metric or select are unknown, or gradients
+            are factored and neighbours approximate.
         """
         X, classes = _checked(gradients, y)
         self.classes_: npt.NDArray[Any] = np.unique(classes)
         self.labels_: Labels = np.full(len(X), NOISE, np.int32)
         self.selection_: dict[Any, Selection] = {}
-        self.models_: dict[Any, ClassModel] = {}
+        self.models_: dict[Any, Model] = {}
         self.offsets_: dict[Any, int] = {}
         offset = 0
         for value in self.classes_.tolist():
@@ -206,16 +221,16 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             offset += self.selection_[value].n_groups
         return self
 
-    def fit_predict(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> Labels:
+    def fit_predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
         """``fit(gradients, y).labels_``."""
         return self.fit(gradients, y).labels_
 
-    def predict(self, gradients: npt.ArrayLike, y: npt.ArrayLike) -> Labels:
+    def predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
         """Group of the nearest core sample of the row's class if within eps, else -1.
 
         Parameters
         ----------
-        gradients : (n, p) gradients from the same model and parameters as in fit.
+        gradients : (n, p) gradients from the same model and parameters as in fit, in the same form.
         y : (n,) class of each row.
 
         Returns
@@ -224,7 +239,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a class that fit has not seen.
+        ValueError : a class that fit has not seen, or gradients in another form.
         """
         X, classes = _checked(gradients, y)
         labels: Labels = np.full(len(X), NOISE, np.int32)
@@ -232,7 +247,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             if value not in self.models_:
                 raise ValueError(f"predict: y holds class {value!r}; fit saw only {self.classes_.tolist()}")
             rows = np.flatnonzero(classes == value)
-            labels[rows] = shift_groups(self.models_[value].assign(X[rows]), self.offsets_[value])
+            labels[rows] = shift_groups(assign(self.models_[value], X[rows]), self.offsets_[value])
         return labels
 
 
@@ -241,8 +256,12 @@ def shift_groups(labels: Labels, offset: int) -> Labels:
     return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)
 
 
-def _checked(gradients: npt.ArrayLike, y: npt.ArrayLike) -> tuple[Matrix, npt.NDArray[Any]]:
-    X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
+def _checked(gradients: Gradients, y: npt.ArrayLike) -> tuple[Matrix | FactoredGradients, npt.NDArray[Any]]:
     classes = np.asarray(y)
+    X: Any = gradients
+    if isinstance(gradients, FactoredGradients):
+        gradients.check_finite("gradients")
+    else:
+        X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
     check_consistent_length(X, classes)
     return X, classes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -105,9 +106,12 @@ def number_groups(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return numbered
 
 
-def write_selection(state: Path, records: list[dict[str, Any]]) -> None:
-    """Store the records of all classes."""
-    (state / SELECTION).write_text(json.dumps({"classes": records}, indent=1), "utf-8")
+def write_selection(
+    state: Path, records: list[dict[str, Any]], projection: Mapping[str, Any] | None = None
+) -> None:
+    """Store the records of all classes, and how the gradients were projected, if they were."""
+    record = {"classes": records, **({"projection": dict(projection)} if projection else {})}
+    (state / SELECTION).write_text(json.dumps(record, indent=1), "utf-8")
 
 
 def read_offsets(state: Path) -> dict[int, int]:

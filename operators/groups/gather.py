@@ -42,13 +42,18 @@ def gather_class(
             rows = column_to_numpy(table.column(name))
             whole = found.setdefault(name, np.empty((len(row_ids), *rows.shape[1:]), rows.dtype))
             if rows.shape[1:] != whole.shape[1:]:
-                raise OperatorError(
-                    f"{shard.path}: {name!r} has {rows.shape[1]} entries, in earlier shards "
-                    f"{whole.shape[1]}. Run the operator that adds it again."
-                )
+                raise OperatorError(other_lengths(shard.path, name, rows.shape[1], whole.shape[1]))
             whole[start : start + size] = rows
         start += size
     return row_ids, found
+
+
+def other_lengths(path: str, column: str, length: int, expected: int) -> str:
+    """What to say of a shard whose vectors have another length than those of earlier ones."""
+    return (
+        f"{path}: {column!r} has {length} entries, in earlier shards {expected}. They come from different "
+        "runs; run the operator that adds it again."
+    )
 
 
 def column_to_numpy(column: pa.ChunkedArray) -> Array:

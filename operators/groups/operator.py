@@ -61,6 +61,10 @@ class Groups(Operator[P]):
             pa.field(OUTLIER_SOURCE, CATEGORY),
         )
 
+    def as_fitted(self, record: Mapping[str, Any]) -> Groups[P]:
+        """This operator as it was when it left ``groups.json``."""
+        return self
+
     def place(self, context: Context) -> Apply:
         """Like ``open``, for rows that ``fit`` has not seen: their groups from the state alone."""
         return self.open(context)

@@ -33,8 +33,8 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
     ----------
     state : the state folder of a fitted ``groups``: ``<output>/store/<fingerprint>/state``. Every method
         but ``oracle`` leaves all that is needed there.
-    table : the columns that the method requires (``y``, and ``gradient``, ``x`` or ``loss``), as the
-        operators of the same run make them of the new rows.
+    table : the columns that the method requires (``y``, and ``gradient``, ``gradient_factors``, ``x`` or
+        ``loss``), as the operators of the same run make them of the new rows.
 
     Raises
     ------
@@ -43,7 +43,8 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
         (``oracle``), or a class had no row in ``fit``.
     """
     try:
-        params = read_record(state)["params"]
+        record = read_record(state)
+        params = record["params"]
     except (OSError, ValueError, KeyError):
         raise OperatorError(
             f"{state / RECORD} cannot be read, so the folder is no state of `groups`. Give the folder "
@@ -51,6 +52,8 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
         ) from None
     kind = method_class(str(params["method"]))
     operator = kind(kind.Params.model_validate(params))
+    if isinstance(operator, Groups):
+        operator = operator.as_fitted(record)
     missing = sorted(set(operator.requires) - set(table.column_names))
     if missing:
         raise OperatorError(

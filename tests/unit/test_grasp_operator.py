@@ -22,6 +22,7 @@ from operators.grasp import state as state_module
 from operators.grasp.adaptor import Groups
 from operators.grasp.model import ClassModel
 from operators.grasp.params import GroupsParams
+from operators.groups.gather import gather_class
 
 NAMES = ["cat", "dog!", "empty", "lone"]
 PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08])
@@ -167,12 +168,10 @@ def test_only_small_values_come_back_and_only_needed_shards_are_read(tmp_path: P
     context, here = context_for(tables, tmp_path), Here()
     Groups(PARAMS).fit(context, here)  # type: ignore[arg-type]
     assert all(len(pickle.dumps(value)) < 3000 for value in here.returned)
-    from operators.grasp.adaptor import _gather
-
     reader = Shards(tables)
-    row_ids, gradients = _gather(reader, 3)
+    row_ids, columns = gather_class(reader, 3, ["gradient"])
     assert [read for read in reader.reads if "gradient" in read[1]] == [(2, ("gradient",))]
-    assert (len(row_ids), gradients.shape) == (1, (1, 4))
+    assert (len(row_ids), columns["gradient"].shape) == (1, (1, 4))
 
 
 def test_noise_need_not_be_judged(tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ def test_gradients_of_two_lengths_are_an_error(tmp_path: Path) -> None:
     short = pa.table(
         {"row_id": [2000], "y": pa.array([0], pa.int32()), "gradient": pa.array([[1.0]], VECTOR)}
     )
-    with pytest.raises(OperatorError, match="s1: its gradients have 1 entries, those of earlier shards 4"):
+    with pytest.raises(OperatorError, match="s1: 'gradient' has 1 entries, in earlier shards 4"):
         run([table, short], tmp_path)
 
 
