@@ -1,10 +1,12 @@
-"""The training on Ray Train's workers. The only module of the probe that imports Ray."""
+"""Training on Ray Train's workers. The only module of the probe that imports Ray."""
 
 from __future__ import annotations
 
 import shutil
 import uuid
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 import ray
 import ray.train
@@ -14,43 +16,68 @@ from operators.base import OperatorError, ResourceError, Resources
 from operators.probe.crew import SLOTS, Distributed
 from operators.probe.job import TrainingJob, run_job
 
+R = TypeVar("R")
+
 
 def run_on_ray(job: TrainingJob) -> dict[str, float]:
     """Train with ``TorchTrainer``; a lost worker starts the training over, once, with the same result.
-
-    Ray Train keeps its own records beside the state while it runs; they are removed at the end.
 
     Raises
     ------
     OperatorError
         The cluster has no room for a worker, or a worker found rows or model unusable.
     """
-    wanted = job.params.resources
-    storage = job.state / "ray_train"
+    params = job.params
+    most = min(SLOTS, len(job.reader.shards))
+    return run_workers(
+        lambda: run_job(job, Distributed()),
+        name="probe",
+        storage=job.state / "ray_train",
+        n_workers=count_workers("operators.probe", params.resources, params.workers, most),
+        resources=params.resources,
+        max_failures=1,
+    )
+
+
+def run_workers(
+    loop: Callable[[], R],
+    *,
+    name: str,
+    storage: Path,
+    n_workers: int,
+    resources: Resources,
+    max_failures: int,
+) -> R:
+    """What ``loop`` returns on rank 0 of a group of workers; all start again after one of them is lost.
+
+    Ray Train keeps its own records in ``storage`` while it runs; they are removed at the end.
+
+    Raises
+    ------
+    OperatorError
+        A worker raised one.
+    """
     storage.mkdir(parents=True, exist_ok=True)
-
-    def loop() -> dict[str, float]:
-        return run_job(job, Distributed())
-
     trainer = TorchTrainer(
         loop,
         # Sums are exchanged on the CPU, in an order that NCCL would not promise.
         torch_config=TorchConfig(backend="gloo"),
         scaling_config=ray.train.ScalingConfig(
-            num_workers=_count_workers(job),
-            use_gpu=wanted.gpus > 0,
-            resources_per_worker={"CPU": wanted.cpus} | ({"GPU": wanted.gpus} if wanted.gpus else {}),
+            num_workers=n_workers,
+            use_gpu=resources.gpus > 0,
+            resources_per_worker={"CPU": resources.cpus}
+            | ({"GPU": resources.gpus} if resources.gpus else {}),
         ),
         run_config=ray.train.RunConfig(
             # Ray resumes a run whose name it knows; ours must start from the beginning.
-            name=f"probe-{uuid.uuid4().hex}",
+            name=f"{name}-{uuid.uuid4().hex}",
             storage_path=str(storage),
-            failure_config=ray.train.FailureConfig(max_failures=1),
+            failure_config=ray.train.FailureConfig(max_failures=max_failures),
             logging_config=ray.train.LoggingConfig(log_level="ERROR"),
         ),
     )
     try:
-        metrics: dict[str, float] = trainer.fit().return_value
+        returned: R = trainer.fit().return_value
     except ray.train.TrainingFailedError as error:
         fault = _expected_fault(error)
         if fault is None:
@@ -58,20 +85,22 @@ def run_on_ray(job: TrainingJob) -> dict[str, float]:
         raise OperatorError(fault) from error
     finally:
         shutil.rmtree(storage)
-    return metrics
+    return returned
 
 
-def _count_workers(job: TrainingJob) -> int:
-    """What was asked for, as far as slots, shards and the cluster allow: fewer give the same result."""
-    wanted = job.params.resources
+def count_workers(who: str, wanted: Resources, asked: int | None, most: int) -> int:
+    """What was asked for, as far as the cluster and ``most`` allow: fewer give the same result.
+
+    ``who`` names the section of the recipe in the ResourceError for a cluster without room for one.
+    """
     fits = _fits(wanted, ray.cluster_resources())
     if not fits:
         raise ResourceError(
-            f"operators.probe.resources asks for {wanted.cpus:g} CPUs and {wanted.gpus:g} GPUs a worker, and "
+            f"{who}.resources asks for {wanted.cpus:g} CPUs and {wanted.gpus:g} GPUs a worker, and "
             f"the cluster has {ray.cluster_resources().get('CPU', 0):g} and "
             f"{ray.cluster_resources().get('GPU', 0):g}. Ask for less, or add a node."
         )
-    return min(job.params.workers or fits, fits, SLOTS, len(job.reader.shards))
+    return min(asked or fits, fits, most)
 
 
 def _fits(wanted: Resources, there: dict[str, float]) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -23,6 +21,7 @@ from operators.probe.crew import SLOTS, Alone, Slots
 from operators.probe.logistic import partial_sums
 from operators.probe.minibatch import cut
 from operators.probe.rows import Rows
+from tests.unit.crews import Board, Member, train_together
 
 HERE = __name__
 Floats = NDArray[np.float32]
@@ -71,49 +70,6 @@ def state(trained: Trained) -> dict[str, Tensor]:
 def same_bytes(a: Trained, b: Trained) -> bool:
     left, right = state(a), state(b)
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
-
-
-class Board:
-    """Where threads that play workers meet. Only one runs at a time: torch's random state is global."""
-
-    def __init__(self, size: int) -> None:
-        self.size, self.turn = size, threading.Lock()
-        self._cells = [torch.empty(0)] * size
-        self._barrier = threading.Barrier(size, timeout=60)
-
-    def exchange(self, rank: int, value: Tensor) -> list[Tensor]:
-        self._cells[rank] = value.clone()
-        self.turn.release()
-        self._barrier.wait()
-        everyone = list(self._cells)
-        self._barrier.wait()
-        self.turn.acquire()
-        assert len({cell.shape for cell in everyone}) == 1
-        return everyone
-
-
-class Member:
-    """A crew's member on a board: what torch.distributed does, without processes."""
-
-    def __init__(self, rank: int, board: Board) -> None:
-        self.rank, self.size, self._board = rank, board.size, board
-
-    def gather(self, mine: Tensor) -> list[Tensor]:
-        return self._board.exchange(self.rank, mine)
-
-    def broadcast(self, value: Tensor) -> Tensor:
-        return self._board.exchange(self.rank, value)[0].clone()
-
-
-def train_together(workers: int, fit: Callable[[Member], Trained]) -> list[Trained]:
-    board = Board(workers)
-
-    def work(rank: int) -> Trained:
-        with board.turn:
-            return fit(Member(rank, board))
-
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(work, range(workers)))
 
 
 @pytest.mark.parametrize("classes", [2, 5])

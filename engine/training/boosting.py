@@ -1,0 +1,134 @@
+"""Boosted CVaR classification: base models one after another, each on the rows that the others get wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from engine.training.learner import model_state
+from engine.training.params import BoostedParams
+from engine.training.rules import Erm
+from engine.training.sampling import Draw, Floats
+from engine.training.session import Bools, Phase, Session
+from operators.lpboost import SampleWeightSolver, Solution
+
+TOTAL, LOSSES, WEIGHTS = "total", "losses", "sample_weights"
+
+
+class Boosted:
+    """Zhai et al. 2021, Algorithms 1 and 2; phase 0 is ERM, phase s fits base model s to its sample weights.
+
+    The learner of the paper: minibatches drawn with replacement by the sample weights, from model 0 and with
+    a fresh optimiser in each round. Losses are 0/1. ``ada`` only ever adds up a worker's own losses; the
+    two LPs are solved by rank 0 on all rows' losses (a byte a row and model while they travel, eight there),
+    so that any number of workers gets the same weights to the bit.
+    """
+
+    def __init__(self, params: BoostedParams) -> None:
+        self._params = params
+        self.n_phases = params.rounds
+        self._solver: SampleWeightSolver | None = None
+        self._ready = False
+
+    def begin(self, phase: int, session: Session) -> None:
+        """See :class:`engine.training.session.Method`."""
+        if phase == 0:
+            return
+        self._keep_model(phase - 1, session)
+        if phase == 1:
+            session.keep("warm", model_state(session.learner.state()))
+        wrong = session.errors("train")
+        total = _add_up(wrong, session)
+        ada = self._params.boosting == "ada"
+        weights = self._ada(total, session) if ada else self._by_lp(wrong, session)
+        session.progress.by_slot[WEIGHTS] = self._trimmed(weights, session)
+        session.learner.restore(session.kept("warm"))
+
+    def phase(self, phase: int, session: Session) -> Phase:
+        """See :class:`engine.training.session.Method`."""
+        if phase == 0:
+            return Phase(Erm(), Draw(), self._params.epochs)
+        return Phase(Erm(), Draw(weights=session.progress.by_slot[WEIGHTS]), self._params.round_epochs)
+
+    def finish(self, session: Session) -> int:
+        """See :class:`engine.training.session.Method`."""
+        self._keep_model(self.n_phases - 1, session)
+        return self.n_phases
+
+    def _keep_model(self, index: int, session: Session) -> None:
+        session.shelf.put(index, model_state(session.learner.state()))
+
+    def _ada(self, total: dict[int, Floats], session: Session) -> dict[int, Floats]:
+        """w_i proportional to exp(eta times row i's losses so far); see ``operators.lpboost.AdaWeights``."""
+        peaks = session.slots.each(lambda slot: torch.tensor([float(total[slot].max(initial=0))]))
+        most = float(peaks.max())
+        return {slot: np.exp(self._params.eta * (own - most)) for slot, own in total.items()}
+
+    def _by_lp(self, wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
+        if not self._ready:
+            self._solver, self._ready = self._resumed(session), True
+        solver = self._solver
+        losses = session.gather({slot: own.astype(np.uint8) for slot, own in wrong.items()})
+        found = torch.zeros(sum(map(len, losses)) + session.progress.phase, dtype=torch.float64)
+        if solver is not None:
+            weights = solver.add(np.concatenate(losses))
+            mixture = np.empty(0) if solver.solution_ is None else solver.solution_.model_weights
+            found = torch.from_numpy(np.concatenate([weights, mixture]))
+        *parts, mixture_ = torch.split(
+            session.slots.crew.broadcast(found), [*map(len, losses), session.progress.phase]
+        )
+        _append(wrong, session)
+        session.keep("lp", {"model_weights": mixture_.clone()})
+        return {slot: parts[slot].numpy().copy() for slot in session.slots.mine}
+
+    def _resumed(self, session: Session) -> SampleWeightSolver | None:
+        """Rank 0's solver as it was after the rounds that are done; None on other ranks."""
+        params, kept = self._params, session.progress.by_slot.get(LOSSES)
+        earlier = None
+        if kept is not None:
+            every = session.gather({slot: own.reshape(-1) for slot, own in kept.items()})
+            earlier = np.concatenate(every).reshape(-1, session.progress.phase - 1)
+        if session.slots.crew.rank:
+            return None
+        solver = SampleWeightSolver(
+            params.alpha, params.beta if params.boosting == "regularized_lp" else None
+        )
+        if earlier is not None:
+            mixture = session.kept("lp")["model_weights"].numpy()
+            solver.restore(earlier, Solution(np.empty(0), mixture, np.nan, np.nan, "checkpoint"))
+        return solver
+
+    def _trimmed(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
+        """No weight for the share ``trim`` of rows that most models get wrong; on the edge, part of it."""
+        if not self._params.trim:
+            return weights
+        total = session.progress.by_slot[TOTAL]
+        bins = session.progress.phase + 1
+        held = session.slots.total(
+            lambda slot: torch.from_numpy(
+                np.bincount(total[slot].astype(np.int64), minlength=bins).astype(float)
+            )
+        ).numpy()
+        above = np.cumsum(held[::-1])[::-1] - held
+        cut = (self._params.trim * held.sum() - above).clip(0, held)
+        kept = 1 - np.divide(cut, held, out=np.zeros(bins), where=held > 0)
+        found = {slot: own * kept[total[slot].astype(np.int64)] for slot, own in weights.items()}
+        mass = session.slots.total(lambda slot: torch.tensor([float(found[slot].sum())]))
+        return found if float(mass) > 0 else {slot: kept[total[slot].astype(np.int64)] for slot in found}
+
+
+def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
+    """Each row's losses, summed over the models so far."""
+    before = session.progress.by_slot.get(TOTAL, {})
+    total = {slot: before.get(slot, 0.0) + own.astype(np.float64) for slot, own in wrong.items()}
+    session.progress.by_slot[TOTAL] = total
+    return total
+
+
+def _append(wrong: dict[int, Bools], session: Session) -> None:
+    """Keep the losses of every model, (n, t) a slot, for a solver that must start again."""
+    before = session.progress.by_slot.get(LOSSES)
+    session.progress.by_slot[LOSSES] = {
+        slot: np.column_stack([*([] if before is None else [before[slot]]), own.astype(np.uint8)])
+        for slot, own in wrong.items()
+    }

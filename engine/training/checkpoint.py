@@ -1,0 +1,124 @@
+"""Where a training stands, as files: small tensors once, row-sized ones slot by slot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from engine.store import write_json, write_text
+from operators.probe.crew import Slots
+
+LATEST = "LATEST"
+COMMON = "common.safetensors"
+STATE = "state.json"
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Progress:
+    """Everything that the rest of a training depends on, beside its parameters and rows."""
+
+    phase: int = 0
+    epoch: int = 0
+    """Epochs of the phase that are done."""
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    """Equal on every worker."""
+    by_slot: dict[str, dict[int, Array]] = field(default_factory=dict)
+    """One value a row: of this worker's slots alone."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """JSON-able; equal on every worker."""
+
+
+class Checkpoints:
+    """Checkpoints of one training in a folder that all workers see; only the last one is kept.
+
+    Any number of workers may go on from what another number has left: files are by slot, not by worker.
+    """
+
+    def __init__(self, folder: Path | None, slots: Slots, fingerprint: str) -> None:
+        """``folder`` None keeps nothing. ``fingerprint``: of what must be equal for going on."""
+        self._folder, self._slots, self._fingerprint = folder, slots, fingerprint
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint; every worker calls this. It counts once ``LATEST`` names it."""
+        if self._folder is None:
+            return
+        name = f"{progress.phase:05d}-{progress.epoch:05d}"
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for slot in self._slots.mine:
+            arrays = {key: np.ascontiguousarray(values[slot]) for key, values in progress.by_slot.items()}
+            safetensors.numpy.save_file(arrays, str(folder / f"slot-{slot}.safetensors"))
+        if self._slots.crew.rank == 0:
+            common = {key: value.contiguous() for key, value in progress.tensors.items()}
+            safetensors.torch.save_file(common, str(folder / COMMON))
+            record = {"fingerprint": self._fingerprint, "phase": progress.phase, "epoch": progress.epoch}
+            write_json(folder / STATE, record | {"notes": progress.notes})
+        self._slots.each(lambda slot: torch.zeros(1))  # wait until everyone has written
+        if self._slots.crew.rank == 0:
+            write_text(self._folder / LATEST, name)
+            for other in self._folder.iterdir():
+                if other.is_dir() and other.name != name:
+                    shutil.rmtree(other)
+
+    def load(self) -> Progress | None:
+        """The last checkpoint, with this worker's slots; None where there is none of this training."""
+        if self._folder is None or not (self._folder / LATEST).exists():
+            return None
+        folder = self._folder / (self._folder / LATEST).read_text("utf-8")
+        record = json.loads((folder / STATE).read_text("utf-8"))
+        if record["fingerprint"] != self._fingerprint:
+            return None
+        by_slot: dict[str, dict[int, Array]] = {}
+        for slot in self._slots.mine:
+            for key, values in safetensors.numpy.load_file(folder / f"slot-{slot}.safetensors").items():
+                by_slot.setdefault(key, {})[slot] = values
+        tensors = safetensors.torch.load_file(folder / COMMON)
+        return Progress(record["phase"], record["epoch"], tensors, by_slot, record["notes"])
+
+    def clear(self) -> None:
+        """Remove them: the training is done."""
+        if self._folder is not None and self._slots.crew.rank == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Shelf:
+    """Finished base models: in files where there is a folder, else in memory."""
+
+    def __init__(self, folder: Path | None, slots: Slots) -> None:
+        self._folder, self._slots = folder, slots
+        self._held: dict[int, dict[str, Tensor]] = {}
+
+    def put(self, index: int, state: Mapping[str, Tensor]) -> None:
+        """Keep a model's state; every worker calls this."""
+        if self._folder is None:
+            self._held[index] = {name: value.clone() for name, value in state.items()}
+        elif self._slots.crew.rank == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = model_path(self._folder, index)
+            temporary = path.with_suffix(".tmp")
+            safetensors.torch.save_file({name: v.contiguous() for name, v in state.items()}, str(temporary))
+            temporary.replace(path)
+
+    def get(self, index: int) -> dict[str, Tensor]:
+        """A model's state. With a folder: on rank 0, or after a step that all workers share."""
+        if self._folder is None:
+            return self._held[index]
+        found: dict[str, Tensor] = safetensors.torch.load_file(model_path(self._folder, index))
+        return found
+
+
+def model_path(folder: Path, index: int) -> Path:
+    """File of one base model."""
+    return folder / f"{index:03d}.safetensors"

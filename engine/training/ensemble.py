@@ -1,0 +1,187 @@
+"""A trained model: base models, how they are mixed, and the losses from which another mixture follows.
+
+On disk: ``ensemble.json`` (mixture, description of the base models, where they come from),
+``models/NNN.safetensors`` and ``selection.safetensors``. Nothing is unpickled on load. A trainer that leaves
+one model leaves a mixture of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from engine.errors import InputError
+from engine.store import write_json
+from engine.training.checkpoint import model_path
+from operators.lpboost import solve_model_weights
+from operators.models import ModelSpec, build
+from operators.probe.scoring import logits
+
+DESCRIPTION = "ensemble.json"
+SELECTION = "selection.safetensors"
+MODELS = "models"
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """T classifiers and a distribution over them. ``Ensemble.load(folder)`` reads one."""
+
+    spec: ModelSpec
+    models: tuple[nn.Module, ...]
+    """T modules on the CPU, in eval mode."""
+    model_weights: Floats
+    """lambda (T,) >= 0, sum 1."""
+    selection_losses: npt.NDArray[np.uint8]
+    """(m, T) 0/1 losses on the selection set."""
+    selection_rows: npt.NDArray[np.int64]
+    """(m,) their row ids."""
+    about: dict[str, Any]
+    """Trainer, parameters, classes, dataset version: whatever training wrote down."""
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Ensemble:
+        """Read what :meth:`save` wrote. Raises InputError where a file is missing or damaged."""
+        folder = Path(folder)
+        try:
+            record = json.loads((folder / DESCRIPTION).read_text("utf-8"))
+            spec = ModelSpec.model_validate(record["model"])
+            weights = np.asarray(record["model_weights"], np.float64)
+            selection = safetensors.numpy.load_file(folder / SELECTION)
+            states = [
+                safetensors.torch.load_file(model_path(folder / MODELS, i)) for i in range(len(weights))
+            ]
+            models = tuple(build_from(spec, state) for state in states)
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            raise InputError(
+                f"{folder} does not hold a trained model: {type(error).__name__}: {error}. Train again."
+            ) from None
+        return cls(spec, models, weights, selection["losses"], selection["row_id"], record["about"])
+
+    def save(self, folder: str | Path) -> None:
+        """Write it; base models that are there already are kept, as they never change."""
+        folder = Path(folder)
+        (folder / MODELS).mkdir(parents=True, exist_ok=True)
+        for index, model in enumerate(self.models):
+            path = model_path(folder / MODELS, index)
+            if not path.exists():
+                state = {f"model.{k}": v.contiguous().clone() for k, v in model.state_dict().items()}
+                safetensors.torch.save_file(state, str(path))
+        arrays = {"losses": self.selection_losses, "row_id": self.selection_rows}
+        safetensors.numpy.save_file(
+            {name: np.ascontiguousarray(array) for name, array in arrays.items()}, str(folder / SELECTION)
+        )
+        record = {"model": self.spec.model_dump(mode="json"), "model_weights": self.model_weights.tolist()}
+        write_json(folder / DESCRIPTION, record | {"about": self.about})
+
+    def reweight(self, alpha: float) -> Ensemble:
+        """The same base models, mixed for the tail of size ``alpha``; nothing is trained.
+
+        lambda has the least CVaR of the expected 0/1 loss on the selection set (Zhai et al. 2021,
+        equation 6).
+        Raises ValueError for alpha outside (0, 1].
+        """
+        found = solve_model_weights(self.selection_losses, alpha)
+        return replace(self, model_weights=found, about=self.about | {"alpha": alpha, "mixing": "cvar"})
+
+    def average(self) -> Ensemble:
+        """All base models with equal weight: AdaBoost + average."""
+        t = len(self.models)
+        return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
+
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """Mean of the base models' class probabilities, weighted by lambda: (n, C) for rows X (n, d)."""
+        X = self._rows(X)
+        found = np.zeros((len(X), self.spec.n_classes))
+        for weight, model in self._mixed():
+            found += weight * _softmax(logits(model, X)) if len(X) else 0.0
+        return found
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Class index of largest :meth:`predict_proba`: (n,). No answer is random."""
+        found: npt.NDArray[np.int64] = self.predict_proba(X).argmax(axis=1)
+        return found
+
+    def sample(
+        self, X: npt.ArrayLike, request_ids: Iterable[str | int], *, seed: int = 0
+    ) -> npt.NDArray[np.int64]:
+        """Class index from one base model a row, drawn by lambda: (n,).
+
+        This is the randomised classifier whose CVaR lambda minimises. The draw depends on ``seed`` and the
+        row's request id alone, so asking again gives the same answer: a user who may repeat a request until
+        it is granted games a model that draws anew (the caveat in the paper's conclusion). Give the id of
+        what is decided, such as the applicant's, and keep the seed secret.
+        """
+        X = self._rows(X)
+        chosen = self.chosen(request_ids, seed=seed)
+        if len(chosen) != len(X):
+            raise ValueError(f"{len(X)} rows, but {len(chosen)} request ids; give one for each row")
+        found = np.empty(len(X), np.int64)
+        for index in np.unique(chosen):
+            mine = chosen == index
+            found[mine] = logits(self.models[index], X[mine]).argmax(axis=1)
+        return found
+
+    def chosen(self, request_ids: Iterable[str | int], *, seed: int = 0) -> npt.NDArray[np.int64]:
+        """Index of the base model that answers each request: (n,)."""
+        edges = np.cumsum(self.model_weights)
+        points = np.array([_point(seed, request) for request in request_ids], np.float64)
+        places = np.searchsorted(edges, points * edges[-1], side="right")
+        found: npt.NDArray[np.int64] = places.clip(max=int(np.flatnonzero(self.model_weights)[-1]))
+        return found
+
+    def losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+        """0/1 losses of every base model: (n, T)."""
+        X, y = self._rows(X), np.asarray(y)
+        columns = [logits(model, X).argmax(axis=1) != y for model in self.models] if len(X) else []
+        return (
+            np.column_stack(columns).astype(np.uint8)
+            if columns
+            else np.empty((0, len(self.models)), np.uint8)
+        )
+
+    def expected_losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+        """Expected 0/1 loss of the randomised classifier on each row: (n,) in [0, 1]."""
+        found: Floats = self.losses(X, y) @ self.model_weights
+        return found.clip(0, 1)
+
+    def _mixed(self) -> Iterable[tuple[float, nn.Module]]:
+        return [(w, model) for w, model in zip(self.model_weights, self.models, strict=True) if w > 0]
+
+    def _rows(self, X: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        rows = np.asarray(X, np.float32)
+        if rows.ndim == 2 and not len(rows):
+            return np.empty((0, self.spec.n_features), np.float32)
+        if rows.ndim != 2 or rows.shape[1] != self.spec.n_features:
+            raise ValueError(f"X has shape {rows.shape}; the model takes (n, {self.spec.n_features})")
+        return rows
+
+
+def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
+    """A base model from its description and its tensors, in eval mode."""
+    model = build(spec, seed=0)
+    model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
+    return model.eval()
+
+
+def _softmax(scores: npt.NDArray[np.float32]) -> Floats:
+    return torch.softmax(torch.from_numpy(scores).double(), dim=1).numpy()
+
+
+def _point(seed: int, request: str | int) -> float:
+    """A number in [0, 1) that nobody can guess without the seed."""
+    key = hashlib.sha256(str(seed).encode()).digest()
+    text = f"{type(request).__name__}:{request}".encode()
+    return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=7).digest(), "big") / 2**56

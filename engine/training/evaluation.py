@@ -1,0 +1,197 @@
+"""How good a model is where it is worst: groups, tails, calibration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training.ensemble import Ensemble
+from engine.training.tally import GroupTally, Tally, cvar_of_steps, tally_rows
+from operators.metrics.intervals import wilson_interval
+
+INFERRED = "inferred"
+ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Accuracy of one group. A group without rows has none: it is neither 0 nor 1."""
+
+    group: str
+    rows: int
+    accuracy: float | None
+    low: float
+    high: float
+    """Wilson interval, 95 %."""
+    train_rows: int
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """Accuracy by group of one grouping, such as the inferred groups."""
+
+    groups: tuple[GroupScore, ...]
+    worst_group: str | None
+    worst_group_accuracy: float | None
+    """Over groups with rows."""
+    average: float | None
+    """Group accuracies weighted by the groups' shares of the train rows, as in the papers; over groups with
+    rows. None where no train rows are known."""
+    without_rows: tuple[str, ...]
+    """Groups of the train rows that have none here."""
+
+
+@dataclass(frozen=True)
+class CvarPoint:
+    """Mean 0/1 loss of the worst alpha of the rows."""
+
+    alpha: float
+    value: float
+    """Of the model as it is mixed now."""
+    reweighted: float | None
+    """Of the same base models, mixed for this alpha; None for a single model."""
+    deterministic: float
+    """min(1, error/alpha): what any single model of the same error has."""
+    coin: float
+    """1 - 1/C: what guessing by a fair draw over the classes has at every alpha."""
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Reliability by bins of the predicted class's probability; bins without rows are left out."""
+
+    ece: float | None
+    confidence: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one model on one set of rows."""
+
+    rows: int
+    accuracy: float | None
+    """Plain mean over rows; of a mixture, the expected accuracy of one drawn model."""
+    groupings: dict[str, GroupTable]
+    cvar: tuple[CvarPoint, ...]
+    calibration: CalibrationCurve
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
+
+    def metrics(self, prefix: str = "") -> dict[str, float]:
+        """The figures by flat names, as MLflow takes them."""
+        found: dict[str, float | None] = {"accuracy": self.accuracy, "ece": self.calibration.ece}
+        for name, table in self.groupings.items():
+            start = "" if name == INFERRED else f"{name}_"
+            found[f"{start}worst_group_accuracy"] = table.worst_group_accuracy
+            found[f"{start}average_accuracy"] = table.average
+        found |= {f"cvar_{point.alpha:g}": point.value for point in self.cvar}
+        return {prefix + key: value for key, value in found.items() if value is not None}
+
+
+def evaluate(
+    model: Ensemble,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    groups: Mapping[str, npt.ArrayLike] | npt.ArrayLike,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+) -> Evaluation:
+    """Score a model on rows in memory.
+
+    Parameters
+    ----------
+    model : what training left.
+    X, y : (n, d) features and (n,) class indices.
+    groups : (n,) group of each row, called ``inferred``, where -1 - c is the noise of class c; or several
+        such by name, then of any values.
+    alphas : tails of the CVaR curve, each in (0, 1].
+    train_rows : by grouping, train rows of each group; default: none are known.
+    """
+    named = groups if isinstance(groups, Mapping) else {INFERRED: groups}
+    mixtures = mixtures_for(model, alphas)
+    return summarise(tally_rows(model, X, y, named, mixtures), model, alphas, train_rows)
+
+
+def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[npt.NDArray[np.float64]]:
+    """Model weights (T,) for each alpha; none for a single model."""
+    return [model.reweight(alpha).model_weights for alpha in alphas] if len(model.models) > 1 else []
+
+
+def summarise(
+    tally: Tally,
+    model: Ensemble,
+    alphas: Sequence[float],
+    train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+) -> Evaluation:
+    """Scores from counts; the losses beyond the first are those of ``mixtures_for(model, alphas)``."""
+    known = train_rows or {}
+    tables = {name: _table(name, found, known.get(name, {})) for name, found in tally.groupings.items()}
+    return Evaluation(
+        tally.n, _accuracy(tally), tables, _curve(tally, model.spec.n_classes, alphas), _reliability(tally)
+    )
+
+
+def _accuracy(tally: Tally) -> float | None:
+    return 1 - cvar_of_steps(tally.losses[0], 1.0) if tally.n else None
+
+
+def _table(grouping: str, found: GroupTally, train_rows: Mapping[Any, int]) -> GroupTable:
+    train = {group: count for group, count in train_rows.items() if count}
+    names = sorted({*found.rows, *train}, key=_place)
+    scores = []
+    for name in names:
+        n, right = found.rows.get(name, 0), found.right.get(name, 0.0)
+        low, high = wilson_interval(min(right, n), n)
+        accuracy = right / n if n else None
+        label = f"noise of class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
+        scores.append(GroupScore(label, n, accuracy, float(low), float(high), train.get(name, 0)))
+    scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
+    worst = min(scored, key=lambda pair: pair[0], default=None)
+    share = sum(score.train_rows for _, score in scored)
+    return GroupTable(
+        tuple(scores),
+        worst[1].group if worst else None,
+        worst[0] if worst else None,
+        sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
+        tuple(score.group for score in scores if not score.rows),
+    )
+
+
+def _place(group: Any) -> tuple[bool, float, str]:
+    """Numbers by size, noise after the groups, then text."""
+    number = isinstance(group, int | float)
+    return (not number, (math.inf if group < 0 else group) if number else 0.0, str(group))
+
+
+def _curve(tally: Tally, n_classes: int, alphas: Sequence[float]) -> tuple[CvarPoint, ...]:
+    if not tally.n:
+        return ()
+    error = cvar_of_steps(tally.losses[0], 1.0)
+    points = []
+    for index, alpha in enumerate(alphas):
+        reweighted = cvar_of_steps(tally.losses[index + 1], alpha) if len(tally.losses) > 1 else None
+        value = cvar_of_steps(tally.losses[0], alpha)
+        points.append(CvarPoint(alpha, value, reweighted, min(1.0, error / alpha), 1 - 1 / n_classes))
+    return tuple(points)
+
+
+def _reliability(tally: Tally) -> CalibrationCurve:
+    shape = tally.calibration
+    there = shape.rows > 0
+    ece = shape.ece
+    return CalibrationCurve(
+        None if math.isnan(ece) else ece,
+        tuple(shape.confidence[there].tolist()),
+        tuple(shape.accuracy[there].tolist()),
+        tuple(shape.rows[there].tolist()),
+    )

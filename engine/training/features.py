@@ -1,0 +1,166 @@
+"""Features and labels of a version's rows: the operators of the run that made them, opened again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.training.rows import SPLITS, Cached, Dataset, GroupedRows, Noise, group_indices, group_names
+from engine.training.version import Version, VersionReader
+from operators.base import (
+    FEATURES,
+    GROUP,
+    LABEL,
+    ROW_ID,
+    SPLIT,
+    WEIGHT,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+)
+from operators.columns import vectors_to_numpy
+from operators.ingest.adaptor import STATE
+from operators.registry import operator_class
+
+CACHE_BYTES = 512 * 2**20
+"""Features that one worker keeps in memory between epochs; the rest is read again."""
+
+
+@dataclass(frozen=True)
+class FeatureMaker:
+    """From a part's columns to ``x`` and ``y``. Picklable.
+
+    Where another operator than ``ingest`` makes the features, such as ``embed``, what it left in the run
+    store is read if it is still there; a version without its store has it made again.
+    """
+
+    reader: VersionReader
+    state: Path
+    """Holds ingest's ``classes.json``."""
+
+    @cached_property
+    def operators(self) -> list[Operator[Any]]:
+        """``ingest``, and before it the operator that makes the features where one does."""
+        found = []
+        for entry in self.reader.manifest["operators"]:
+            params = dict(entry["params"])
+            if entry["name"] == "ingest":
+                # The run has judged the rows: those it set aside are split `dropped` now.
+                params["on_error"] = "quarantine"
+            kind = operator_class(entry["name"]).variant(params)
+            operator = kind(kind.Params.model_validate(params))
+            if any(field.name in (FEATURES, LABEL) for field in operator.adds):
+                found.append(operator)
+        return sorted(found, key=lambda operator: operator.name == "ingest")
+
+    def fit(self, executor: Executor) -> None:
+        """Learn classes and widths from the version's own columns; all that training needs beside them."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        for operator in self.operators:
+            operator.fit(self._context, executor)
+
+    @property
+    def classes(self) -> list[Any]:
+        """Labels by class index."""
+        found: list[Any] = json.loads((self.state / STATE).read_text("utf-8"))["classes"]
+        return found
+
+    @property
+    def n_features(self) -> int:
+        """Width of ``x``, from the first part that tells."""
+        for shard in range(len(self.reader.shards)):
+            width = int(self.read(shard, ())[1].shape[1])
+            if width:
+                return width
+        return 0
+
+    def read(self, shard: int, columns: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, Any]]:
+        """The shard's usable rows: ``row_id``, ``y``, published columns; and features (n, d) float32."""
+        names = [*self._source_columns, *columns]
+        table = self.reader.read_source(shard, list(dict.fromkeys(names)))
+        first = self.reader.shards[shard].first_row
+        if ROW_ID not in table.column_names:
+            ids = np.arange(first, first + table.num_rows, dtype=np.int64)
+            table = table.add_column(0, ROW_ID, pa.array(ids))
+        for operator in self.operators:
+            made = self._stored(operator, shard)
+            if made is None:
+                made = self._opened[operator.name](table)
+            for name in made.column_names:
+                table = table.append_column(name, made.column(name))
+        table = table.filter(table.column("valid"))
+        return table, vectors_to_numpy(table.column(FEATURES))
+
+    def _stored(self, operator: Operator[Any], shard: int) -> pa.Table | None:
+        path = None if operator.name == "ingest" else self.reader.stored(shard, operator.name)
+        return None if path is None else pq.read_table(path, partitioning=None)
+
+    @cached_property
+    def _opened(self) -> _Opened:
+        return _Opened(self.operators, self._context)
+
+    @property
+    def _context(self) -> Context:
+        return Context(self.reader, self.state)
+
+    @property
+    def _source_columns(self) -> list[str]:
+        return [name for operator in self.operators for name in operator.source_columns]
+
+
+class _Opened(dict[str, Apply]):
+    """Operators opened at first use: an encoder that the run store makes needless is never loaded."""
+
+    def __init__(self, operators: Sequence[Operator[Any]], context: Context) -> None:
+        super().__init__()
+        self._operators, self._context = {operator.name: operator for operator in operators}, context
+
+    def __missing__(self, name: str) -> Apply:
+        self[name] = self._operators[name].open(self._context)
+        return self[name]
+
+
+@dataclass
+class SplitRows:
+    """One split of a version, shard by shard."""
+
+    maker: FeatureMaker
+    prefix: str
+    split: str
+    names: tuple[int, ...]
+    noise: Noise
+
+    def __len__(self) -> int:
+        return len(self.maker.reader.shards)
+
+    def __getitem__(self, shard: int, /) -> GroupedRows:
+        ours = {name: self.prefix + name for name in (GROUP, WEIGHT, SPLIT)}
+        table, x = self.maker.read(shard, list(ours.values()))
+        mine = pc.equal(table.column(ours[SPLIT]).cast(pa.string()), self.split).to_numpy()
+        y = table.column(LABEL).to_numpy().astype(np.int64)
+        group = table.column(ours[GROUP]).to_numpy().astype(np.int64)
+        if self.split == "train" and self.noise == "drop":
+            mine = mine & (group >= 0)
+        indices = group_indices(group, y, self.names, self.noise)
+        weight = table.column(ours[WEIGHT]).to_numpy().astype(np.float64)
+        return GroupedRows(x, y, weight, indices, table.column(ROW_ID).to_numpy()).take(np.flatnonzero(mine))
+
+
+def dataset_of_version(version: Version, maker: FeatureMaker, noise: Noise) -> Dataset:
+    """The version's three splits, read part by part; ``maker`` is fitted."""
+    numbers = [int(number) for number in version.manifest["summary"]["groups"]]
+    n_classes = len(maker.classes)
+    names = group_names(numbers, n_classes, noise)
+    budget = [CACHE_BYTES]
+    splits = {name: Cached(SplitRows(maker, version.prefix, name, names, noise), budget) for name in SPLITS}
+    return Dataset(splits, names, maker.n_features, n_classes)

@@ -1,0 +1,32 @@
+"""Training on arrays: for notebooks, tests and tables."""
+
+from __future__ import annotations
+
+import numpy.typing as npt
+
+from engine.training.ensemble import Ensemble
+from engine.training.job import mix
+from engine.training.kernel import fit
+from engine.training.params import TrainParams, trainer_of
+from engine.training.rows import dataset_of_arrays
+
+
+def fit_arrays(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    params: TrainParams,
+    *,
+    groups: npt.ArrayLike | None = None,
+    weight: npt.ArrayLike | None = None,
+    split: npt.ArrayLike | None = None,
+    seed: int = 0,
+) -> Ensemble:
+    """Train on rows in memory; see :func:`engine.training.rows.dataset_of_arrays` for the arrays.
+
+    Raises OperatorError where the rows or the model cannot be used.
+    """
+    data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
+    fitted = fit(data, params, seed=seed)
+    about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
+    made: Ensemble = mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})
+    return made

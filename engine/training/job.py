@@ -1,0 +1,129 @@
+"""One training as a picklable value: the same work in one task or on every worker of a crew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.fingerprint import digest
+from engine.store import write_json
+from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.params import BoostedParams, TrainParams, trainer_of
+from engine.training.version import Version
+
+if TYPE_CHECKING:
+    from engine.training.kernel import Fitted
+    from operators.probe.crew import Crew
+
+RECORD = "training.json"
+FEATURES = "features"
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """What to train on, how, and where to leave it."""
+
+    version: Version
+    params: TrainParams
+    seed: int
+    folder: Path
+    """All workers must see it; ``features/`` in it holds the fitted feature maker's state."""
+
+    @property
+    def maker(self) -> FeatureMaker:
+        """Features and labels of the version."""
+        return FeatureMaker(self.version.reader(), self.folder / FEATURES)
+
+    @property
+    def n_train(self) -> int:
+        """Rows of split train."""
+        return int(self.version.manifest["summary"]["splits"].get("train", 0))
+
+
+def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
+    """What the trained model depends on: rows, parameters that decide values, seed."""
+    values = params.model_dump(mode="json", exclude=set(params.execution_only))
+    return digest([version.manifest["content"], values, seed])
+
+
+def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, Any]:
+    """Train; rank 0 writes the model and ``training.json``. Returns the latter.
+
+    Raises OperatorError where the rows or the model cannot be used.
+    """
+    from engine.training.kernel import fit
+    from operators.models import prepare_device
+
+    resources = job.params.resources
+    device = prepare_device(resources.cpus, resources.gpus)
+    maker = job.maker
+    fitted = fit(
+        dataset_of_version(job.version, maker, job.params.noise),
+        job.params,
+        seed=job.seed,
+        crew=crew,
+        folder=job.folder,
+        content=str(job.version.manifest["content"]),
+        device=device,
+    )
+    record = describe(fitted, job)
+    if crew is None or crew.rank == 0:
+        _save(fitted, job, maker.classes)
+        write_json(job.folder / RECORD, record)
+    return record
+
+
+def describe(fitted: Fitted, job: TrainingJob) -> dict[str, Any]:
+    """What ``training.json`` says."""
+    names = dataset_of_version(job.version, job.maker, job.params.noise).group_names
+    return {
+        "trainer": trainer_of(job.params),
+        "models": fitted.n_models,
+        "train_rows": fitted.counts.n_rows,
+        "selection_rows": len(fitted.selection_rows),
+        "selection_split": fitted.selection_split,
+        "groups": dict(zip(map(str, names), fitted.counts.group_rows.tolist(), strict=True)),
+        "best_epoch": fitted.best_epoch,
+        "curve": fitted.curve,
+    }
+
+
+def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
+    from engine.training.ensemble import DESCRIPTION, Ensemble
+
+    about = {
+        "trainer": trainer_of(job.params),
+        "params": job.params.model_dump(mode="json", exclude=set(job.params.execution_only)),
+        "seed": job.seed,
+        "classes": classes,
+        "version": job.version.name,
+        "content": job.version.manifest["content"],
+        "source": {k: job.version.manifest["source"][k] for k in ("label", "features")},
+    }
+    mixed = mix(fitted, job.params, about, job.folder)
+    (job.folder / DESCRIPTION).unlink(missing_ok=True)
+    Ensemble.save(mixed, job.folder)
+
+
+def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Any:
+    """The fitted base models as an ``Ensemble``, mixed as the parameters say."""
+    import safetensors.torch
+
+    from engine.training.checkpoint import model_path
+    from engine.training.ensemble import MODELS, Ensemble, build_from
+
+    states = fitted.states
+    if folder is not None:
+        paths = [model_path(folder / MODELS, index) for index in range(fitted.n_models)]
+        states = [safetensors.torch.load_file(path) for path in paths]
+    t = len(states)
+    models = tuple(build_from(fitted.spec, state) for state in states)
+    made = Ensemble(
+        fitted.spec, models, np.full(t, 1 / t), fitted.selection_losses, fitted.selection_rows, about
+    )
+    if isinstance(params, BoostedParams):
+        return made.average() if params.mixing == "average" else made.reweight(params.alpha)
+    return made

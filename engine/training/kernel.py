@@ -1,0 +1,145 @@
+"""One training on one worker of a crew: from rows and parameters to models. Knows neither Ray nor MLflow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from torch import Tensor
+
+from engine.fingerprint import digest
+from engine.training.checkpoint import Checkpoints, Shelf
+from engine.training.learner import Learner
+from engine.training.methods import method_of
+from engine.training.params import TrainParams
+from engine.training.rows import Dataset, Ints
+from engine.training.session import Counts, Session, count_rows
+from operators.models import ModelSpec, Standardize, build
+from operators.probe.census import take_census
+from operators.probe.crew import Alone, Crew, Slots
+
+CHECKPOINTS = "checkpoints"
+MODELS = "models"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training leaves in memory, equal on every worker."""
+
+    spec: ModelSpec
+    states: list[dict[str, Tensor]]
+    """Base models; empty where a folder holds them."""
+    n_models: int
+    selection_losses: np.ndarray[Any, np.dtype[np.uint8]]
+    """(m, t) 0/1 losses of the base models on the validation rows; on the train rows where there are none."""
+    selection_rows: Ints
+    """(m,) their row ids."""
+    selection_split: str
+    counts: Counts
+    curve: list[dict[str, Any]]
+    """Mean loss of each epoch, with its phase."""
+    best_epoch: int | None
+    """The epoch that ``keep: best`` chose."""
+
+
+def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
+    """The model that the parameters describe, for these rows."""
+    return ModelSpec(
+        model=params.model,
+        hidden=params.hidden,
+        standardize=params.standardize,
+        n_features=data.n_features,
+        n_classes=data.n_classes,
+    )
+
+
+def fit(
+    data: Dataset,
+    params: TrainParams,
+    *,
+    seed: int = 0,
+    crew: Crew | None = None,
+    folder: Path | None = None,
+    content: str = "",
+    device: torch.device | str = "cpu",
+) -> Fitted:
+    """Train; every worker of a crew calls this with the same arguments and gets the same bytes.
+
+    Parameters
+    ----------
+    data : rows of all shards; a worker reads its own slots' only.
+    params : see ``engine.training.params``.
+    seed : of initial weights, batches, draws and dropout.
+    crew : the workers; default: this process alone.
+    folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that
+        was broken off goes on from there. Default: everything stays in memory.
+    content : what identifies the rows; a checkpoint of other rows or parameters is not gone on with.
+    device : where to compute.
+
+    Raises
+    ------
+    OperatorError
+        Nothing to learn from, a model that cannot be used, or a loss that is not a number.
+    """
+    with _repeatable(torch.device(device)):
+        slots = Slots(crew or Alone(), len(data.train))
+        slots.count = min(params.n_slots, slots.count)
+        if slots.crew.size > slots.count:
+            raise ValueError(f"{slots.crew.size} workers for {slots.count} slots")
+        counts = count_rows(data, slots)
+        spec = model_spec(params, data)
+        model = build(spec, seed).to(device)
+        if params.standardize:
+            take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
+        values = params.model_dump(mode="json", exclude=set(params.execution_only))
+        checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
+        shelf = Shelf(folder and folder / MODELS, slots)
+        session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, shelf)
+        method = method_of(params)
+        n_models = session.run(method)
+        split, losses, row_ids = _selection(session, n_models)
+    states = [] if folder else [shelf.get(index) for index in range(n_models)]
+    best = session.progress.notes.get("best_epoch")
+    curve = session.progress.notes["curve"]
+    return Fitted(spec, states, n_models, losses, row_ids, split, counts, curve, best)
+
+
+def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints]:
+    """0/1 losses of all base models on the selection set."""
+    ids = session.gather(session.of_rows("validation", lambda rows: rows.row_id))
+    split = "validation"
+    if not sum(map(len, ids)):
+        split = "train"
+        ids = session.gather(session.of_rows("train", lambda rows: rows.row_id))
+    columns = []
+    for index in range(n_models):
+        session.learner.restore(session.shelf.get(index))
+        wrong = session.errors(split)
+        columns.append(np.concatenate(session.gather({s: own.astype(np.uint8) for s, own in wrong.items()})))
+    return split, np.column_stack(columns), np.concatenate(ids)
+
+
+@contextmanager
+def _repeatable(device: torch.device) -> Iterator[None]:
+    """One thread, and torch's random state put back at the end."""
+    threads = torch.get_num_threads()
+    gpus = [torch.cuda.current_device()] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus), threadpool_limits(limits=1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write ``training.json``."""
+    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
+    (folder / "training.json").write_text(text, encoding="utf-8")

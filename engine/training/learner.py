@@ -1,0 +1,146 @@
+"""One worker's copy of the model and its optimiser; all copies take the same steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from engine.training.params import TrainParams
+from engine.training.rows import GroupedRows
+from operators.base import OperatorError
+
+HEAD = 2
+"""Numbers before the gradient in a slot's share: objective and sum of the rows' losses."""
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A slot's rows of a step, on their way: losses that still know their graph."""
+
+    loss: Tensor
+    """(b,) softmax cross-entropy in nats."""
+    changes: list[Tensor]
+    """Change of each buffer (running statistics) times b."""
+
+
+class Learner:
+    """Forward and backward passes over a slot's rows, and the step over the sum of all slots.
+
+    Raises OperatorError for a model without trainable parameters.
+    """
+
+    def __init__(self, model: nn.Module, params: TrainParams) -> None:
+        self.model = model.train()
+        self._params = params
+        self.lr = params.lr
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._homes = [
+            (module, name)
+            for module in model.modules()
+            for name, buffer in module.named_buffers(recurse=False)
+            if buffer is not None
+        ]
+        self._common = [buffer.clone() for buffer in self._buffers()]
+        if not self._parameters:
+            raise OperatorError(
+                f"train.model '{params.model}' has no trainable parameter: every one is frozen."
+            )
+        self._device = self._parameters[0].device
+        self._sizes = [p.numel() for p in (*self._parameters, *self._common)]
+        self._optimiser = self._new_optimiser()
+
+    def _new_optimiser(self) -> torch.optim.Optimizer:
+        params = self._params
+        matrices = [p for p in self._parameters if p.ndim > 1]
+        others = [p for p in self._parameters if p.ndim <= 1]
+        groups = [
+            {"params": found, "weight_decay": decay}
+            for found, decay in ((matrices, params.weight_decay), (others, 0.0))
+            if found
+        ]
+        if params.optimizer == "adam":
+            return torch.optim.Adam(groups, lr=params.lr)
+        return torch.optim.SGD(groups, lr=params.lr, momentum=params.momentum)
+
+    def forward(self, rows: GroupedRows, seed: int) -> Forward:
+        """Losses of a slot's rows.
+
+        Buffers start from the same values for every slot, and ``seed`` decides the randomness inside the
+        model (dropout): neither knows what this worker computed before.
+        """
+        if not len(rows):
+            return Forward(torch.zeros(0), [torch.zeros_like(buffer) for buffer in self._common])
+        self._set_buffers()
+        torch.manual_seed(seed)
+        logits = self.model(torch.from_numpy(rows.X).to(self._device))
+        labels = torch.from_numpy(rows.y).to(self._device)
+        loss = nn.functional.cross_entropy(logits, labels, reduction="none")
+        pairs = zip(self._buffers(), self._common, strict=True)
+        return Forward(loss, [len(rows) * (new - old) for new, old in pairs])
+
+    def share(self, forward: Forward, counts: Tensor) -> Tensor:
+        """A slot's part of the step: objective, sum of losses, gradient and changes of the buffers, flat.
+
+        counts : (b,) how much each row counts.
+        """
+        if not len(forward.loss):
+            return torch.zeros(HEAD + sum(self._sizes))
+        objective = forward.loss @ counts.to(forward.loss)
+        gradients = torch.autograd.grad(
+            objective, self._parameters, allow_unused=True, materialize_grads=True
+        )
+        head = torch.stack([objective.detach(), forward.loss.detach().sum()])
+        return torch.cat([head, *(g.flatten() for g in (*gradients, *forward.changes))]).float()
+
+    def step(self, total: Tensor, n_rows: int) -> None:
+        """Move along the summed gradient; buffers move by the mean change over the step's rows."""
+        parts = torch.split(total[HEAD:].to(self._device), self._sizes)
+        for parameter, gradient in zip(self._parameters, parts, strict=False):
+            parameter.grad = gradient.view_as(parameter)
+        self._optimiser.step()
+        for common, change in zip(self._common, parts[len(self._parameters) :], strict=True):
+            moved = common + change.view_as(common) / n_rows
+            common.copy_(moved if common.is_floating_point() else moved.round())
+        self._set_buffers()
+
+    def _buffers(self) -> list[Tensor]:
+        return [getattr(module, name) for module, name in self._homes]
+
+    def _set_buffers(self) -> None:
+        # New tensors: the graph of an earlier slot's forward pass may still need the old ones.
+        for (module, name), value in zip(self._homes, self._common, strict=True):
+            setattr(module, name, value.clone())
+
+    def state(self) -> State:
+        """Model and optimiser as named tensors on the CPU, copied."""
+        found = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for index, parameter in enumerate(self._parameters):
+            for name, value in self._optimiser.state.get(parameter, {}).items():
+                if value is not None:
+                    found[f"optimiser.{index}.{name}"] = torch.as_tensor(value)
+        return {name: value.detach().cpu().clone() for name, value in found.items()}
+
+    @torch.no_grad()
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Go back to what :meth:`state` gave; the optimiser starts anew where the state has none of it."""
+        names = [name for name in state if name.startswith("model.")]
+        self.model.load_state_dict({name.removeprefix("model."): state[name] for name in names})
+        for buffer, common in zip(self._buffers(), self._common, strict=True):
+            common.copy_(buffer)
+        self._optimiser = self._new_optimiser()
+        for index, parameter in enumerate(self._parameters):
+            start = f"optimiser.{index}."
+            own = {n.removeprefix(start): v.clone() for n, v in state.items() if n.startswith(start)}
+            if own:
+                self._optimiser.state[parameter] = {
+                    name: value if name == "step" else value.to(self._device) for name, value in own.items()
+                }
+
+
+def model_state(state: Mapping[str, Tensor]) -> State:
+    """The model's part of a learner's state: restoring it starts the optimiser anew."""
+    return {name: value for name, value in state.items() if name.startswith("model.")}

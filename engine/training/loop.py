@@ -1,0 +1,132 @@
+"""The one training loop: an epoch of steps under a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from engine.training.learner import HEAD, Forward, Learner
+from engine.training.rows import GroupedRows, Shards
+from engine.training.rules import Batch, Rule
+from engine.training.sampling import Epoch, pieces
+from operators.base import OperatorError
+from operators.probe.crew import Slots
+
+NAMED = 10
+"""Row ids that an error names."""
+Floats = npt.NDArray[np.float64]
+
+
+class DivergedError(OperatorError):
+    """A loss or gradient is not a number. All workers raise it together."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A slot's rows of a step."""
+
+    rows: GroupedRows
+    forward: Forward
+
+
+def run_epoch(
+    learner: Learner, rule: Rule, shards: Shards, slots: Slots, epoch: Epoch, mean_weight: float
+) -> float:
+    """Take the epoch's steps; return the mean loss in nats over the rows it took, each before its step.
+
+    ``mean_weight`` of the train rows is what weights are divided by.
+
+    Raises
+    ------
+    DivergedError
+        A loss is not a number, with the ids of the rows; or the gradient is not.
+    """
+    streams = {slot: pieces(shards, slots, epoch, slot) for slot in slots.mine}
+    loss = 0.0
+    for step in range(epoch.steps):
+        n = epoch.batch(step)
+        if not n:
+            continue
+        held = {slot: _forward(learner, streams[slot]) for slot in slots.mine}
+        counts = weigh(rule, held, slots, epoch, step, mean_weight)
+        total = slots.total(lambda slot: learner.share(held[slot].forward, counts[slot]))  # noqa: B023
+        if not bool(total.isfinite().all()):
+            raise DivergedError(_fault(held, slots, epoch, step, learner))
+        learner.step(total, n)
+        loss += float(total[HEAD - 1])
+    return loss / max(sum(epoch.slot_rows), 1)
+
+
+def _forward(learner: Learner, stream: Iterator[tuple[GroupedRows, int]]) -> Share:
+    rows, seed = next(stream)
+    return Share(rows, learner.forward(rows, seed))
+
+
+def weigh(
+    rule: Rule, held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, mean_weight: float
+) -> dict[int, Tensor]:
+    """How much each row of this worker's slots counts in the step."""
+    n = epoch.batch(step)
+    if not rule.sees_all:
+        return {
+            slot: torch.from_numpy(rule.weigh(_batch(_columns(share), n, mean_weight)))
+            for slot, share in held.items()
+        }
+    sizes = [epoch.piece(slot, step) for slot in range(slots.count)]
+    most = max(sizes)
+    table = slots.each(lambda slot: _padded(_columns(held[slot]), most)).numpy().reshape(-1, 3, most)
+    whole = np.concatenate([table[slot, :, :size] for slot, size in enumerate(sizes)], axis=1)
+    if not np.isfinite(whole[0]).all():
+        # The rule might hide a bad row by giving it no weight: let the sum find it.
+        return {slot: torch.ones(len(share.rows)) for slot, share in held.items()}
+    counts = torch.from_numpy(rule.weigh(_batch(whole, n, mean_weight)))
+    return {slot: part for slot, part in enumerate(torch.split(counts, sizes)) if slot in held}
+
+
+def _columns(share: Share) -> Floats:
+    """Loss, weight and group of a slot's rows: (3, b)."""
+    loss = share.forward.loss.detach().cpu().numpy()
+    return np.stack([loss, share.rows.weight, share.rows.group]).astype(np.float64)
+
+
+def _padded(columns: Floats, width: int) -> Tensor:
+    found = np.zeros((3, width))
+    found[:, : columns.shape[1]] = columns
+    return torch.from_numpy(found.reshape(-1))
+
+
+def _batch(columns: Floats, n: int, mean_weight: float) -> Batch:
+    return Batch(columns[0], columns[1] / mean_weight, columns[2].astype(np.int64), n)
+
+
+def _fault(held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, learner: Learner) -> str:
+    """What went wrong in a step, on every worker the same."""
+
+    def ids(slot: int) -> Tensor:
+        share = held[slot]
+        bad = ~np.isfinite(share.forward.loss.detach().cpu().numpy())
+        found = torch.full((NAMED + 1,), -1, dtype=torch.int64)
+        first = torch.from_numpy(share.rows.row_id[bad][:NAMED].astype(np.int64))
+        found[: len(first)] = first
+        found[NAMED] = int(bad.sum())
+        return found
+
+    table = slots.each(ids)
+    known = sorted(int(i) for i in table[:, :NAMED].flatten() if i >= 0)[:NAMED]
+    n_bad, place = int(table[:, NAMED].sum()), f"step {step + 1} of epoch {epoch.place[-1] + 1}"
+    if not n_bad:
+        return (
+            f"Training diverged: the gradient of {place} is not finite although every loss is. "
+            f"Lower train.lr ({learner.lr:g}), or set train.standardize."
+        )
+    more = f" and {n_bad - len(known)} more" if n_bad > len(known) else ""
+    return (
+        f"Training stopped: the loss of {n_bad} of {epoch.batch(step)} rows is not a number in {place}. "
+        f"row_id: {', '.join(map(str, known))}{more}. Look at these rows' features; if they are sound, "
+        f"training has diverged: lower train.lr ({learner.lr:g}), or set train.standardize."
+    )

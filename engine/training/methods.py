@@ -1,0 +1,102 @@
+"""Trainers as phases: one for most, two for JTT. Boosting has a file of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.training.boosting import Boosted
+from engine.training.learner import model_state
+from engine.training.params import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
+from engine.training.rules import Chi2Doro, CvarDoro, Erm, GroupDro, Rule
+from engine.training.sampling import Draw
+from engine.training.session import Method, Phase, Session
+
+
+def method_of(params: TrainParams) -> Method:
+    """The trainer that the parameters belong to."""
+    if isinstance(params, JttParams):
+        return Jtt(params)
+    if isinstance(params, BoostedParams):
+        return Boosted(params)
+    return Plain(params)
+
+
+def rule_of(params: TrainParams, session: Session) -> Rule:
+    """The rule of a trainer with one."""
+    if isinstance(params, GdroParams):
+        sizes = session.counts.group_rows
+        return GroupDro(sizes, params.step_size, params.adjustment)
+    if isinstance(params, DoroParams):
+        kind = CvarDoro if params.trainer == "cvar_doro" else Chi2Doro
+        return kind(params.alpha, params.eps)
+    return Erm()
+
+
+def draw_of(session: Session) -> Draw:
+    """How an epoch takes rows, by ``params.sampling``."""
+    params, counts = session.params, session.counts
+    if params.sampling == "shuffle":
+        return Draw()
+    weight = session.of_rows("train", lambda rows: rows.weight if params.weights else np.ones(len(rows)))
+    if params.sampling == "weight":
+        return Draw(weights=weight)
+    group = session.of_rows("train", lambda rows: rows.group)
+    mass = counts.group_weight if params.weights else counts.group_rows.astype(float)
+    # Rows in no group, one place after the last group, keep their share.
+    outside = (counts.total_weight if params.weights else counts.n_rows) - mass.sum()
+    there = mass > 0
+    share = mass.sum() / max(int(there.sum()), 1)
+    scale = np.append(np.divide(share, mass, out=np.zeros_like(mass), where=there), 1.0 if outside else 0.0)
+    return Draw(weights={slot: weight[slot] * scale[group[slot]] for slot in session.slots.mine})
+
+
+class Plain:
+    """One rule from start to end: erm, gdro, cvar_doro, chi2_dro."""
+
+    n_phases = 1
+
+    def __init__(self, params: TrainParams) -> None:
+        self._params = params
+
+    def begin(self, phase: int, session: Session) -> None:
+        """See :class:`engine.training.session.Method`."""
+
+    def phase(self, phase: int, session: Session) -> Phase:
+        """See :class:`engine.training.session.Method`."""
+        return Phase(rule_of(self._params, session), draw_of(session), self._params.epochs)
+
+    def finish(self, session: Session) -> int:
+        """See :class:`engine.training.session.Method`."""
+        session.shelf.put(0, model_state(session.learner.state()))
+        return 1
+
+
+class Jtt(Plain):
+    """Just train twice (Liu et al. 2021): a second model sees the first one's errors more often.
+
+    The second starts from the same initial weights. Repeats are whole rows of the epoch, as in the paper, so
+    an epoch of the second has n + (upweight - 1) |error set| rows.
+    """
+
+    n_phases = 2
+
+    def __init__(self, params: JttParams) -> None:
+        super().__init__(params)
+        self._jtt = params
+
+    def begin(self, phase: int, session: Session) -> None:
+        """See :class:`engine.training.session.Method`."""
+        if phase == 0:
+            session.keep("initial", model_state(session.learner.state()))
+            return
+        wrong = session.errors("train")
+        session.progress.by_slot["times"] = {
+            slot: np.where(wrong[slot], self._jtt.upweight, 1).astype(np.int64) for slot in wrong
+        }
+        session.learner.restore(session.kept("initial"))
+
+    def phase(self, phase: int, session: Session) -> Phase:
+        """See :class:`engine.training.session.Method`."""
+        if phase == 0:
+            return Phase(Erm(), draw_of(session), self._jtt.first_epochs)
+        return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)

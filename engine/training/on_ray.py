@@ -1,0 +1,47 @@
+"""The training on Ray Train's workers. The only module of the training that imports Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.training.job import TrainingJob, run_job
+from operators.base import OperatorError
+from operators.probe.crew import Distributed
+from operators.probe.ray_train import count_workers, run_workers
+
+FAULT = "fault"
+
+
+def run_on_ray(job: TrainingJob) -> dict[str, Any]:
+    """Train with ``TorchTrainer``; a lost worker starts all of them again from the last checkpoint.
+
+    Returns ``training.json``.
+
+    Raises
+    ------
+    OperatorError
+        The cluster has no room for a worker, or a worker found rows or model unusable.
+    """
+
+    def loop() -> dict[str, Any]:
+        from engine.training.loop import DivergedError
+
+        try:
+            return run_job(job, Distributed())
+        except DivergedError as error:
+            # Every worker has it, and again after a new start: not a failure to recover from.
+            return {FAULT: str(error)}
+
+    params = job.params
+    most = min(params.n_slots, len(job.version.manifest["parts"]))
+    record = run_workers(
+        loop,
+        name="train",
+        storage=job.folder / "ray_train",
+        n_workers=count_workers("train", params.resources, params.workers, most),
+        resources=params.resources,
+        max_failures=params.max_failures,
+    )
+    if FAULT in record:
+        raise OperatorError(record[FAULT])
+    return record

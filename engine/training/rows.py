@@ -1,0 +1,167 @@
+"""Train, validation and test rows, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.probe.rows import Rows
+
+Noise = Literal["own_group", "erm", "drop"]
+NO_GROUP = -1
+"""Index of a row that is in no group but takes part."""
+SPLITS = ("train", "validation", "test")
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GroupedRows(Rows):
+    """n rows that know their group and their place in the dataset."""
+
+    group: Ints
+    """(n,) index into the dataset's groups; ``NO_GROUP`` where a row is in none."""
+    row_id: Ints
+    """(n,)"""
+
+    def take(self, places: slice | Ints) -> GroupedRows:
+        """Some of the rows."""
+        return GroupedRows(
+            self.X[places], self.y[places], self.weight[places], self.group[places], self.row_id[places]
+        )
+
+
+def join(parts: Sequence[GroupedRows]) -> GroupedRows:
+    """Rows of at least one part, one after the other."""
+    # Parts without rows are left out: they may not know how wide their rows would be.
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*((p.X, p.y, p.weight, p.group, p.row_id) for p in parts), strict=True)
+    return GroupedRows(*(np.concatenate(column) for column in columns))
+
+
+class Shards(Protocol):
+    """Anything that gives shard i's rows of one split, as often as asked."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, shard: int, /) -> GroupedRows: ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a training sees: three splits over the same shards, and the groups that may occur."""
+
+    splits: Mapping[str, Shards]
+    """``train``, ``validation`` and ``test``; the last two may have no rows."""
+    group_names: tuple[int, ...]
+    """Published number of each group by index; the noise of class c is -1 - c where it is a group."""
+    n_features: int
+    n_classes: int
+
+    @property
+    def n_groups(self) -> int:
+        """Groups that may occur."""
+        return len(self.group_names)
+
+    @property
+    def train(self) -> Shards:
+        """The rows to learn from."""
+        return self.splits["train"]
+
+    @property
+    def validation(self) -> Shards:
+        """The rows to select by."""
+        return self.splits["validation"]
+
+
+def group_names(groups: Sequence[int], n_classes: int, noise: Noise) -> tuple[int, ...]:
+    """Groups that may occur, where ``groups`` are the published numbers, noise (-1) among them or not."""
+    named = sorted({int(group) for group in groups if group >= 0})
+    own = [-1 - c for c in range(n_classes)] if noise == "own_group" and min(groups, default=0) < 0 else []
+    return (*named, *own)
+
+
+def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], noise: Noise) -> Ints:
+    """Index into ``names`` of each row, ``NO_GROUP`` for noise that is no group: (n,) int64.
+
+    Raises ValueError for a group that ``names`` does not hold.
+    """
+    group, y = np.asarray(group, np.int64), np.asarray(y, np.int64)
+    keys = np.where(group >= 0, group, -1 - y)
+    order = np.argsort(names)
+    ordered = np.asarray(names, np.int64)[order] if len(names) else np.zeros(1, np.int64)
+    place = np.searchsorted(ordered, keys).clip(max=len(ordered) - 1)
+    known = (ordered[place] == keys) & (len(names) > 0)
+    stray = ~known & ((group >= 0) | (noise == "own_group"))
+    if stray.any():
+        raise ValueError(f"group {keys[stray][0]} is none of the {len(names)} groups that may occur")
+    found: Ints = np.where(known, order[place] if len(names) else NO_GROUP, NO_GROUP)
+    return found
+
+
+@dataclass
+class Cached:
+    """A split's shards; the first ones read stay in memory until a common budget is used up."""
+
+    read: Shards
+    budget: list[int]
+    """Bytes left, one number shared by the splits of a dataset."""
+    _kept: dict[int, GroupedRows] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+    def __getitem__(self, shard: int, /) -> GroupedRows:
+        if shard in self._kept:
+            return self._kept[shard]
+        rows = self.read[shard]
+        if rows.X.nbytes <= self.budget[0]:
+            self.budget[0] -= rows.X.nbytes
+            self._kept[shard] = rows
+        return rows
+
+
+def dataset_of_arrays(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    groups: npt.ArrayLike | None = None,
+    weight: npt.ArrayLike | None = None,
+    split: npt.ArrayLike | None = None,
+    noise: Noise = "own_group",
+    n_shards: int = 1,
+) -> Dataset:
+    """A dataset in memory.
+
+    Parameters
+    ----------
+    X : (n, d) features. y : (n,) class indices.
+    groups : (n,) group numbers, -1 for noise; default: all rows in group 0.
+    weight : (n,) >= 0; default 1.
+    split : (n,) "train", "validation", "test" or "dropped"; default: all train.
+    noise : what becomes of rows with group -1, see ``TrainParams.noise``.
+    n_shards : consecutive parts of nearly equal length.
+    """
+    X, y = np.asarray(X, np.float32), np.asarray(y, np.int64)
+    n, n_classes = len(y), int(y.max()) + 1
+    numbers = np.zeros(n, np.int64) if groups is None else np.asarray(groups, np.int64)
+    names = group_names(np.unique(numbers).tolist(), n_classes, noise)
+    split = np.full(n, "train") if split is None else np.asarray(split)
+    used = numbers >= 0 if noise == "drop" else np.ones(n, bool)
+    rows = GroupedRows(
+        X,
+        y,
+        np.ones(n) if weight is None else np.asarray(weight, np.float64),
+        group_indices(numbers, y, names, noise),
+        np.arange(n, dtype=np.int64),
+    )
+    parts = np.array_split(np.arange(n), n_shards)
+    splits = {
+        name: [rows.take(part[(split[part] == name) & (used[part] | (name != "train"))]) for part in parts]
+        for name in SPLITS
+    }
+    return Dataset(splits, names, X.shape[1], n_classes)

@@ -1,0 +1,8 @@
+"""A rule says how much each row of a step counts, given the rows' losses."""
+
+from engine.training.rules.base import Batch, Rule, RuleState
+from engine.training.rules.doro import Chi2Doro, CvarDoro
+from engine.training.rules.erm import Erm
+from engine.training.rules.gdro import GroupDro
+
+__all__ = ["Batch", "Chi2Doro", "CvarDoro", "Erm", "GroupDro", "Rule", "RuleState"]

@@ -1,0 +1,42 @@
+"""The face of a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+RuleState = dict[str, Floats]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one step: all of them for a rule that ``sees_all``, else some."""
+
+    loss: Floats
+    """(b,) softmax cross-entropy in nats."""
+    weight: Floats
+    """(b,) >= 0, mean 1 over the train rows."""
+    group: npt.NDArray[np.int64]
+    """(b,) index of the group; -1 where a row is in none."""
+    n_rows: int
+    """Rows of the whole step."""
+
+
+class Rule(Protocol):
+    """Called once a step, on every worker alike; it must not be random.
+
+    The step goes down the gradient of sum_i c_i loss_i, with the c_i taken as constants.
+    """
+
+    sees_all: bool
+    """Whether ``weigh`` needs the rows of the whole step; else it gets a slot's, which is cheaper."""
+    state: RuleState
+    """What changes from step to step: part of every checkpoint."""
+
+    def weigh(self, batch: Batch) -> Floats:
+        """How much each row counts: c (b,) >= 0. May change ``state`` if it sees all."""
+        ...

@@ -1,0 +1,55 @@
+"""Group DRO: groups gain weight while their loss is high."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training.rules.base import Batch, Floats, RuleState
+
+
+class GroupDro:
+    """Online group DRO (Sagawa, Koh, Hashimoto & Liang 2020, Algorithm 1 and section 3.3).
+
+    A step first moves the groups' weights, q_g proportional to q_g exp(step_size * L_g), then goes down
+    the gradient of sum_g q_g L_g. L_g is the mean loss of the group's rows in the step (by their weights)
+    plus C/sqrt(n_g); for a group without rows in the step it is C/sqrt(n_g) alone. Rows in no group keep
+    their share s of the step as in ERM: (1 - s) of the sum above plus s times their mean.
+
+    Parameters
+    ----------
+    sizes : (G,) train rows of each group; one without rows gets no weight.
+    step_size, adjustment : see ``GdroParams``.
+
+    Attributes
+    ----------
+    state["q"] : (G,) weights of the groups, sum 1; equal at the start.
+    """
+
+    sees_all = True
+
+    def __init__(self, sizes: npt.ArrayLike, step_size: float, adjustment: float = 0.0) -> None:
+        self._sizes = np.asarray(sizes, np.float64)
+        self._step_size = step_size
+        there = self._sizes > 0
+        if not there.any():
+            raise ValueError("gdro needs at least one group with train rows")
+        self._bonus = np.where(there, adjustment / np.sqrt(np.maximum(self._sizes, 1)), 0.0)
+        self.state: RuleState = {"q": there / there.sum()}
+
+    def weigh(self, batch: Batch) -> Floats:
+        """See :class:`engine.training.rules.base.Rule`."""
+        inside = batch.group >= 0
+        place = np.where(inside, batch.group, 0)
+        weight = np.where(inside, batch.weight, 0.0)
+        mass = np.bincount(place, weight, minlength=len(self._sizes))
+        share = weight / np.maximum(mass[place], 1e-300)
+        loss = np.bincount(place, share * batch.loss, minlength=len(self._sizes))
+        q = self.state["q"] * np.exp(self._step_size * (loss + self._bonus))
+        self.state["q"] = q / q.sum()
+        outside = np.where(inside, 0.0, batch.weight)
+        total = outside.sum()
+        grouped = 1.0 - total / max(float(batch.weight.sum()), 1e-300)
+        alone = (1.0 - grouped) * outside / max(float(total), 1e-300)
+        counts: Floats = grouped * self.state["q"][place] * share + alone
+        return counts

@@ -1,0 +1,202 @@
+"""Training on a published version: rows in, a model with its scores out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import InfeasibleError, InputError
+from engine.hints import nearest
+from engine.store import write_json
+from engine.training.ensemble import Ensemble
+from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
+from engine.training.features import dataset_of_version
+from engine.training.job import RECORD, TrainingJob, run_job, training_fingerprint
+from engine.training.params import TrainParams
+from engine.training.rows import Ints
+from engine.training.tally import NO_GROUP, Tally, tally_rows
+from engine.training.version import Version, open_version
+from operators.base import SPLIT, Executor, OperatorError, ResourceError
+
+EVALUATION = "evaluation.json"
+PIECES = 32
+"""Most tasks that share the scoring of a split."""
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """One training."""
+
+    dataset: str | Path
+    """Folder of a version, or a recipe's output folder, ``OUTPUT`` or ``OUTPUT@VERSION``."""
+    params: TrainParams
+    seed: int = 0
+    folder: Path | None = None
+    """Where the model goes; default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
+    truth: str | None = None
+    """A published column with true groups, for evaluation alone."""
+    alphas: Sequence[float] = ALPHAS
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training left."""
+
+    folder: Path
+    version: Version
+    model: Ensemble
+    evaluations: dict[str, Evaluation]
+    """By split, those with rows."""
+    record: dict[str, Any]
+    """``training.json``: curve, rows, groups."""
+    reused: bool
+    """Whether the model was there already."""
+
+
+def train(spec: TrainSpec, executor: Executor) -> TrainResult:
+    """Train on a version, or find the model that was trained so before; then score it.
+
+    A training that was broken off goes on from its last checkpoint. Small data is trained in one task,
+    more on Ray Train's workers (``params.where``), with the same bytes.
+
+    Raises
+    ------
+    InputError
+        No such version, no rows to train on, a model that cannot be used, or a loss that is not a number.
+    InfeasibleError
+        The cluster has no room for a worker.
+    """
+    version = open_version(spec.dataset)
+    name = training_fingerprint(version, spec.params, spec.seed)[:12]
+    folder = (spec.folder or version.output / "models" / name).absolute()
+    job = TrainingJob(version, spec.params, spec.seed, folder)
+    try:
+        reused = (folder / RECORD).exists()
+        if not reused:
+            job.maker.fit(executor)
+            _run(job, executor)
+        model = Ensemble.load(folder)
+        evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
+    except ResourceError as error:
+        raise InfeasibleError(str(error)) from None
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+    scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
+    write_json(folder / EVALUATION, scores)
+    record = json.loads((folder / RECORD).read_text("utf-8"))
+    return TrainResult(folder, version, model, evaluations, record, reused)
+
+
+def _run(job: TrainingJob, executor: Executor) -> None:
+    params = job.params
+    if params.where == "ray" and executor.kind != "ray":
+        raise OperatorError(
+            "train.where is 'ray', but the executor is local. Set it to 'auto', or run on Ray."
+        )
+    large = executor.kind == "ray" and job.n_train > params.small_rows
+    if params.where == "ray" or (params.where == "auto" and large):
+        # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+        from engine.training.on_ray import run_on_ray
+
+        run_on_ray(job)
+        return
+    list(executor.map(run_job, [job], resources=params.resources))
+
+
+def score(
+    job: TrainingJob,
+    model: Ensemble,
+    executor: Executor,
+    *,
+    truth: str | None = None,
+    alphas: Sequence[float] = ALPHAS,
+    splits: Sequence[str] = ("validation", "test"),
+) -> dict[str, Evaluation]:
+    """Evaluate a model on a version's splits, shard by shard; splits without rows are left out.
+
+    The model may be another than the job's: both sides of a comparison see the same rows.
+    """
+    n_parts = len(job.version.manifest["parts"])
+    pieces = [part.tolist() for part in np.array_split(np.arange(n_parts), min(PIECES, n_parts))]
+    known: dict[str, dict[Any, int]] = {INFERRED: _inferred_rows(job)}
+    if truth:
+        check_column(job.version, truth)
+        known["true"] = dict(sum(executor.map(partial(count_truth, job, truth), pieces), Counter()))
+    mixtures = mixtures_for(model, alphas)
+    found = {}
+    for split in splits:
+        work = partial(tally_shards, job, model, split, truth, mixtures)
+        whole, *others = executor.map(work, pieces)
+        for tally in others:
+            whole.add(tally)
+        if whole.n:
+            found[split] = summarise(whole, model, alphas, known)
+    return found
+
+
+def check_column(version: Version, name: str) -> None:
+    """Raises InputError where the version has no such column."""
+    names = [str(field["name"]) for field in version.manifest["schema"]]
+    if name not in names:
+        hint = nearest(name, names) or f" There are: {', '.join(names)}."
+        raise InputError(f"truth: the version {version.name} has no column {name!r}.{hint}")
+
+
+def tally_shards(
+    job: TrainingJob,
+    model: Ensemble,
+    split: str,
+    truth: str | None,
+    mixtures: Sequence[npt.NDArray[np.float64]],
+    shards: Sequence[int],
+) -> Tally:
+    """Count at least one shard of a split. Runs on a worker."""
+    data = dataset_of_version(job.version, job.maker, job.params.noise)
+    names = np.array([*data.group_names, NO_GROUP])
+    tallies = []
+    for shard in shards:
+        rows = data.splits[split][shard]
+        groupings: dict[str, npt.NDArray[Any]] = {INFERRED: names[rows.group]}
+        if truth:
+            groupings["true"] = _truth(job, truth, shard, rows.row_id)
+        tallies.append(tally_rows(model, rows.X, rows.y, groupings, mixtures))
+    for tally in tallies[1:]:
+        tallies[0].add(tally)
+    return tallies[0]
+
+
+def count_truth(job: TrainingJob, truth: str, shards: Sequence[int]) -> Counter[str]:
+    """Train rows of each true group in some shards. Runs on a worker."""
+    found: Counter[str] = Counter()
+    split = job.version.prefix + SPLIT
+    for shard in shards:
+        table = job.version.reader().read_source(shard, [split, truth])
+        mine = pc.equal(table.column(split).cast(pa.string()), "train")
+        found.update(_texts(table.column(truth).filter(mine)).tolist())
+    return found
+
+
+def _truth(job: TrainingJob, truth: str, shard: int, row_ids: Ints) -> npt.NDArray[Any]:
+    reader = job.version.reader()
+    values = _texts(reader.read_source(shard, [truth]).column(truth))
+    return values[row_ids - reader.shards[shard].first_row]
+
+
+def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = column.cast(pa.string()).fill_null("null").to_numpy().astype(str)
+    return values
+
+
+def _inferred_rows(job: TrainingJob) -> dict[int, int]:
+    record = json.loads((job.folder / RECORD).read_text("utf-8"))
+    return {int(group): rows for group, rows in record["groups"].items()}

@@ -1,0 +1,123 @@
+"""Which rows make up an epoch and its steps; nothing here knows how many workers there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.training.rows import GroupedRows, Ints, Shards, join
+from operators.probe.crew import Slots
+
+WINDOW = 2**16
+"""Rows of a slot that are shuffled together and held in memory at once (whole shards, so a few more)."""
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How often an epoch takes each row.
+
+    ``times`` has, for each slot of this worker, how often its rows are taken (its shards one after the
+    other); None takes each once. ``weights`` instead has their weights >= 0, on any scale: then every epoch
+    draws anew, with replacement, as many rows as there are.
+    """
+
+    times: Mapping[int, Ints] | None = None
+    weights: Mapping[int, Floats] | None = None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch's rows: how often each is taken, and how many each slot gives in all."""
+
+    place: tuple[int, ...]
+    """Seed, phase and epoch: what the shuffling depends on."""
+    times: Mapping[int, Ints] | None
+    slot_rows: tuple[int, ...]
+    steps: int
+
+    def piece(self, slot: int, step: int) -> int:
+        """Rows of a slot in a step: sizes differ by at most one."""
+        n = self.slot_rows[slot]
+        return n * (step + 1) // self.steps - n * step // self.steps
+
+    def batch(self, step: int) -> int:
+        """Rows of all slots in a step."""
+        return sum(self.piece(slot, step) for slot in range(len(self.slot_rows)))
+
+
+def plan_epoch(
+    draw: Draw, slots: Slots, slot_rows: Sequence[int], batch_size: int, place: tuple[int, ...]
+) -> Epoch:
+    """Draw the rows of an epoch. ``slot_rows``: rows of every slot."""
+    times = draw.times
+    if draw.weights is not None:
+        times = _resample(draw.weights, slots, sum(slot_rows), place)
+    if times is not None:
+        counts = slots.each(lambda slot: torch.tensor([int(times[slot].sum())]))
+        slot_rows = [int(count) for count in counts[:, 0]]
+    return Epoch(place, times, tuple(slot_rows), max(1, -(-sum(slot_rows) // batch_size)))
+
+
+def _resample(weights: Mapping[int, Floats], slots: Slots, n: int, place: tuple[int, ...]) -> dict[int, Ints]:
+    """How often each row comes up in n draws by weight: first how many a slot gives, then which."""
+    sums = slots.each(lambda slot: torch.tensor([float(weights[slot].sum())], dtype=torch.float64))
+    masses = sums[:, 0].numpy()
+    common = np.random.default_rng([*place, 2**31])
+    wanted = common.multinomial(n, masses / masses.sum())
+    found = {}
+    for slot in slots.mine:
+        own, total = weights[slot], float(masses[slot])
+        generator = np.random.default_rng([*place, slot, 1])
+        found[slot] = (
+            generator.multinomial(int(wanted[slot]), own / total) if total else np.zeros(len(own), np.int64)
+        )
+    return found
+
+
+def pieces(shards: Shards, slots: Slots, epoch: Epoch, slot: int) -> Iterator[tuple[GroupedRows, int]]:
+    """A slot's rows of each step, with a seed for what is random inside the model."""
+    generator = np.random.default_rng([*epoch.place, slot])
+    mine = slots.shards(slot)
+    times = None if epoch.times is None else epoch.times[slot]
+    windows = _windows(shards, mine, times, generator)
+    rest = join([shards[mine[0]]]).take(slice(0, 0))
+    start = 0
+    for step in range(epoch.steps):
+        wanted = epoch.piece(slot, step)
+        while len(rest) - start < wanted:
+            rest = join([rest.take(slice(start, None)), next(windows)])
+            start = 0
+        yield rest.take(slice(start, start + wanted)), int(generator.integers(2**31))
+        start += wanted
+
+
+def _windows(
+    shards: Shards, mine: Sequence[int], times: Ints | None, generator: np.random.Generator
+) -> Iterator[GroupedRows]:
+    """Shards in random order, shuffled together a window at a time."""
+    offsets = {}
+    if times is not None:
+        sizes = [len(shards[shard]) for shard in mine]
+        offsets = dict(zip(mine, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    held: list[GroupedRows] = []
+    for shard in generator.permutation(np.asarray(mine)).tolist():
+        rows = shards[shard]
+        if times is not None:
+            own = times[offsets[shard] : offsets[shard] + len(rows)]
+            rows = rows.take(np.repeat(np.arange(len(rows)), own))
+        held.append(rows)
+        if sum(map(len, held)) >= WINDOW:
+            yield _shuffled(held, generator)
+            held = []
+    if held:
+        yield _shuffled(held, generator)
+
+
+def _shuffled(held: list[GroupedRows], generator: np.random.Generator) -> GroupedRows:
+    window = join(held)
+    return window.take(generator.permutation(len(window)))

@@ -1,0 +1,272 @@
+"""What a training has in hand: rows, model, counts, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from engine.training.checkpoint import Checkpoints, Progress, Shelf
+from engine.training.learner import Learner, model_state
+from engine.training.loop import run_epoch
+from engine.training.params import TrainParams
+from engine.training.rows import Dataset, GroupedRows, Shards
+from engine.training.rules import Rule
+from engine.training.sampling import Draw, Floats, plan_epoch
+from operators.base import OperatorError
+from operators.probe.crew import Slots
+from operators.probe.scoring import predict
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of the train rows, equal on every worker."""
+
+    slot_rows: tuple[int, ...]
+    total_weight: float
+    group_rows: npt.NDArray[np.int64]
+    """(G,)"""
+    group_weight: Floats
+    """(G,) sums of weights."""
+
+    @property
+    def n_rows(self) -> int:
+        """Train rows."""
+        return sum(self.slot_rows)
+
+
+@dataclass(frozen=True)
+class Unweighted:
+    """Shards whose rows count the same."""
+
+    shards: Shards
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, shard: int, /) -> GroupedRows:
+        rows = self.shards[shard]
+        return replace(rows, weight=np.ones(len(rows)))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of epochs under one rule."""
+
+    rule: Rule
+    draw: Draw
+    epochs: int
+
+
+class Method(Protocol):
+    """A trainer as its phases. All that it remembers is in the session's progress, so that it can go on."""
+
+    n_phases: int
+
+    def begin(self, phase: int, session: Session) -> None:
+        """Between phases: score, weigh, restart. Not called again when a broken phase goes on."""
+        ...
+
+    def phase(self, phase: int, session: Session) -> Phase:
+        """What the phase does, from the progress alone."""
+        ...
+
+    def finish(self, session: Session) -> int:
+        """After the last phase: put the models on the shelf; return how many there are."""
+        ...
+
+
+class Session:
+    """One worker's view of a training."""
+
+    def __init__(
+        self,
+        data: Dataset,
+        params: TrainParams,
+        slots: Slots,
+        learner: Learner,
+        counts: Counts,
+        seed: int,
+        checkpoints: Checkpoints,
+        shelf: Shelf,
+    ) -> None:
+        self.data, self.params, self.slots, self.learner = data, params, slots, learner
+        self.counts, self.seed, self.shelf = counts, seed, shelf
+        self._checkpoints = checkpoints
+        weighted = params.weights and params.sampling == "shuffle"
+        self.train: Shards = data.train if weighted else Unweighted(data.train)
+        self.mean_weight = counts.total_weight / counts.n_rows if weighted else 1.0
+        self.progress = Progress(notes={"curve": []})
+
+    def run(self, method: Method) -> int:
+        """Carry out the phases, from the last checkpoint where there is one; return the number of models."""
+        self._resume()
+        while self.progress.phase < method.n_phases:
+            if not self.progress.epoch and not self.progress.notes.get("begun"):
+                method.begin(self.progress.phase, self)
+                self.progress.notes["begun"] = True
+            self._run_phase(method.phase(self.progress.phase, self))
+            self._next_phase()
+        n_models = method.finish(self)
+        self._checkpoints.clear()
+        return n_models
+
+    def _next_phase(self) -> None:
+        self.progress.phase, self.progress.epoch = self.progress.phase + 1, 0
+        self.progress.notes["begun"] = False
+        self._drop("rule.")
+        self._drop("best.")
+        self.progress.notes.pop("best", None)
+
+    def _run_phase(self, phase: Phase) -> None:
+        progress = self.progress
+        restored = self._tensors("rule.")
+        phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
+        while progress.epoch < phase.epochs:
+            place = (self.seed, progress.phase, progress.epoch)
+            epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.batch_size, place)
+            loss = run_epoch(self.learner, phase.rule, self.train, self.slots, epoch, self.mean_weight)
+            progress.epoch += 1
+            note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
+            progress.notes["curve"].append(note | self._consider_best(progress.epoch))
+            done = progress.notes.get("since_checkpoint", 0) + 1
+            progress.notes["since_checkpoint"] = done % self.params.checkpoint_every
+            self._put("rule.", {k: torch.from_numpy(np.array(v)) for k, v in phase.rule.state.items()})
+            if done == self.params.checkpoint_every:
+                self._save()
+        best = self._tensors("best.")
+        if best:
+            self.learner.restore(best)
+            progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
+
+    def _consider_best(self, epoch: int) -> dict[str, Any]:
+        if self.params.keep != "best":
+            return {}
+        worst = self.worst_group("validation")
+        best = self.progress.notes.get("best")
+        if best is None or worst > best["worst_group_accuracy"]:
+            self.progress.notes["best"] = {"epoch": epoch, "worst_group_accuracy": worst}
+            self._put("best.", model_state(self.learner.state()))
+        return {"worst_group_accuracy": worst}
+
+    def _save(self) -> None:
+        self._drop("learner.")
+        self._put("learner.", self.learner.state())
+        self._checkpoints.save(self.progress)
+
+    def _resume(self) -> None:
+        found = self._checkpoints.load()
+        if found is not None:
+            self.progress = found
+            self.learner.restore(self._tensors("learner."))
+
+    def _put(self, prefix: str, values: dict[str, torch.Tensor]) -> None:
+        self.progress.tensors.update({prefix + name: value for name, value in values.items()})
+
+    def _tensors(self, prefix: str) -> dict[str, torch.Tensor]:
+        found = self.progress.tensors.items()
+        return {name.removeprefix(prefix): value for name, value in found if name.startswith(prefix)}
+
+    def _drop(self, prefix: str) -> None:
+        for name in self._tensors(prefix):
+            del self.progress.tensors[prefix + name]
+
+    def keep(self, name: str, state: dict[str, torch.Tensor]) -> None:
+        """Remember named tensors under a prefix of their own; part of every checkpoint."""
+        self._put(f"{name}.", state)
+
+    def kept(self, name: str) -> dict[str, torch.Tensor]:
+        """What :meth:`keep` was given."""
+        return self._tensors(f"{name}.")
+
+    def errors(self, split: str) -> dict[int, Bools]:
+        """Whether the model, in eval mode, is wrong on each row of this worker's slots: slot -> (n,)."""
+        shards = self.data.splits[split]
+        self.learner.model.eval()
+        try:
+            return {
+                slot: np.concatenate([self._wrong(shards[i]) for i in self.slots.shards(slot)])
+                for slot in self.slots.mine
+            }
+        finally:
+            self.learner.model.train()
+
+    def _wrong(self, rows: GroupedRows) -> Bools:
+        if not len(rows):
+            return np.zeros(0, bool)
+        wrong: Bools = predict(self.learner.model, rows.X, rows.y)[0] != rows.y
+        return wrong
+
+    def worst_group(self, split: str) -> float:
+        """Lowest accuracy over the inferred groups that have rows in the split; over all rows if none has."""
+        wrong = self.errors(split)
+        groups = self.of_rows(split, lambda rows: rows.group)
+        n = self.data.n_groups
+
+        def count(slot: int) -> torch.Tensor:
+            place = groups[slot] + 1
+            rows = np.bincount(place, minlength=n + 1)
+            right = np.bincount(place, ~wrong[slot], minlength=n + 1)
+            return torch.from_numpy(np.concatenate([rows, right]).astype(np.float64))
+
+        rows, right = self.slots.total(count).numpy().reshape(2, -1)
+        if not rows.sum():
+            raise OperatorError(
+                f"train.keep: there are no {split} rows to choose an epoch by. Set split.{split} in the "
+                "recipe, or keep: last."
+            )
+        inside = rows[1:] > 0
+        if not inside.any():
+            return float(right.sum() / rows.sum())
+        return float((right[1:][inside] / rows[1:][inside]).min())
+
+    def of_rows(
+        self, split: str, value: Callable[[GroupedRows], npt.NDArray[Any]]
+    ) -> dict[int, npt.NDArray[Any]]:
+        """One value for each row of this worker's slots, its shards one after the other."""
+        shards = self.data.splits[split]
+        return {
+            slot: np.concatenate([value(shards[i]) for i in self.slots.shards(slot)])
+            for slot in self.slots.mine
+        }
+
+    def gather(self, values: dict[int, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        """Every slot's values (n,) on every worker; for what is small, such as a byte a row."""
+        lengths = self.slots.each(lambda slot: torch.tensor([len(values[slot])]))[:, 0].tolist()
+        most = max(lengths)
+
+        def padded(slot: int) -> torch.Tensor:
+            own = values[slot]
+            return torch.from_numpy(np.concatenate([own, np.zeros(most - len(own), own.dtype)]))
+
+        table = self.slots.each(padded).numpy()
+        return [table[slot, :length] for slot, length in enumerate(lengths)]
+
+
+def count_rows(data: Dataset, slots: Slots) -> Counts:
+    """Count the train rows. Raises OperatorError where there is nothing to learn from."""
+    n = data.n_groups
+
+    def count(slot: int) -> torch.Tensor:
+        sums = np.zeros((2, n + 1))
+        for shard in slots.shards(slot):
+            rows = data.train[shard]
+            sums[0] += np.bincount(rows.group + 1, minlength=n + 1)
+            sums[1] += np.bincount(rows.group + 1, rows.weight, minlength=n + 1)
+        return torch.from_numpy(sums.reshape(-1))
+
+    by_slot = slots.each(count).numpy().reshape(-1, 2, n + 1)
+    rows, weight = by_slot.sum(axis=0)
+    if not rows.sum() or not 0 < weight.sum() < np.inf:
+        raise OperatorError(
+            f"There is nothing to train on: {rows.sum():g} rows of split train, whose weights sum to "
+            f"{weight.sum():g}. Look at the version's `split` and `weight`, and at train.noise."
+        )
+    slot_rows = tuple(int(count) for count in by_slot[:, 0].sum(axis=1))
+    return Counts(slot_rows, float(weight.sum()), rows[1:].astype(np.int64), weight[1:])

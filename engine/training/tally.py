@@ -1,0 +1,111 @@
+"""What evaluation counts of rows, shard by shard: small, and it adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training.ensemble import Ensemble, Floats
+from operators.metrics.calibration import Calibration, calibration
+
+NO_GROUP = np.iinfo(np.int64).min
+"""Group of a row that is in none; it counts everywhere else."""
+STEPS = 10**6
+"""Expected losses are counted to this part of one, so that a dataset's are never held one by one."""
+BINS = 15
+
+
+@dataclass
+class GroupTally:
+    """Rows and expected right answers of each group of one grouping."""
+
+    rows: Counter[Any]
+    right: Counter[Any]
+
+    def add(self, other: GroupTally) -> None:
+        """Take over another's counts."""
+        self.rows.update(other.rows)
+        for group, value in other.right.items():
+            self.right[group] = self.right.get(group, 0.0) + value  # type: ignore[assignment]
+
+
+@dataclass
+class Tally:
+    """Sums over rows."""
+
+    n: int
+    groupings: dict[str, GroupTally]
+    losses: list[Counter[int]]
+    """Expected 0/1 loss in steps of 1e-6 -> rows; of the mixture as it is, then for each alpha reweighted."""
+    calibration: Calibration
+
+    def add(self, other: Tally) -> None:
+        """Take over another's counts."""
+        self.n += other.n
+        for name, found in other.groupings.items():
+            self.groupings.setdefault(name, GroupTally(Counter(), Counter())).add(found)
+        for mine, theirs in zip(self.losses, other.losses, strict=True):
+            mine.update(theirs)
+        self.calibration = _merged(self.calibration, other.calibration)
+
+
+def tally_rows(
+    model: Ensemble,
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    groupings: Mapping[str, npt.ArrayLike],
+    mixtures: Sequence[Floats] = (),
+) -> Tally:
+    """Count rows X (n, d), y (n,).
+
+    groupings : name -> (n,) group of each row: any values, ``NO_GROUP`` where it is in none.
+    mixtures : other model weights (T,) whose expected losses are counted too.
+    """
+    y = np.asarray(y, np.int64)
+    every = model.losses(X, y)
+    expected = (every @ model.model_weights).clip(0, 1)
+    columns = [expected, *((every @ mixture).clip(0, 1) for mixture in mixtures)]
+    found = {name: _by_group(np.asarray(groups), 1 - expected) for name, groups in groupings.items()}
+    shape = calibration(model.predict_proba(X), y, BINS)
+    return Tally(len(y), found, [_steps(column) for column in columns], shape)
+
+
+def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
+    """Mean of the worst alpha of the rows that were counted; see ``operators.metrics.cvar``."""
+    values = np.array(sorted(losses, reverse=True), np.float64) / STEPS
+    rows = np.array([losses[step] for step in sorted(losses, reverse=True)], np.float64)
+    tail = min(rows.sum(), max(1.0, alpha * rows.sum()))
+    before = np.cumsum(rows) - rows
+    return float(values @ (tail - before).clip(0, rows) / tail)
+
+
+def _steps(losses: Floats) -> Counter[int]:
+    values, counts = np.unique(np.rint(losses * STEPS).astype(np.int64), return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
+def _by_group(groups: npt.NDArray[Any], right: Floats) -> GroupTally:
+    if groups.dtype.kind == "i":
+        groups, right = groups[groups != NO_GROUP], right[groups != NO_GROUP]
+    names, place = np.unique(groups, return_inverse=True)
+    keys = names.tolist()
+    rows = np.bincount(place, minlength=len(keys)).tolist()
+    sums = np.bincount(place, right, minlength=len(keys)).tolist()
+    return GroupTally(
+        Counter(dict(zip(keys, rows, strict=True))), Counter(dict(zip(keys, sums, strict=True)))
+    )
+
+
+def _merged(one: Calibration, other: Calibration) -> Calibration:
+    rows = one.rows + other.rows
+    with np.errstate(invalid="ignore"):
+        confidence, accuracy = (
+            (np.nan_to_num(a) * one.rows + np.nan_to_num(b) * other.rows) / rows
+            for a, b in ((one.confidence, other.confidence), (one.accuracy, other.accuracy))
+        )
+    return Calibration(one.edges, rows, confidence, accuracy)

@@ -1,0 +1,99 @@
+"""A published version, found by its name and read part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import InputError
+from engine.hints import nearest
+from engine.publish import POINTER, is_published, read_manifest, version_folder
+from engine.store import RunStore
+from operators.base import ROW_ID, ShardInfo
+
+
+@dataclass(frozen=True)
+class Version:
+    """One immutable version of a published dataset. Picklable."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Such as ``v8332abe5d7e9``."""
+        return str(self.manifest["version"])
+
+    @property
+    def output(self) -> Path:
+        """The recipe's output folder."""
+        return self.folder.parent.parent
+
+    @property
+    def prefix(self) -> str:
+        """What stands before our columns' names."""
+        names = [field["name"] for field in self.manifest["schema"]]
+        return next(str(name).removesuffix(ROW_ID) for name in names[::-1] if name.endswith(ROW_ID))
+
+    def reader(self) -> VersionReader:
+        """Its parts, as operators read shards."""
+        return VersionReader(self.folder, self.manifest)
+
+
+def open_version(dataset: str | Path) -> Version:
+    """A version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
+
+    Raises InputError where there is none.
+    """
+    place, _, name = str(dataset).partition("@")
+    folder = Path(place).absolute()
+    if (folder / "manifest.json").exists() and not name:
+        return Version(folder, read_manifest(folder))
+    pointer = folder / POINTER
+    if not name and not pointer.exists():
+        raise InputError(
+            f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
+            f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
+        )
+    name = name or pointer.read_text("utf-8").strip()
+    if not is_published(folder, name):
+        known = sorted(entry.name for entry in (folder / "versions").glob("v*"))
+        hint = nearest(name, known) or f" Published are: {', '.join(known) or 'none'}."
+        raise InputError(f"There is no published version {name!r} in {place}.{hint}")
+    found = version_folder(folder, name)
+    return Version(found, read_manifest(found))
+
+
+@dataclass(frozen=True)
+class VersionReader:
+    """Implements ``operators.base.ShardReader`` over a version's parts. Picklable."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def shards(self) -> list[ShardInfo]:
+        """One for each part."""
+        shards = self.manifest["source"]["shards"]
+        return [ShardInfo(i, s["path"], s["first_row"], s["rows"], 0) for i, s in enumerate(shards)]
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """As :meth:`read_source`: a version has no sidecars."""
+        return self.read_source(shard, columns)
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Published columns of all rows."""
+        path = self.folder / self.manifest["parts"][shard]["path"]
+        return pq.read_table(path, columns=list(columns), partitioning=None)
+
+    def stored(self, shard: int, operator: str) -> Path | None:
+        """What an operator of the run left for a shard, if the run store beside the versions still has it."""
+        entries = {entry["name"]: entry for entry in self.manifest["operators"]}
+        store = RunStore(self.folder.parent.parent / "store")
+        path = store.part(entries[operator]["fingerprint"], shard)
+        return path if path.with_suffix(".json").exists() else None
