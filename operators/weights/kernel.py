@@ -1,4 +1,4 @@
-"""Weights that give every group the same say."""
+"""Weights that give every group the same say, and doubtful rows less of it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.integer]
 Bools = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 OUTLIER = np.iinfo(np.int64).min
 """Key of the rows that are in no group and marked as outliers."""
 
 
-def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> npt.NDArray[np.int64]:
+def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> Keys:
     """Group of each row, where the noise (-1) of class c counts as a group of its own, named -1 - c.
 
     Dropping noise would drop much of the minority with it, so it takes part, unless it is marked as
     outliers: a handful of corrupt rows must not weigh as much as a whole group.
     """
-    noise = np.where(is_outlier, OUTLIER, -1 - y.astype(np.int64))
-    keys: npt.NDArray[np.int64] = np.where(groups >= 0, groups, noise).astype(np.int64)
+    return np.where((groups < 0) & is_outlier, OUTLIER, group_keys(y, groups))
+
+
+def group_keys(y: Ints, groups: Ints) -> Keys:
+    """Group of each row; all noise of class c is one group, named -1 - c, whatever it is marked as."""
+    keys: Keys = np.where(groups >= 0, groups, -1 - y.astype(np.int64)).astype(np.int64)
     return keys
 
 
@@ -31,7 +37,7 @@ def count_keys(keys: Ints) -> dict[int, int]:
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-def balanced_weights(keys: Ints, sizes: Mapping[int, int]) -> npt.NDArray[np.float32]:
+def balanced_weights(keys: Ints, sizes: Mapping[int, int]) -> Floats:
     """Inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
 
     With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
@@ -46,10 +52,42 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, int]) -> npt.NDArray[np.flo
 
     Returns
     -------
-    (m,) float32
+    (m,) float64
 
     """
     names, place = np.unique(keys, return_inverse=True)
     share = sum(sizes.values()) / len(sizes) if sizes else 0.0
     weights = [1.0 if name == OUTLIER else share / sizes[name] for name in names.tolist()]
-    return np.array(weights, np.float64)[place].astype(np.float32)
+    return np.array(weights, np.float64)[place]
+
+
+def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    """Class -> key of its largest group (:func:`group_keys`; of equals the lowest).
+
+    Parameters
+    ----------
+    sizes
+        (class, key) -> rows in the whole dataset.
+
+    """
+    largest: dict[int, tuple[int, int]] = {}
+    for (value, key), n_rows in sorted(sizes.items()):
+        if n_rows > largest.get(value, (0, 0))[0]:
+            largest[value] = n_rows, key
+    return {value: key for value, (_, key) in largest.items()}
+
+
+def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
+    """Rows outside the largest group of their class: a rare group and corrupt rows look alike there."""
+    common = np.array([largest[value] for value in y.tolist()], np.int64)
+    return np.asarray(keys != common)
+
+
+def trusted_share(p: Floats, n_classes: int) -> Floats:
+    """What a doubtful row counts for: min(1, C p), by a probability p of its label of at least chance, all.
+
+    A row of a rare group is often unlikely to a model that leans on a cue, and rarely to one that has
+    learnt from groups of equal weight; a flipped label is unlikely to both.
+    """
+    share: Floats = np.minimum(1.0, n_classes * p)
+    return share

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,15 @@ class MemoryReader:
 
 
 def run_operator(
-    operator: Operator[Any], tables: Sequence[pa.Table], state: Path, seed: int = 0
+    operator: Operator[Any],
+    tables: Sequence[pa.Table],
+    state: Path,
+    seed: int = 0,
+    states: Mapping[str, Path] | None = None,
 ) -> tuple[pa.Table, dict[str, float]]:
     """Fit, then apply shard by shard: all rows' new columns, and the metrics of the fit."""
     reader = MemoryReader(tables)
-    context = Context(reader, state, seed=seed)
+    context = Context(reader, state, states or {}, seed)
     metrics = operator.fit(context, LocalExecutor())
     apply = operator.open(context)
     found = [apply(reader.read(shard, operator.requires)) for shard in range(len(tables))]

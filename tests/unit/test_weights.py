@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression
 
-from operators.base import GROUP, IS_OUTLIER, LABEL, WEIGHT
-from operators.weights.adaptor import Weights, WeightsParams
+from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, WEIGHT
+from operators.columns import numpy_to_vectors
+from operators.split.kernel import row_hashes
+from operators.weights.adaptor import Weights
 from operators.weights.kernel import balance_keys, balanced_weights, count_keys
+from operators.weights.params import CrossFit, WeightsParams
 from tests.unit.in_memory import run_operator, split_table
 
 # (class, group, marked as an outlier)
@@ -42,7 +47,7 @@ def test_every_group_and_every_classs_noise_weighs_the_same(
     found: list[tuple[int, int, bool]], cuts: list[int]
 ) -> None:
     with TemporaryDirectory() as folder:
-        operator = Weights(WeightsParams(method="group_balanced"))
+        operator = Weights(WeightsParams(method="group_balanced", trust="all"))
         result, metrics = run_operator(operator, split_table(as_table(found), cuts), Path(folder))
     everyone = result[WEIGHT].to_numpy()
     outliers = np.array([is_outlier for *_, is_outlier in found])
@@ -56,17 +61,19 @@ def test_every_group_and_every_classs_noise_weighs_the_same(
     np.testing.assert_allclose(list(sums.values()), len(kept) / max(len(sums), 1), rtol=1e-5)
     assert everyone.mean() == pytest.approx(1, rel=1e-5)
     assert all(len({w for n, w in zip(names, weights, strict=True) if n == name}) == 1 for name in sums)
-    assert metrics == {"groups": len(sums), "largest_weight": pytest.approx(weights.max(initial=0))}
+    assert metrics["groups"] == len(sums)
+    assert metrics["largest_weight"] == pytest.approx(everyone.max())
+    assert metrics["effective_sample_size"] == pytest.approx(
+        everyone.sum() ** 2 / (everyone**2).sum(), rel=1e-5
+    )
+    assert metrics["doubted"] == 0
     assert result.schema == pa.schema(list(operator.adds))
 
 
 def test_uniform_weights_are_one(tmp_path: Path) -> None:
-    result, metrics = run_operator(
-        Weights(WeightsParams()), [as_table([(0, 0, False), (1, -1, True)])], tmp_path
-    )
+    operator = Weights(WeightsParams(trust="all"))
+    result, _ = run_operator(operator, [as_table([(0, 0, False), (1, -1, True)])], tmp_path)
     assert result.to_pydict() == {WEIGHT: [1, 1]}
-    assert metrics == {}
-    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_groups_are_an_error() -> None:
@@ -81,3 +88,73 @@ def test_unknown_groups_are_an_error() -> None:
 def test_unknown_methods_are_refused() -> None:
     with pytest.raises(ValidationError, match="group_balanced"):
         WeightsParams(method="balanced")  # type: ignore[arg-type]
+
+
+def test_cross_fit_without_self_confidence_is_refused() -> None:
+    with pytest.raises(ValidationError, match="cross_fit is read by"):
+        WeightsParams.model_validate({"trust": "all", "cross_fit": {"folds": 3}})
+
+
+FOLDS, L2 = 3, 0.02
+
+
+def doubtful_problem() -> pa.Table:
+    """Three classes in five dimensions; a rare group in each of two, some noise, some wrong labels."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    group = np.where((rng.random(300) < 0.1) & (y < 2), 3 + y, y)
+    group[rng.random(300) < 0.05] = -1
+    X = rng.normal(size=(300, 5)) * [1, 2, 3, 4, 5] + 2 * np.eye(3, 5)[y] + 7
+    X[group == 3] += 3
+    wrong = rng.random(300) < 0.05
+    y = np.where(wrong, (y + 1) % 3, y)
+    group = np.where(wrong, -1, group)
+    columns = {
+        FEATURES: numpy_to_vectors(X.astype(np.float32)),
+        LABEL: pa.array(y, pa.int32()),
+        GROUP: pa.array(group, pa.int32()),
+        IS_OUTLIER: pa.array(group < 0),
+    }
+    return pa.table(columns)
+
+
+def trust_by_scikit_learn(table: pa.Table, seed: int) -> tuple[Any, Any]:
+    """min(1, 3 p) outside the largest groups, p by weighted softmax regressions; and p of all rows."""
+    X = np.array(table[FEATURES].to_pylist())
+    y, group = table[LABEL].to_numpy(), table[GROUP].to_numpy()
+    names = np.where(group < 0, -1 - y, group)
+    size = {name: np.sum(names == name) for name in np.unique(names)}
+    fold = row_hashes(np.arange(300), seed) % 3
+    p = np.empty(300)
+    for k in range(FOLDS):
+        seen = fold != k
+        mean, std = X[seen].mean(axis=0), X[seen].std(axis=0)
+        weight = np.array([1 / size[name] for name in names])[seen]
+        model = LogisticRegression(C=1 / L2, tol=1e-10, max_iter=10_000)
+        model.fit((X[seen] - mean) / std, y[seen], sample_weight=weight / weight.sum())
+        p[~seen] = model.predict_proba((X[~seen] - mean) / std)[np.arange((~seen).sum()), y[~seen]]
+    largest = [max((size[name], -name) for name in np.unique(names[y == c]))[1] * -1 for c in range(3)]
+    return np.where(names == np.array(largest)[y], 1.0, np.minimum(1, 3 * p)), p
+
+
+@pytest.mark.parametrize("cuts", [[], [100], [0, 37, 250]])
+def test_doubtful_rows_count_by_their_self_confidence(cuts: list[int], tmp_path: Path) -> None:
+    table = doubtful_problem()
+    (tmp_path / "classes.json").write_text('{"classes": ["a", "b", "c"]}')
+    operator = Weights(WeightsParams(cross_fit=CrossFit(folds=FOLDS, l2=L2)))
+    states = {"ingest": tmp_path}
+    result, metrics = run_operator(operator, split_table(table, cuts), tmp_path, seed=4, states=states)
+    trust, p = trust_by_scikit_learn(table, 4)
+    weight = result[WEIGHT].to_numpy()
+    np.testing.assert_allclose(weight, trust / trust.mean(), rtol=1e-3, atol=1e-5)
+    assert metrics["doubted"] == np.sum(trust < 1) > 10
+    assert np.ptp(p) > 0.9
+
+
+def test_no_classifier_is_trained_where_each_class_is_one_group(tmp_path: Path) -> None:
+    table = doubtful_problem()
+    table = table.set_column(2, GROUP, table[LABEL])
+    result, metrics = run_operator(Weights(WeightsParams()), [table], tmp_path)
+    assert set(result[WEIGHT].to_pylist()) == {1.0}
+    assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
+    assert metrics["doubted"] == 0

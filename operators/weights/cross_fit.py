@@ -1,0 +1,138 @@
+"""Self-confidence: the probability of a row's label by a classifier that was trained without the row.
+
+Confident learning ranks label errors by it (Northcutt, Jiang, Chuang 2021). Here the classifiers learn
+from groups of equal weight: otherwise the rows that break a cue would be as unlikely as wrong labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from torch import nn
+
+from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
+from operators.columns import vectors_to_numpy
+from operators.models import ModelSpec, prepare_device, save
+from operators.probe.job import CachedShards
+from operators.probe.kernel import train
+from operators.probe.rows import Rows, Shards
+from operators.probe.scoring import predict
+from operators.probe.settings import Settings
+from operators.split.kernel import row_hashes
+from operators.weights.kernel import Floats, Ints, balanced_weights, group_keys
+from operators.weights.params import CrossFit, WeightsParams
+from operators.weights.weighing import Trust
+
+COLUMNS = (FEATURES, LABEL, GROUP)
+
+
+def rows_without(
+    fold: int, X: npt.NDArray[np.float32], y: Ints, keys: Ints, folds: Ints, sizes: Mapping[int, int]
+) -> Rows:
+    """The rows of all other folds, with weights that are the same in sum for every group.
+
+    Parameters
+    ----------
+    X, y, keys, folds : (n, d) features, (n,) class, group (``group_keys``) and fold of each row.
+    sizes : rows of each group in the whole dataset.
+    """
+    others = np.flatnonzero(folds != fold)
+    return Rows(X, y.astype(np.int64), balanced_weights(keys, sizes)).take(others)
+
+
+def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Ints, folds: Ints) -> Floats:
+    """(n,) probability of each row's own label by the model of its fold."""
+    p = np.empty(len(y))
+    for fold, model in enumerate(models):
+        mine = np.flatnonzero(folds == fold)
+        p[mine] = np.exp(-predict(model, X[mine], y[mine].astype(np.int64))[1].astype(np.float64))
+    return p
+
+
+def folds_of(row_ids: Ints, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
+    """(n,) fold of each row, by a hash: neither shards nor their order matter."""
+    return (row_hashes(row_ids, seed) % np.uint64(n_folds)).astype(np.int64)
+
+
+def settings_of(params: CrossFit) -> Settings:
+    """As the kernel takes them."""
+    return Settings(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)
+
+
+@dataclass
+class ShardsWithout(CachedShards):
+    """Training rows of every shard, those of one fold left out."""
+
+    fold: int = field(kw_only=True)
+    trust: Trust = field(kw_only=True)
+    sizes: Mapping[int, int] = field(kw_only=True)
+
+    def _read(self, shard: int) -> Rows:
+        X, y, keys, folds = arrays_of(self.reader.read(shard, COLUMNS), self.trust.n_folds, self.trust.seed)
+        return rows_without(self.fold, X, y, keys, folds, self.sizes)
+
+
+def arrays_of(table: pa.Table, n_folds: int, seed: int) -> tuple[npt.NDArray[np.float32], Ints, Ints, Ints]:
+    """Features, classes, groups and folds of a shard's rows."""
+    y = table.column(LABEL).to_numpy()
+    folds = folds_of(table.column(ROW_ID).to_numpy(), n_folds, seed)
+    return vectors_to_numpy(table.column(FEATURES)), y, group_keys(y, table.column(GROUP).to_numpy()), folds
+
+
+@dataclass(frozen=True)
+class FoldJob:
+    """Training without one fold, as a picklable value."""
+
+    reader: ShardReader
+    state: Path
+    params: WeightsParams
+    sizes: Mapping[int, int]
+    trust: Trust
+
+    def __call__(self, fold: int) -> float:
+        """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from."""
+        cross_fit = self.params.cross_fit
+        seed = self.trust.seed
+        shards = ShardsWithout(self.reader, fold=fold, trust=self.trust, sizes=self.sizes)
+        spec = ModelSpec(
+            model=cross_fit.model,
+            hidden=cross_fit.hidden,
+            standardize=cross_fit.standardize,
+            n_features=_width(shards),
+            n_classes=self.trust.n_classes,
+        )
+        resources = self.params.resources
+        device = prepare_device(resources.cpus, resources.gpus)
+        settings = settings_of(cross_fit)
+        trained = train(spec, shards, settings=settings, seed=seed + fold, device=device)
+        folder = fold_folder(self.state, fold)
+        folder.mkdir(exist_ok=True)
+        save(trained.model, spec, folder)
+        return trained.train_loss
+
+
+def fold_folder(state: Path, fold: int) -> Path:
+    """Where the model that has not seen a fold lies."""
+    return state / f"without-{fold}"
+
+
+def _width(shards: Shards) -> int:
+    for shard in range(len(shards)):
+        if len(rows := shards[shard]):
+            return int(rows.X.shape[1])
+    raise OperatorError(
+        "weights: no rows are left to train on without one fold. Lower weights.cross_fit.folds, or set "
+        "weights.trust to 'all'."
+    )
+
+
+def count_classes(ingest: Path) -> int:
+    """Classes that ``ingest`` found."""
+    found: dict[str, list[object]] = json.loads((ingest / "classes.json").read_text("utf-8"))
+    return len(found["classes"])

@@ -1,0 +1,60 @@
+"""Parameters of the ``weights`` operator."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from operators.base import OperatorParams, Resources
+from operators.models.spec import ModelName, Widths
+
+
+class CrossFit(OperatorParams):
+    """The classifiers that tell rare rows from corrupt ones, each trained without the rows it judges."""
+
+    folds: int = Field(default=5, ge=2, le=20)
+    """Parts the rows are dealt into by a hash of their id; so many classifiers are trained."""
+    model: ModelName = "logistic"
+    """``logistic``, ``mlp`` or ``package.module:factory``: one that could learn the rare groups, such as the
+    one that will be trained on the weights."""
+    hidden: Widths = (50, 50)
+    """Widths of the ReLU layers of ``mlp``."""
+    l2: float = Field(default=0.01, ge=0)
+    """Adds l2/2 ||W||^2 to the mean loss. Far below the probe's: this model should not lean on a cue."""
+    standardize: bool = True
+    """Centre and scale every feature first."""
+    epochs: int = Field(default=50, ge=1)
+    """Passes of Adam; ``logistic`` is solved to a tolerance instead."""
+    lr: float = Field(default=1e-3, gt=0)
+    """Adam's step size."""
+    batch_size: int = Field(default=128, ge=1)
+    """Rows of a step of Adam."""
+
+
+class WeightsParams(OperatorParams):
+    """How rows are weighed: a share for each group, times the trust in each row."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
+
+    method: Literal["uniform", "group_balanced"] = Field(
+        default="uniform",
+        description="uniform: 1 each; group_balanced: the same sum for every group and every class's noise, "
+        "while rows marked as outliers weigh 1",
+    )
+    trust: Literal["all", "self_confidence"] = Field(
+        default="self_confidence",
+        description="all: every row alike; self_confidence: a row outside its class's largest group counts "
+        "for min(1, C p), p being the probability of its label by a classifier of C classes that was trained "
+        "without it, on groups of equal weight",
+    )
+    cross_fit: CrossFit = CrossFit()
+    """Only ``trust: self_confidence`` reads it."""
+    resources: Resources = Resources()
+    """Of one classifier's training."""
+
+    @model_validator(mode="after")
+    def _reads_cross_fit(self) -> Self:
+        if self.trust == "all" and "cross_fit" in self.model_fields_set:
+            raise ValueError("cross_fit is read by trust: self_confidence only; trust is 'all'")
+        return self

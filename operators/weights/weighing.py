@@ -1,0 +1,93 @@
+"""The weight of each row of a shard, from what ``fit`` left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import GROUP, IS_OUTLIER, LABEL
+from operators.weights.kernel import Floats, balance_keys, balanced_weights, doubtful, trusted_share
+
+if TYPE_CHECKING:
+    from torch import nn
+
+COLUMNS = (LABEL, GROUP, IS_OUTLIER)
+STATE = "weights.json"
+Weigh: TypeAlias = Callable[[pa.Table], tuple[Floats, Floats]]
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Which rows need none (their class's largest group), and how the models were dealt the others."""
+
+    largest: dict[int, int]
+    n_folds: int
+    n_classes: int
+    seed: int
+
+    def open(self, state: Path) -> Callable[[pa.Table], Floats]:
+        """Load the models; a function from a shard's rows to what each counts for (n,), in [0, 1]."""
+        from operators.models import load
+        from operators.weights.cross_fit import arrays_of, fold_folder, self_confidence
+
+        models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(self.n_folds)]
+
+        def share(table: pa.Table) -> Floats:
+            X, y, keys, folds = arrays_of(table, self.n_folds, self.seed)
+            found, unsure = np.ones(len(y)), doubtful(y, keys, self.largest)
+            p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
+            found[unsure] = trusted_share(p, self.n_classes)
+            return found
+
+        return share
+
+
+@dataclass(frozen=True)
+class Scales:
+    """All that decides a weight beside the models."""
+
+    sizes: dict[int, int] | None
+    """Rows of each group where groups are balanced."""
+    trust: Trust | None
+    scale: float = 1.0
+
+    def open(self, state: Path) -> Weigh:
+        """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
+        share = self.trust.open(state) if self.trust else None
+
+        def weigh(table: pa.Table) -> tuple[Floats, Floats]:
+            base = np.full(table.num_rows, self.scale)
+            if self.sizes is not None:
+                keys = balance_keys(*(table.column(name).to_numpy() for name in COLUMNS))
+                base *= balanced_weights(keys, self.sizes)
+            trusted = share(table) if share else np.ones(table.num_rows)
+            return base * trusted, trusted
+
+        return weigh
+
+    def save(self, state: Path) -> None:
+        """Leave ``weights.json``."""
+        record = asdict(self) | {"sizes": _pairs(self.sizes)}
+        if self.trust:
+            record["trust"]["largest"] = _pairs(self.trust.largest)
+        (state / STATE).write_text(json.dumps(record), "utf-8")
+
+    @classmethod
+    def load(cls, state: Path) -> Scales:
+        """Read :meth:`save`'s file."""
+        record = json.loads((state / STATE).read_text("utf-8"))
+        trust, sizes = record["trust"], record["sizes"]
+        if trust is not None:
+            trust = Trust(**trust | {"largest": dict(trust["largest"])})
+        return cls(None if sizes is None else dict(sizes), trust, record["scale"])
+
+
+def _pairs(counts: dict[int, int] | None) -> list[tuple[int, int]] | None:
+    """As JSON can hold it: its keys are text."""
+    return None if counts is None else sorted(counts.items())
