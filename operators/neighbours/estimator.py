@@ -11,7 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from operators.dbscan.distances import Metric
+from operators.dbscan.distances import Matrix, Metric
+from operators.factored import FactoredGradients
+from operators.neighbours.factored import FactoredRows
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, Ids
 from operators.neighbours.index import Kind
@@ -84,7 +86,8 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, p) numbers, finite. float32 is kept, other types become float64. Not copied.
+        X : (n, p) numbers, finite. float32 is kept, other types become float64. Not copied. Or
+            :class:`operators.factored.FactoredGradients` (``index="flat"`` only; takes no FAISS).
         y : ignored.
 
         Returns
@@ -93,13 +96,39 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : a parameter is out of range, X is empty or not finite, or the graph would have more than
-            ``max_edges``.
+        ValueError : a parameter is out of range, X is empty or not finite, the graph would have more than
+            ``max_edges``, or X is factored and the index is not flat.
         ImportError : FAISS is not installed.
         """
-        X = validate_data(self, X, dtype=[np.float64, np.float32])
         reach = self._reach()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if isinstance(X, FactoredGradients):
+            self._fit_factored(X, reach, seed)
+        else:
+            self._fit_flat(validate_data(self, X, dtype=[np.float64, np.float32]), reach, seed)
+        self.indptr_, self.indices_ = self.graph_.indptr, self.graph_.indices
+        self.distances_ = self.graph_.distances
+        if text := advice(self.index, self.recall_):
+            warnings.warn(f"NeighbourGraph: {text}", stacklevel=2)
+        return self
+
+    def _fit_factored(self, X: FactoredGradients, reach: Reach, seed: int) -> None:
+        if self.index != "flat":
+            raise ValueError(
+                f"NeighbourGraph: index is {self.index!r}, and X is factored gradients, which FAISS cannot "
+                "index. Use index='flat', which compares all pairs by their factors, or flat gradients."
+            )
+        X.check_finite("X")
+        rows = FactoredRows(X, self.metric)
+        try:
+            rows.check_size(reach, self.max_edges, seed)
+        except ValueError as error:
+            raise ValueError(f"NeighbourGraph: {error}") from None
+        self.graph_, self.recall_ = rows.search(X, reach, np.arange(len(X))), 1.0
+        self._rows: FactoredRows | RowIndex = rows
+        self.n_features_in_ = X.shape[1]
+
+    def _fit_flat(self, X: Matrix, reach: Reach, seed: int) -> None:
         with threads(effective_n_jobs(self.n_jobs)):
             geometry = Geometry.of(X, self.metric)
             truth = true_edges(X, geometry, reach, seed)
@@ -113,18 +142,13 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
             self.graph_ = rows.search(X, reach, np.arange(len(X)))
             self.recall_ = 1.0 if self.index == "flat" else truth.share_found(self.graph_.take(truth.sample))
         self._rows = rows
-        self.indptr_, self.indices_ = self.graph_.indptr, self.graph_.indices
-        self.distances_ = self.graph_.distances
-        if text := advice(self.index, self.recall_):
-            warnings.warn(f"NeighbourGraph: {text}", stacklevel=2)
-        return self
 
     def query(self, X: Any, own: Ids | None = None) -> Graph:
         """Neighbours of other rows among the fitted ones.
 
         Parameters
         ----------
-        X : (m, p) numbers, finite.
+        X : (m, p) numbers, finite, or factored gradients, as fit was given.
         own : (m,) int, optional: position of each row among the fitted ones, -1 for none: it is not
             listed as its own neighbour.
 
@@ -133,6 +157,11 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
         Graph of m rows; its indices are positions of fitted rows.
         """
         check_is_fitted(self)
+        if isinstance(X, FactoredGradients) != isinstance(self._rows, FactoredRows):
+            raise ValueError("NeighbourGraph: fit and query take rows in the same form, factored or flat")
+        if isinstance(self._rows, FactoredRows):
+            X.check_finite("X")
+            return self._rows.search(X, self._reach(), own)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         with threads(effective_n_jobs(self.n_jobs)):
             return self._rows.search(X, self._reach(), own)

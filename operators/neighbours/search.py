@@ -145,7 +145,7 @@ class _Block:
         waiting, asked, parts = np.arange(self.size), k + SPARE, []
         while len(waiting):
             (rows, cols), furthest = self._index.nearest(self._prepared[waiting], asked)
-            found = _smallest(self._measured(waiting[rows], cols), k)
+            found = smallest(self._measured(waiting[rows], cols), k)
             last = np.zeros(self.size)
             np.maximum.at(last, found.rows, found.measures)
             # What the index did not return lies no nearer than the last row it did, but for rounding.
@@ -171,7 +171,7 @@ class _Block:
         return Found(rows, cols, measures)
 
 
-def _smallest(found: Found, k: int) -> Found:
+def smallest(found: Found, k: int) -> Found:
     """The k pairs of each query with the smallest measures, of equal ones the lowest rows."""
     found = found.where(np.lexsort((found.cols, found.measures, found.rows)))
     starts = np.searchsorted(found.rows, found.rows, side="left")
