@@ -78,15 +78,17 @@ def fit_kmeans(
 
     tried = fewer_than_distinct(X, ascending(k))
     # One thread: scikit-learn's threads add up centres in the order in which they come.
+    # And float64, rounded below: float32 sums also depend on where the memory happens to lie.
+    wide = X.astype(np.float64)
     with threadpool_limits(limits=1):
-        models = [Lloyd(value, n_init=n_init, random_state=random_state).fit(X) for value in tried]
+        models = [Lloyd(value, n_init=n_init, random_state=random_state).fit(wide) for value in tried]
     best, scores = 0, dict[str, float]()
     if len(models) > 1:
         silhouettes = Sample(X, silhouette_rows, random_state).silhouettes([m.labels_ for m in models])
         best = int(np.argmax(silhouettes))
         scores["silhouette"] = float(silhouettes[best])
     model: Any = models[best]
-    centres: npt.NDArray[Any] = model.cluster_centers_
+    centres: npt.NDArray[Any] = model.cluster_centers_.astype(np.float32)
     state: Mapping[str, Array] = {"centres": centres}
     scores["k"] = float(len(centres))
     return GroupResult(nearest_centre(X, centres), len(centres), state, scores)

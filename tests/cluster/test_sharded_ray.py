@@ -78,7 +78,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, problem: tuple[Any, Any])
 def test_a_run_in_blocks_publishes_the_same(tmp_path: Path) -> None:
     alone = run(small_recipe(tmp_path, output="alone"))
     recipe = small_recipe(tmp_path, output="blocks", run={"executor": "ray"})
-    blocks = run(changed(recipe, groups={"block_rows": 50}))
+    blocks = run(changed(recipe, groups={**recipe.operators["groups"], "block_rows": 50}))
     assert content(blocks.path) == content(alone.path)
 
 
