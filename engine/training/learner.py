@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engine.training.params import TrainParams
 from engine.training.rows import GroupedRows
 from operators.base import OperatorError
+from operators.models import Standardize
 
 HEAD = 2
 """Numbers before the gradient in a slot's share: objective and sum of the rows' losses."""
@@ -42,7 +43,7 @@ class Learner:
             (module, name)
             for module in model.modules()
             for name, buffer in module.named_buffers(recurse=False)
-            if buffer is not None
+            if buffer is not None and not isinstance(module, Standardize)
         ]
         self._common = [buffer.clone() for buffer in self._buffers()]
         if not self._parameters:
@@ -75,7 +76,10 @@ class Learner:
         if not len(rows):
             return Forward(torch.zeros(0), [torch.zeros_like(buffer) for buffer in self._common])
         self._set_buffers()
-        torch.manual_seed(seed)
+        # Not torch.manual_seed: without a GPU it formats a stack trace each time, a third of a small step.
+        torch.default_generator.manual_seed(seed)
+        if self._device.type == "cuda":
+            torch.cuda.manual_seed(seed)
         logits = self.model(torch.from_numpy(rows.X).to(self._device))
         labels = torch.from_numpy(rows.y).to(self._device)
         loss = nn.functional.cross_entropy(logits, labels, reduction="none")

@@ -37,4 +37,7 @@ def wilson_interval(
     p = np.divide(k, n, out=np.zeros(np.broadcast(k, n).shape), where=n > 0)
     middle = (k + z2 / 2) / (n + z2)
     half = np.sqrt(z2) / (n + z2) * np.sqrt(n * p * (1 - p) + z2 / 4)
-    return (middle - half).clip(0, 1), (middle + half).clip(0, 1)
+    # The ends are exact there; the formula leaves a rounding error.
+    return np.where(k <= 0, 0.0, (middle - half).clip(0, 1)), np.where(
+        k >= n, 1.0, (middle + half).clip(0, 1)
+    )
