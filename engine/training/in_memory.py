@@ -28,5 +28,4 @@ def fit_arrays(
     data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
     fitted = fit(data, params, seed=seed)
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
-    made: Ensemble = mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})
-    return made
+    return mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})

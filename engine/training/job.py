@@ -15,6 +15,7 @@ from engine.training.params import BoostedParams, TrainParams, trainer_of
 from engine.training.version import Version
 
 if TYPE_CHECKING:
+    from engine.training.ensemble import Ensemble
     from engine.training.kernel import Fitted
     from operators.probe.crew import Crew
 
@@ -37,15 +38,10 @@ class TrainingJob:
         """Features and labels of the version."""
         return FeatureMaker(self.version.reader(), self.folder / FEATURES)
 
-    @property
-    def n_train(self) -> int:
-        """Rows of split train."""
-        return int(self.version.manifest["summary"]["splits"].get("train", 0))
-
 
 def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
-    """What the trained model depends on: rows, parameters that decide values, seed."""
-    values = params.model_dump(mode="json", exclude=set(params.execution_only))
+    """What the base models depend on: rows, parameters that decide values, seed."""
+    values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     return digest([version.manifest["content"], values, seed])
 
 
@@ -108,7 +104,7 @@ def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
     Ensemble.save(mixed, job.folder)
 
 
-def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Any:
+def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Ensemble:
     """The fitted base models as an ``Ensemble``, mixed as the parameters say."""
     import safetensors.torch
 
@@ -124,6 +120,11 @@ def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path
     made = Ensemble(
         fitted.spec, models, np.full(t, 1 / t), fitted.selection_losses, fitted.selection_rows, about
     )
-    if isinstance(params, BoostedParams):
-        return made.average() if params.mixing == "average" else made.reweight(params.alpha)
-    return made
+    return remix(made, params)
+
+
+def remix(model: Ensemble, params: TrainParams) -> Ensemble:
+    """The same base models, mixed as the parameters say."""
+    if not isinstance(params, BoostedParams):
+        return model
+    return model.average() if params.mixing == "average" else model.reweight(params.alpha)

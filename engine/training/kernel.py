@@ -98,7 +98,7 @@ def fit(
         model = build(spec, seed).to(device)
         if params.standardize:
             take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
-        values = params.model_dump(mode="json", exclude=set(params.execution_only))
+        values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
         shelf = Shelf(folder and folder / MODELS, slots)
         session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, shelf)

@@ -25,6 +25,11 @@ class TrainParams(OperatorParams):
         {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources"}
     )
 
+    @property
+    def mixture_only(self) -> frozenset[str]:
+        """Parameters that no base model depends on: another value needs no training."""
+        return frozenset()
+
     model: ModelName = "logistic"
     """``logistic``, ``mlp`` or ``package.module:factory``, called as ``factory(n_features, n_classes)``."""
     hidden: Widths = (50, 50)
@@ -133,6 +138,12 @@ class BoostedParams(TrainParams):
     """Share of train rows, those that most models get wrong, that get no weight (as in DORO)."""
     keep: Literal["last"] = "last"
     """Every model is that of its last epoch."""
+
+    @property
+    def mixture_only(self) -> frozenset[str]:
+        """``ada`` knows no alpha."""
+        unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
+        return frozenset({"mixing", *unused[self.boosting]})
 
 
 TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(

@@ -21,7 +21,7 @@ from engine.store import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
 from engine.training.features import dataset_of_version
-from engine.training.job import RECORD, TrainingJob, run_job, training_fingerprint
+from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.params import TrainParams
 from engine.training.rows import Ints
 from engine.training.tally import NO_GROUP, Tally, tally_rows
@@ -85,7 +85,10 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         if not reused:
             job.maker.fit(executor)
             _run(job, executor)
-        model = Ensemble.load(folder)
+        stored = Ensemble.load(folder)
+        model = remix(stored, spec.params)
+        if not np.array_equal(model.model_weights, stored.model_weights):
+            model.save(folder)
         evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
     except ResourceError as error:
         raise InfeasibleError(str(error)) from None
@@ -97,20 +100,24 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     return TrainResult(folder, version, model, evaluations, record, reused)
 
 
-def _run(job: TrainingJob, executor: Executor) -> None:
-    params = job.params
+def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> bool:
+    """Whether the training is for Ray Train's workers, not for one task. Raises InputError."""
     if params.where == "ray" and executor.kind != "ray":
-        raise OperatorError(
-            "train.where is 'ray', but the executor is local. Set it to 'auto', or run on Ray."
-        )
-    large = executor.kind == "ray" and job.n_train > params.small_rows
-    if params.where == "ray" or (params.where == "auto" and large):
+        raise InputError("train.where is 'ray', but the executor is local. Set it to 'auto', or run on Ray.")
+    if params.where != "auto":
+        return params.where == "ray"
+    n_train = int(version.manifest["summary"]["splits"].get("train", 0))
+    return executor.kind == "ray" and n_train > params.small_rows
+
+
+def _run(job: TrainingJob, executor: Executor) -> None:
+    if trains_on_ray(job.version, job.params, executor):
         # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
         from engine.training.on_ray import run_on_ray
 
         run_on_ray(job)
         return
-    list(executor.map(run_job, [job], resources=params.resources))
+    list(executor.map(run_job, [job], resources=job.params.resources))
 
 
 def score(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import engine
 from engine.errors import InputError
 from engine.execution.local import LocalExecutor
-from engine.training import TrainResult, TrainSpec, parse_params, train
+from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.selection import select
 from engine.training.version import open_version
 from operators.metrics import worst_group_accuracy
 from tests.data import recipe_for, spurious_table, write_shards
@@ -177,3 +179,56 @@ def test_vectors_of_an_encoder_a_prefix_and_no_held_out_rows(tmp_path: Path) -> 
     made_again = run(tmp_path / "out", tmp_path / "made_again")
     model = Path("models/000.safetensors")
     assert (stored.folder / model).read_bytes() == (made_again.folder / model).read_bytes()
+
+
+def test_another_mixture_needs_no_training(published: Path) -> None:
+    values: dict[str, Any] = {
+        "trainer": "boosted_cvar",
+        "rounds": 4,
+        "round_epochs": 1,
+        "epochs": 1,
+        "lr": 0.001,
+    }
+    first = run(published, alpha=0.05, **values)
+    second = run(published, alpha=0.6, **values)
+    assert (first.reused, second.reused) == (False, True)
+    np.testing.assert_array_equal(second.model.model_weights, first.model.reweight(0.6).model_weights)
+    assert Ensemble.load(second.folder).about["alpha"] == 0.6
+    assert run(published, mixing="average", **values).reused
+    assert not run(published, alpha=0.6, boosting="lp", **values).reused
+
+
+def test_the_grid_is_resumed_and_the_worst_inferred_group_decides(published: Path) -> None:
+    spec = TrainSpec(published, parse_params({**SMALL, "epochs": 3}), seed=4, truth="truth")
+    grid = {"lr": [1e-5, 0.1, 1e30], "step_size": [0.01, 0.3]}
+    found = select(spec, grid, LocalExecutor())
+    assert [one.values for one in found.candidates[:2]] == [{"lr": 1e-5, "step_size": s} for s in (0.01, 0.3)]
+    assert all("lower train.lr" in one.fault.lower() for one in found.candidates[4:])
+    scores = [one.score or 0.0 for one in found.candidates]
+    assert scores[found.best] == max(scores)
+    winner = train(found.spec, LocalExecutor())
+    assert winner.reused
+    table = winner.evaluations["validation"].groupings
+    assert table["inferred"].worst_group_accuracy == max(scores)
+    (record,) = (published / "models").glob("grid-*.json")
+    assert json.loads(record.read_text())["best"] == found.best
+    before = {path: path.stat().st_mtime_ns for path in (published / "models").rglob("*.safetensors")}
+    assert select(spec, grid, LocalExecutor()).candidates == found.candidates
+    assert before == {path: path.stat().st_mtime_ns for path in (published / "models").rglob("*.safetensors")}
+    oracle = select(spec, grid, LocalExecutor(), criterion="oracle_worst_true_group")
+    assert (
+        oracle.candidates[0].score
+        == train(
+            replace(spec, params=parse_params({**SMALL, "epochs": 3, "lr": 1e-5, "step_size": 0.01})),
+            LocalExecutor(),
+        )
+        .evaluations["validation"]
+        .groupings["true"]
+        .worst_group_accuracy
+    )
+    with pytest.raises(InputError, match="name a column with the true groups"):
+        select(replace(spec, truth=None), grid, LocalExecutor(), criterion="oracle_worst_true_group")
+    with pytest.raises(InputError, match="stepsize: unknown key"):
+        select(spec, {"stepsize": [1]}, LocalExecutor())
+    with pytest.raises(InputError, match=r"None of the 1 cells .* diverged"):
+        select(spec, {"lr": [1e38]}, LocalExecutor())
