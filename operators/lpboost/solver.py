@@ -22,7 +22,7 @@ from operators.lpboost.problem import (
 )
 from operators.lpboost.reference import Library, solve_by_library
 from operators.lpboost.regularised import solve_regularised
-from operators.lpboost.sifting import sift
+from operators.lpboost.sifting import sift, with_new_model
 
 Method = Literal["auto", "highs", "clarabel"]
 
@@ -118,12 +118,12 @@ class SampleWeightSolver:
 
     def add(self, loss: npt.ArrayLike) -> Array:
         """Add a model's losses, (n,) in [0, 1] on this worker's rows; return the next weights (n,)."""
-        last = None if self.solution_ is None else self.solution_.model_weights
+        last = self.solution_
         self._append(loss)
-        t = self._t
-        share = 1 / t
-        start = np.ones(1) if last is None else np.append(last * (1 - share), share)
         tail = tail_rows(self._rows, self.alpha)
+        start = np.ones(1)
+        if last is not None:
+            start = with_new_model(self.group, self.losses_, last.model_weights, tail)
         found = _solve(self.group, self.losses_, start, tail, self._rows, self.beta, self.method)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found

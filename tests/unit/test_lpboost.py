@@ -160,8 +160,7 @@ def test_fallback_is_announced(monkeypatch):
     losses = np.random.default_rng(4).random((300, 2))
     solver.add(losses[:, 0])
     monkeypatch.setattr("operators.lpboost.sifting.MAX_PASSES", 1)
-    monkeypatch.setattr("operators.lpboost.sifting.LEAST_WINDOW", 4)
-    monkeypatch.setattr("operators.lpboost.sifting.WINDOW", 1)
+    monkeypatch.setattr("operators.lpboost.interior.MAX_STEPS", 2)
     with pytest.warns(RuntimeWarning, match="a library solves them again"):
         solver.add(losses[:, 1])
     assert (solver.fallbacks_, solver.solution_.method) == (1, "highs")

@@ -5,6 +5,7 @@ import pytest
 
 from operators.lpboost import AdaWeights, Alone, SampleWeightSolver, ada_sample_weights, boost, solve
 from operators.lpboost.group import largest
+from operators.lpboost.sifting import with_new_model
 from operators.metrics import cvar
 
 
@@ -154,6 +155,15 @@ def test_ensemble_beats_its_first_model_and_its_average(weighting):
         mixed = cvar(selection @ found.model_weights(alpha), alpha)
         assert mixed <= cvar(selection[:, 0], alpha) + 1e-7
         assert mixed <= cvar(selection.mean(axis=1), alpha) + 1e-7
+
+
+def test_new_model_enters_with_the_share_of_least_cvar():
+    losses = sequence(1000, 2, binary=False)
+    shares = np.linspace(0, 1, 1001)
+    best = min(cvar(losses @ [1 - share, share], 0.1) for share in shares)
+    start = with_new_model(Alone(), losses, np.ones(1), 100.0)
+    assert start.sum() == pytest.approx(1)
+    assert cvar(losses @ start, 0.1) == pytest.approx(best, abs=2e-3)
 
 
 def test_bad_rounds_are_named():
