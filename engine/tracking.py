@@ -76,7 +76,7 @@ class Tracker:
 
         values = _metrics(manifest, results)
         self._client.log_batch(
-            self.run_id, metrics=[Metric(_key(key), value, 0, 0) for key, value in values.items()]
+            self.run_id, metrics=[Metric(metric_key(key), value, 0, 0) for key, value in values.items()]
         )
         self._client.log_dict(self.run_id, manifest, "manifest.json")
         if report is not None:
@@ -91,7 +91,7 @@ def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
     tags = {VERSION_TAG: plan.version, OUTPUT_TAG: str(output.resolve())}
     try:
         run = mlflow_client.create_run(
-            _experiment(mlflow_client, recipe.tracking.experiment, output), tags=tags
+            experiment_id(mlflow_client, recipe.tracking.experiment, output), tags=tags
         )
     except MlflowException as error:
         raise InputError(
@@ -103,7 +103,7 @@ def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
     params = {"seed": recipe.seed, "rows": plan.n_rows, "shards": len(plan.shards)}
     for planned in plan.operators:
         params |= {f"{planned.name}.{key}": value for key, value in planned.params.items()}
-    entries = [Param(key, _text(value)) for key, value in params.items()]
+    entries = [Param(key, param_text(value)) for key, value in params.items()]
     mlflow_client.log_batch(run_id, params=entries)
     mlflow_client.log_inputs(run_id, [dataset_input(plan)])
     mlflow_client.log_text(
@@ -113,7 +113,8 @@ def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
     return run_id
 
 
-def _experiment(mlflow_client: MlflowClient, name: str, output: Path) -> str:
+def experiment_id(mlflow_client: MlflowClient, name: str, output: Path) -> str:
+    """The experiment of that name, made if there is none."""
     found = mlflow_client.get_experiment_by_name(name)
     if found is not None:
         known: str = found.experiment_id
@@ -160,12 +161,12 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
     return found
 
 
-def _key(name: str) -> str:
+def metric_key(name: str) -> str:
     """MLflow allows few characters in the name of a metric."""
     return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
 
 
-def _text(value: Any) -> str:
+def param_text(value: Any) -> str:
     """MLflow keeps 6000 characters of a parameter."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 6000 else text[:5997] + "..."

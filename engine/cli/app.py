@@ -184,6 +184,44 @@ def lineage(
             show_lineage(found)
 
 
+@app.command()
+def retrain(
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME[@VERSION]", help="Output folder of a recipe, or its name on MLflow")
+    ],
+    trainer: Annotated[
+        str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")
+    ] = "gdro",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=C", help="A key of the trainer; repeatable")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=C,C", help="Try these; the worst inferred group decides; repeatable"),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
+    ] = None,
+    register: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Register the model on MLflow as challenger")
+    ] = None,
+    promote_if: Annotated[
+        str | None, typer.Option(help='Such as "worst_group_accuracy > champion + 0.01"')
+    ] = None,
+    truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores alone")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    executor: Annotated[str, typer.Option(help="ray or local")] = "ray",
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a robust model on a published version, score it, and register it."""
+    with shown_errors(verbose):
+        from engine.cli.retrain import Options, run_retrain
+
+        options = Options(dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth)
+        run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)
+
+
 def _load(recipe: Path, overrides: list[str] | None) -> Recipe:
     from engine.recipe import Recipe
 

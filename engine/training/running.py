@@ -22,7 +22,7 @@ from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
-from engine.training.params import TrainParams
+from engine.training.params import BoostedParams, TrainParams
 from engine.training.rows import Ints
 from engine.training.tally import NO_GROUP, Tally, tally_rows
 from engine.training.version import Version, open_version
@@ -45,6 +45,8 @@ class TrainSpec:
     """Where the model goes; default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
     truth: str | None = None
     """A published column with true groups, for evaluation alone."""
+    mix_alpha: float | None = None
+    """Mix the base models of ``boosted_cvar`` for this tail; nothing is trained anew."""
     alphas: Sequence[float] = ALPHAS
 
 
@@ -76,6 +78,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     InfeasibleError
         The cluster has no room for a worker.
     """
+    _check_mix(spec)
     version = open_version(spec.dataset)
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
     folder = (spec.folder or version.output / "models" / name).absolute()
@@ -87,6 +90,8 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             _run(job, executor)
         stored = Ensemble.load(folder)
         model = remix(stored, spec.params)
+        if spec.mix_alpha is not None:
+            model = model.reweight(spec.mix_alpha)
         if not np.array_equal(model.model_weights, stored.model_weights):
             model.save(folder)
         evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
@@ -98,6 +103,18 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     write_json(folder / EVALUATION, scores)
     record = json.loads((folder / RECORD).read_text("utf-8"))
     return TrainResult(folder, version, model, evaluations, record, reused)
+
+
+def _check_mix(spec: TrainSpec) -> None:
+    if spec.mix_alpha is None:
+        return
+    if not isinstance(spec.params, BoostedParams):
+        raise InputError(
+            "--alpha mixes the base models of boosted_cvar anew; other trainers leave one model. "
+            "The tail of cvar_doro and chi2_dro is --set alpha=..."
+        )
+    if not 0 < spec.mix_alpha <= 1:
+        raise InputError(f"--alpha {spec.mix_alpha}: give the share of rows in the tail, 0 < alpha <= 1.")
 
 
 def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> bool:

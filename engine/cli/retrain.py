@@ -1,0 +1,108 @@
+"""``winnow retrain``: options to a training, and the table of its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.cli.show import show_json
+from engine.errors import InputError
+from engine.execution.cluster import executor as open_executor
+from engine.execution.cluster import set_environment
+from engine.recipe import RunSection
+from engine.training.params import parse_params
+
+if TYPE_CHECKING:
+    from engine.training.evaluation import GroupTable
+    from engine.training.retrain import Retrained
+
+MOST_GROUPS = 30
+console = Console(highlight=False)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, as typed."""
+
+    dataset: str
+    trainer: str
+    settings: Sequence[str]
+    grid: Sequence[str]
+    alpha: float | None
+    register: str | None
+    promote_if: str | None
+    truth: str | None
+
+
+def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, verbose: bool) -> None:
+    """Carry out the command. Raises InputError."""
+    set_environment(verbose)
+    from engine.training.retrain import find_dataset, parse_grid, parse_settings, retrain
+    from engine.training.running import TrainSpec
+
+    if executor not in ("ray", "local"):
+        raise InputError(f"--executor {executor}: give ray or local.")
+    params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "--set")
+    spec = TrainSpec(
+        find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
+    )
+    with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
+        found = retrain(
+            spec,
+            opened,
+            grid=parse_grid(options.grid),
+            name=options.register,
+            promote_if=options.promote_if,
+        )
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show_retrained(found)
+
+
+def show_retrained(found: Retrained) -> None:
+    """Scores by split and group, then what the registry has."""
+    result = found.result
+    verb = "found again" if result.reused else "trained"
+    console.print(
+        f"[bold]{escape(str(result.model.about['trainer']))}[/] on {result.version.name}: {verb}, "
+        f"{result.record['train_rows']:,} rows, {len(result.model.models)} base models",
+        soft_wrap=True,
+    )
+    if found.selection:
+        best = found.selection.candidates[found.selection.best]
+        chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
+        console.print(f"  best of {len(found.selection.candidates)} cells: {escape(chosen)}")
+    for split, evaluation in result.evaluations.items():
+        for name, table in evaluation.groupings.items():
+            console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")
+            console.print(_groups(table))
+    if found.registered:
+        model = found.registered
+        console.print(f"  registered {escape(model.name)} version {model.version} as challenger")
+    if found.verdict:
+        verb = "is champion now" if found.verdict.promoted else "is not champion"
+        console.print(f"  {verb}: {escape(found.verdict.reason)}", soft_wrap=True)
+    console.print(f"  {escape(str(result.folder))}", soft_wrap=True)
+
+
+def _groups(table: GroupTable) -> Table:
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    shown.add_column("group")
+    for name in ("rows", "accuracy", "95 % interval", "train rows"):
+        shown.add_column(name, justify="right")
+    for group in table.groups[:MOST_GROUPS]:
+        interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
+        label = escape(group.group) + (" (worst)" if group.group == table.worst_group else "")
+        accuracy = _number(group.accuracy) if group.rows else "no rows"
+        shown.add_row(label, f"{group.rows:,}", accuracy, interval, f"{group.train_rows:,}")
+    return shown
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,259 @@
+"""Trained models in MLflow: a run with its scores, a registered model version, and who is champion."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import InputError
+from engine.execution.local import LocalExecutor
+from engine.tracking import (
+    OUTPUT_TAG,
+    VERSION_TAG,
+    client,
+    experiment_id,
+    metric_key,
+    param_text,
+    tracking_uri,
+)
+from engine.training.condition import Condition
+from engine.training.ensemble import Ensemble
+from engine.training.features import FeatureMaker
+from engine.training.job import FEATURES, TrainingJob
+from engine.training.params import TrainParams, trainer_of
+from engine.training.plots import draw
+from engine.training.running import TrainResult, score
+from engine.training.serving import PARAMS, REQUEST, export
+from engine.training.version import Version
+from operators.base import Executor
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+    from mlflow.models import ModelSignature
+    from mlflow.tracking import MlflowClient
+
+CHALLENGER, CHAMPION = "challenger", "champion"
+MODEL, DATA = "model", "winnow"
+EXPERIMENT = "winnow-train"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A model version in the registry."""
+
+    name: str
+    version: str
+    run_id: str
+    tracking_uri: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of the alias ``champion``."""
+
+    promoted: bool
+    reason: str
+
+
+def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) -> Registered:
+    """Log a training as an MLflow run and its model as a new version of ``name``, alias ``challenger``.
+
+    The run has the dataset version as input and tag, so that a model leads back to its rows; the model is a
+    pyfunc of the published source columns. Raises InputError where MLflow does not answer.
+    """
+    from mlflow.exceptions import MlflowException
+
+    output = result.version.output
+    found = client(output)
+    try:
+        tags = {VERSION_TAG: result.version.name, OUTPUT_TAG: str(output.resolve())}
+        run = found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags)
+        run_id: str = run.info.run_id
+        found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
+        _log(result, params, seed, found, run_id)
+        version = _log_model(result, params, name, found, run_id)
+        found.set_registered_model_alias(name, CHALLENGER, version)
+        found.set_terminated(run_id, "FINISHED")
+    except MlflowException as error:
+        raise InputError(
+            f"MLflow at {tracking_uri(output)} does not take the model {name!r}: {error}. Check "
+            f"MLFLOW_TRACKING_URI, or leave out --register."
+        ) from None
+    return Registered(name, version, run_id, tracking_uri(output))
+
+
+def promote(
+    registered: Registered,
+    result: TrainResult,
+    job: TrainingJob,
+    condition: Condition,
+    *,
+    executor: Executor | None = None,
+    truth: str | None = None,
+) -> Verdict:
+    """Move ``champion`` to the new version if the condition holds on the validation rows of its dataset.
+
+    Champion and challenger are scored on the same rows and groups. Raises InputError where the challenger has
+    no validation rows or no such metric.
+    """
+    mine = result.evaluations.get("validation")
+    if mine is None:
+        raise InputError("--promote-if: there are no validation rows to compare on. Set split.validation.")
+    found = client(result.version.output)
+    current = _champion(found, registered.name)
+    theirs = None
+    if current is not None:
+        version, champion = current
+        if _shape(champion) != _shape(result.model):
+            reason = f"champion {version} takes {_shape(champion)}, the challenger {_shape(result.model)}"
+            return Verdict(False, f"{reason} (features, classes): the rows differ. Set the alias by hand.")
+        scored = score(job, champion, executor or LocalExecutor(), truth=truth, splits=["validation"])
+        theirs = scored["validation"].metrics()
+    holds, reason = condition.judge(mine.metrics(), theirs)
+    if holds:
+        found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
+    found.set_tag(registered.run_id, "winnow.promotion", ("promoted: " if holds else "kept: ") + reason)
+    return Verdict(holds, reason)
+
+
+def _shape(model: Ensemble) -> tuple[int, int]:
+    return model.spec.n_features, model.spec.n_classes
+
+
+def _champion(mlflow_client: MlflowClient, name: str) -> tuple[str, Ensemble] | None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = mlflow_client.download_artifacts(version.run_id, f"{MODEL}/data/{DATA}", folder)
+        return str(version.version), Ensemble.load(path)
+
+
+def _log(
+    result: TrainResult, params: TrainParams, seed: int, mlflow_client: MlflowClient, run_id: str
+) -> None:
+    from mlflow.entities import Metric, Param
+
+    values = params.model_dump(mode="json") | {"seed": seed}
+    mlflow_client.log_batch(run_id, params=[Param(key, param_text(value)) for key, value in values.items()])
+    mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
+    found = [
+        Metric(metric_key(key), value, 0, 0)
+        for split, evaluation in result.evaluations.items()
+        for key, value in evaluation.metrics(f"{split}.").items()
+    ]
+    curve = [Metric("loss", note["loss"], 0, step) for step, note in enumerate(result.record["curve"])]
+    mlflow_client.log_batch(run_id, metrics=[*found, *curve][:1000])
+    mlflow_client.log_dict(run_id, result.record, "training.json")
+    scores = {split: evaluation.to_dict() for split, evaluation in result.evaluations.items()}
+    mlflow_client.log_dict(run_id, scores, "evaluation.json")
+    for split, evaluation in result.evaluations.items():
+        draw(evaluation, result.folder / "plots" / split, f"{result.version.name}, {split}")
+    if result.evaluations:
+        mlflow_client.log_artifacts(run_id, str(result.folder / "plots"), "plots")
+
+
+def dataset_input(version: Version) -> DatasetInput:
+    """The published version as an MLflow input: its digest covers every published byte."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    manifest = version.manifest
+    source = {"folder": str(version.folder), "version": version.name, "source": manifest["source"]["path"]}
+    dataset = Dataset(
+        name=str(manifest["recipe"]),
+        digest=str(manifest["content"]),
+        source_type="winnow",
+        source=json.dumps(source),
+        schema=json.dumps({"columns": manifest["schema"]}),
+        profile=json.dumps({"num_rows": manifest["rows"], **manifest["summary"]["splits"]}),
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
+
+
+def _log_model(
+    result: TrainResult, params: TrainParams, name: str, mlflow_client: MlflowClient, run_id: str
+) -> str:
+    import mlflow.pyfunc
+
+    with tempfile.TemporaryDirectory() as scratch:
+        maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
+        export(result.model, result.version, maker, Path(scratch) / DATA)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # asks for an example: the signature comes from the schema
+            mlflow.pyfunc.save_model(
+                Path(scratch) / MODEL,
+                loader_module="engine.training.serving",
+                data_path=str(Path(scratch) / DATA),
+                signature=signature(result.version, maker.classes),
+                # Not inferred: that would load the model in a process of its own.
+                pip_requirements=["winnow"],
+                metadata={"winnow.version": result.version.name, "winnow.trainer": trainer_of(params)},
+            )
+        mlflow_client.log_artifacts(run_id, str(Path(scratch) / MODEL), MODEL)
+    _make_sure_of(name, mlflow_client)
+    source = f"{mlflow_client.get_run(run_id).info.artifact_uri}/{MODEL}"
+    tags = {VERSION_TAG: result.version.name, "winnow.trainer": trainer_of(params)}
+    return str(mlflow_client.create_model_version(name, source, run_id, tags=tags).version)
+
+
+def _make_sure_of(name: str, mlflow_client: MlflowClient) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        mlflow_client.get_registered_model(name)
+    except MlflowException:
+        mlflow_client.create_registered_model(name)
+
+
+def signature(version: Version, classes: list[Any]) -> ModelSignature:
+    """Published feature columns in (and a request id for sampling), label and probabilities out."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+
+    schema = pq.read_schema(version.folder / version.manifest["parts"][0]["path"])
+    inputs = [
+        ColSpec(column_type(schema.field(name).type), name) for name in version.manifest["source"]["features"]
+    ]
+    label = column_type(schema.field(version.manifest["source"]["label"]).type)
+    outputs = [
+        ColSpec(label, "prediction"),
+        *(ColSpec(DataType.double, f"probability_{c}") for c in classes),
+    ]
+    return ModelSignature(
+        Schema([*inputs, ColSpec(DataType.string, REQUEST, required=False)]),
+        Schema(outputs),
+        ParamSchema(
+            [
+                ParamSpec("sample", DataType.boolean, PARAMS["sample"]),
+                ParamSpec("seed", DataType.long, PARAMS["seed"]),
+            ]
+        ),
+    )
+
+
+def column_type(kind: pa.DataType) -> Any:
+    """MLflow's type of a column; the widest of its kind, as MLflow narrows nothing."""
+    from mlflow.types import DataType
+    from mlflow.types.schema import Array
+
+    if pa.types.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return Array(column_type(kind.value_type))
+    if pa.types.is_boolean(kind):
+        return DataType.boolean
+    if pa.types.is_integer(kind):
+        return DataType.long
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return DataType.double
+    return DataType.binary if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else DataType.string

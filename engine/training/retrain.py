@@ -1,0 +1,122 @@
+"""``winnow retrain``: train on a version, register the model, let it challenge the champion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import InputError
+from engine.tracking import OUTPUT_TAG, client, tracking_uri
+from engine.training.condition import Condition
+from engine.training.job import TrainingJob
+from engine.training.registry import Registered, Verdict, promote, register
+from engine.training.running import TrainResult, TrainSpec, train
+from engine.training.selection import Selection, select
+from operators.base import Executor
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """What ``winnow retrain`` did."""
+
+    result: TrainResult
+    selection: Selection | None
+    registered: Registered | None
+    verdict: Verdict | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "folder": str(self.result.folder),
+            "version": self.result.version.name,
+            "reused": self.result.reused,
+            "models": len(self.result.model.models),
+            "model_weights": self.result.model.model_weights.tolist(),
+            "evaluations": {split: e.to_dict() for split, e in self.result.evaluations.items()},
+            "selection": self.selection.to_dict() if self.selection else None,
+            "registered": vars(self.registered) if self.registered else None,
+            "promoted": vars(self.verdict) if self.verdict else None,
+        }
+
+
+def retrain(
+    spec: TrainSpec,
+    executor: Executor,
+    *,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    name: str | None = None,
+    promote_if: str | None = None,
+) -> Retrained:
+    """Train (or find the model again), choose from a grid, register, promote; each where asked for.
+
+    Raises InputError for anything the user can correct, before training where that is possible.
+    """
+    condition = Condition.parse(promote_if) if promote_if else None
+    if condition and not name:
+        raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
+    selection = select(spec, grid, executor) if grid else None
+    chosen = selection.spec if selection else spec
+    result = train(chosen, executor)
+    registered = register(result, chosen.params, name, seed=chosen.seed) if name else None
+    verdict = None
+    if registered and condition:
+        job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
+        verdict = promote(registered, result, job, condition, executor=executor, truth=spec.truth)
+    return Retrained(result, selection, registered, verdict)
+
+
+def find_dataset(name: str) -> str:
+    """A folder as it is; else the output folder of the recipe of that name, by the MLflow server's records.
+
+    Keeps ``@VERSION``. Raises InputError where nothing of that name is known.
+    """
+    place, at, version = name.partition("@")
+    if Path(place).exists():
+        return name
+    here = Path()
+    if not os.environ.get("MLFLOW_TRACKING_URI") and not (here / "mlflow.db").exists():
+        raise InputError(
+            f"--dataset {name}: there is no folder {place!r}, and no MLflow server is named to look it up. "
+            "Give the output folder of a recipe that has run, such as demo/out, or set MLFLOW_TRACKING_URI."
+        )
+    found = client(here)
+    experiments = [experiment.experiment_id for experiment in found.search_experiments()]
+    runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
+    if not runs:
+        raise InputError(f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}.")
+    return str(runs[0].data.tags[OUTPUT_TAG]) + at + version
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts (values are YAML) as a mapping. Raises InputError."""
+    found = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"--set {setting}: write it as key=value, for example lr=0.1.")
+        found[key.strip()] = _yaml(f"--set {setting}", text)
+    return found
+
+
+def parse_grid(axes: Sequence[str]) -> dict[str, list[Any]]:
+    """``KEY=V1,V2`` texts as axes of a grid. Raises InputError."""
+    found = {}
+    for axis in axes:
+        key, equals, text = axis.partition("=")
+        values = _yaml(f"--grid {axis}", f"[{text}]")
+        if not equals or not key.strip() or not values:
+            raise InputError(f"--grid {axis}: write it as key=value,value, for example lr=0.01,0.1.")
+        found[key.strip()] = values
+    return found
+
+
+def _yaml(place: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{place}: the value is not valid YAML: {' '.join(str(error).split())}") from None

@@ -1,0 +1,183 @@
+"""``winnow retrain`` with MLflow: registered, served, compared with the champion, traced back."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pyarrow.dataset
+import pytest
+from typer.testing import CliRunner, Result
+
+import engine
+from engine.cli.app import app
+from engine.errors import InputError
+from engine.lineage import trace
+from engine.training import Ensemble
+from engine.training.condition import Condition
+from engine.training.retrain import find_dataset, parse_grid, parse_settings
+from engine.training.version import open_version
+from tests.data import small_recipe
+
+QUICK = ["--executor", "local", "--set", "epochs=3", "--set", "batch_size=32"]
+
+
+@pytest.fixture(scope="module")
+def published() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        engine.run(small_recipe(Path(folder), tracking={"enabled": True}))
+        yield Path(folder) / "out"
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["retrain", *arguments, *QUICK])
+
+
+def retrain(*arguments: str) -> dict[str, Any]:
+    done = command(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def worst_group(found: dict[str, Any]) -> float:
+    table = found["evaluations"]["validation"]["groupings"]["inferred"]
+    return float(table["worst_group_accuracy"])
+
+
+def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = open_version(published)
+    base = ["--dataset", str(published), "--register", "small", "--truth", "truth"]
+    rule = ["--promote-if", "worst_group_accuracy > champion + 0.01"]
+    first = retrain(*base, *rule, "--trainer", "erm", "--set", "lr=1e-6")
+    assert first["promoted"]["promoted"]
+    assert "no champion yet" in first["promoted"]["reason"]
+    good = retrain(*base, *rule, "--trainer", "gdro", "--set", "lr=0.2", "--set", "model=mlp")
+    worst = [worst_group(found) for found in (first, good)]
+    assert worst[1] > worst[0] + 0.01
+    assert good["promoted"]["promoted"]
+    again = retrain(*base, *rule, "--trainer", "gdro", "--set", "lr=0.2", "--set", "model=mlp")
+    assert again["reused"]
+    assert not again["promoted"]["promoted"]
+    assert f"{worst[1]:.4f}, champion {worst[1]:.4f}" in again["promoted"]["reason"]
+
+    uri = f"sqlite:///{published / 'mlflow.db'}"
+    client = mlflow.MlflowClient(uri)
+    aliases = client.get_registered_model("small").aliases
+    assert {alias: int(number) for alias, number in aliases.items()} == {"champion": 2, "challenger": 3}
+    run = client.get_run(client.get_model_version_by_alias("small", "champion").run_id)
+    (used,) = run.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.digest) == ("small", version.manifest["content"])
+    assert run.data.metrics["validation.worst_group_accuracy"] == pytest.approx(worst[1])
+    assert {entry.path for entry in client.list_artifacts(run.info.run_id, "plots/validation")} >= {
+        "plots/validation/cvar.png"
+    }
+    assert run.info.run_id in [found["run_id"] for found in trace(version.name, published)["runs"]]
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    served = mlflow.pyfunc.load_model("models:/small@champion")
+    frame = pyarrow.dataset.dataset(version.folder / "data").to_table().to_pandas()
+    model = Ensemble.load(good["folder"])
+    X = np.column_stack([frame["a"], frame["b"], np.stack(frame["vector"])])
+    answers = served.predict(frame[["a", "b", "vector"]])
+    assert answers["prediction"].tolist() == np.array(["no", "yes"])[model.predict(X)].tolist()
+    np.testing.assert_allclose(answers["probability_yes"], model.predict_proba(X)[:, 1])
+    with pytest.raises(mlflow.MlflowException, match="missing"):
+        served.predict(frame[["a", "b"]])
+    spoilt = frame[["a", "b", "vector"]].assign(a=np.nan)
+    with pytest.raises(ValueError, match="row 0: column 'a' is null"):
+        served.predict(spoilt)
+
+
+def test_an_ensemble_is_mixed_anew_and_samples_by_request(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ["--dataset", str(published), "--trainer", "boosted_cvar", "--register", "mixture"]
+    options = [*base, "--set", "rounds=4", "--set", "round_epochs=1", "--set", "boosting=lp"]
+    first = retrain(*options)
+    mixed = retrain(*options, "--alpha", "0.9")
+    assert (first["reused"], mixed["reused"], mixed["models"]) == (False, True, 4)
+    expected = Ensemble.load(first["folder"]).reweight(0.9).model_weights
+    np.testing.assert_allclose(mixed["model_weights"], expected)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{published / 'mlflow.db'}")
+    served = mlflow.pyfunc.load_model("models:/mixture@challenger")
+    frame = pyarrow.dataset.dataset(open_version(published).folder / "data").to_table().to_pandas()
+    rows = frame[["a", "b", "vector"]].assign(request_id=[str(i) for i in range(len(frame))])
+    drawn = served.predict(rows, params={"sample": True, "seed": 3})
+    X = np.column_stack([frame["a"], frame["b"], np.stack(frame["vector"])])
+    chosen = Ensemble.load(mixed["folder"]).sample(X, rows["request_id"], seed=3)
+    assert drawn["prediction"].tolist() == np.array(["no", "yes"])[chosen].tolist()
+    with pytest.raises(ValueError, match="give each row's id in a column 'request_id'"):
+        served.predict(frame[["a", "b", "vector"]], params={"sample": True})
+
+
+def test_a_grid_from_the_command_line(published: Path) -> None:
+    done = command("--dataset", str(published), "--grid", "lr=0.0001,0.1", "--grid", "step_size=0.01")
+    assert done.exit_code == 0, done.output
+    assert "best of 2 cells: lr=" in done.stdout
+    assert "inferred groups" in done.stdout
+
+
+def test_datasets_are_found_by_name_on_the_server(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{published / 'mlflow.db'}")
+    assert Path(find_dataset("small")) == published.resolve()
+    assert find_dataset("small@v1") == f"{published.resolve()}@v1"
+    with pytest.raises(InputError, match=r"no run on .* published a dataset 'large'"):
+        find_dataset("large")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["--trainer", "gdor"], "no trainer 'gdor'. Did you mean 'gdro'"),
+        (["--set", "stepsize=1"], "stepsize: unknown key. Did you mean 'step_size'"),
+        (["--set", "lr"], "write it as key=value"),
+        (["--grid", "lr="], "write it as key=value,value"),
+        (["--promote-if", "accuracy > 0.5"], "give --register NAME too"),
+        (["--register", "x", "--promote-if", "accuracy better"], "write METRIC, one of"),
+        (["--alpha", "0.1"], "--alpha mixes the base models of boosted_cvar"),
+        (["--trainer", "boosted_cvar", "--alpha", "2"], "--alpha 2.0: give the share"),
+        (["--truth", "truht"], "no column 'truht'. Did you mean 'truth'"),
+    ],
+)
+def test_bad_input_is_one_paragraph(published: Path, arguments: list[str], match: str) -> None:
+    done = command("--dataset", str(published), *arguments)
+    assert done.exit_code == 2
+    assert match in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_a_dataset_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("--dataset", "nowhere")
+    assert done.exit_code == 2
+    assert "there is no folder 'nowhere'" in done.stderr
+
+
+def test_conditions() -> None:
+    rule = Condition.parse("cvar_0.1 <= champion - 1e-2")
+    assert (rule.metric, rule.sign, rule.relative, rule.bound) == ("cvar_0.1", "<=", True, -0.01)
+    assert rule.judge({"cvar_0.1": 0.39}, {"cvar_0.1": 0.4})[0]
+    assert not rule.judge({"cvar_0.1": 0.395}, {"cvar_0.1": 0.4})[0]
+    assert rule.judge({"cvar_0.1": 0.395}, {"accuracy": 0.4}) == (
+        False,
+        "the champion has no cvar_0.1 on these rows",
+    )
+    absolute = Condition.parse("accuracy >.8")
+    assert absolute.judge({"accuracy": 0.9}, None)[0]
+    assert not absolute.judge({"accuracy": 0.8}, {"accuracy": 0.1})[0]
+    with pytest.raises(InputError, match=r"no metric 'acuracy'. Did you mean 'accuracy'"):
+        Condition.parse("acuracy > 1").judge({"accuracy": 0.9}, None)
+    for text in ("accuracy", "accuracy = 1", "accuracy > champion + worst", "a > 1; b > 2"):
+        with pytest.raises(InputError, match="--promote-if"):
+            Condition.parse(text)
+
+
+def test_settings_and_grids_are_yaml() -> None:
+    assert parse_settings(["hidden=[3, 4]", "model=mlp"]) == {"hidden": [3, 4], "model": "mlp"}
+    assert parse_grid(["lr=0.1,1e-2", "noise=erm,drop"]) == {"lr": [0.1, "1e-2"], "noise": ["erm", "drop"]}
