@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from engine.plan import Plan
+from engine.report.factors import directions, plane_of_products
 from engine.report.groups import GroupRow
 from engine.report.pictures import NOISE_STYLE, plain, png, style
 from engine.report.sampling import gather
 from engine.report.survey import Survey
-from operators.base import FEATURES, GRADIENT, GROUP, LABEL
+from operators.base import FACTORS, FEATURES, GRADIENT, GROUP, LABEL
 from operators.columns import vectors_to_numpy
+from operators.factored import unpack
+from operators.factored.packing import read_parts
 
 DRAWN_ROWS = 4_000
 DRAWN_VALUES = 2**25
@@ -50,7 +54,7 @@ def space_figures(plan: Plan, found: Survey, groups: list[GroupRow]) -> list[dic
     """Class name, PNG and number of points of each class drawn: the largest ones."""
     if not len(found.drawn):
         return []
-    columns = [name for name in (GRADIENT, FEATURES) if name in plan.reader().columns]
+    columns = [name for name in (GRADIENT, FACTORS, FEATURES) if name in plan.reader().columns]
     width = max(widths(gather(plan, found.drawn[:1], columns, []), columns), default=1)
     drawn = found.drawn[: min(DRAWN_ROWS, DRAWN_VALUES // max(width, 1))]
     truth = plan.recipe.truth.group
@@ -61,7 +65,7 @@ def space_figures(plan: Plan, found: Survey, groups: list[GroupRow]) -> list[dic
     for y in sorted(sorted(sizes, key=lambda y: -sizes[y])[:MOST_CLASSES]):
         rows = table.filter(pa.array(labels == y))
         own = [group for group in groups if group.y == y]
-        views = class_views(rows, columns, own, plan.recipe.seed)
+        views = class_views(plan, rows, columns, own)
         colourings = [inferred_colouring(rows, own)]
         if truth:
             colourings.append(true_colouring(rows.column(f"source.{truth}")))
@@ -74,19 +78,22 @@ def widths(table: pa.Table, columns: list[str]) -> list[int]:
     return [vectors_to_numpy(table.column(name)).shape[1] for name in columns]
 
 
-def class_views(table: pa.Table, columns: list[str], groups: list[GroupRow], seed: int) -> list[View]:
+def class_views(plan: Plan, table: pa.Table, columns: list[str], groups: list[GroupRow]) -> list[View]:
     """Principal components of a class's gradients, centred and normalised as in GRASP, and of its features.
 
     Small groups are drawn more densely than large ones, so the class mean that centres the gradients
     weighs each drawn row by the rows of its group that it stands for.
     """
-    views = []
+    views, seed = [], plan.recipe.seed
+    own = table.column(GROUP).to_numpy()
+    stands_for = np.zeros(len(own))
+    for group in groups:
+        stands_for[own == group.group] = group.stat.rows / max((own == group.group).sum(), 1)
+    if FACTORS in columns:
+        factors = unpack(vectors_to_numpy(table.column(FACTORS)), read_parts(_state_of(plan, FACTORS)))
+        views.append(View("Gradient space", *plane_of_products(directions(factors, stands_for), seed)))
     if GRADIENT in columns:
         gradients = vectors_to_numpy(table.column(GRADIENT)).astype(np.float64)
-        own = table.column(GROUP).to_numpy()
-        stands_for = np.zeros(len(own))
-        for group in groups:
-            stands_for[own == group.group] = group.stat.rows / max((own == group.group).sum(), 1)
         gradients -= np.average(gradients, axis=0, weights=stands_for)
         norms = np.linalg.norm(gradients, axis=1, keepdims=True)
         gradients /= np.where(norms > 0, norms, 1)
@@ -94,6 +101,12 @@ def class_views(table: pa.Table, columns: list[str], groups: list[GroupRow], see
     if FEATURES in columns:
         views.append(View("Feature space", *plane(vectors_to_numpy(table.column(FEATURES)), seed)))
     return views
+
+
+def _state_of(plan: Plan, column: str) -> Path:
+    """State of the operator that adds a column."""
+    makers = {field.name: planned for planned in plan.operators for field in planned.operator.adds}
+    return plan.store.state(makers[column].fingerprint)
 
 
 def plane(X: NDArray[Any], seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

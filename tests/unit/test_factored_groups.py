@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from engine.errors import InputError
 from engine.plan import Plan, make_plan
+from engine.report.factors import directions, plane_of_products
 from engine.report.selection import projected
+from engine.report.spaces import plane
 from engine.results import RunResult
 from engine.runner import run
 from operators.base import Context, OperatorError
@@ -115,6 +117,7 @@ def test_a_run_on_factors_publishes_what_one_on_flat_gradients_does(done: Done) 
     assert pq.read_table(ours.path / "data").equals(expected)
     figures = [{o.name: o.metrics for o in result.operators} for result in (ours, theirs)]
     assert figures[0]["groups"] == pytest.approx(figures[1]["groups"], abs=1e-4)
+    assert ours.report.read_text().count("Gradient space and feature space of class") == 2
     assert figures[0]["gradients"] == {"numbers_per_row": (4 + 5) + (5 + 2)}
 
 
@@ -155,6 +158,19 @@ def test_new_rows_are_placed_by_the_state_alone(done: Done, tmp_path: Path) -> N
     narrow = numpy_to_vectors(vectors_to_numpy(rows.column("gradient_factors"))[:, :3])
     with pytest.raises(OperatorError, match="another probe"):
         assign(state, rows.set_column(0, "gradient_factors", narrow))
+
+
+@pytest.mark.parametrize("n", [1, 2, 40, 300])
+def test_the_report_draws_the_plane_of_the_flat_rows(n: int) -> None:
+    gradients, weights = head_gradients(2, n), np.random.default_rng(2).random(n)
+    flat = gradients.flat().astype(np.float64)
+    flat -= np.average(flat, axis=0, weights=weights)
+    norms = np.linalg.norm(flat, axis=1, keepdims=True)
+    flat /= np.where(norms > 1e-9, norms, np.inf)
+    points, explained = plane_of_products(directions(gradients, weights), 0)
+    expected, shares = plane(flat, 0)
+    np.testing.assert_allclose(np.abs(points), np.abs(expected), atol=1e-6)  # signs are arbitrary
+    np.testing.assert_allclose(explained, shares, atol=1e-6)
 
 
 def test_what_cannot_read_factors_is_refused_when_planning(tmp_path: Path) -> None:
