@@ -44,8 +44,8 @@ $(PEERS)/.done: $(PINNED)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt -r $(PEERS)/requirements.txt
 	touch $@
 
-bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; ARGS="--large --write-readme"
-	$(BIN)/python -m tests.benchmarks.dbscan $(ARGS)
+bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; one of them: ARGS="lp --large --write-readme"
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 paper: $(VENV)/.dev  ## Recompute GRASP's tables into tests/paper/RESULTS.md; goes on where it was stopped
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results

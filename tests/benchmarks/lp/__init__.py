@@ -1,0 +1,1 @@
+"""alpha-LPBoost against HiGHS, CLARABEL and CVXPY."""
