@@ -11,6 +11,7 @@ import numpy.typing as npt
 from operators.dbscan import tiles as t
 from operators.dbscan.density import Density, settle_by_samples
 from operators.dbscan.distances import Float64, Index, Mask
+from operators.dbscan.few import compare_all
 from operators.dbscan.forest import Forest
 from operators.dbscan.join import Joiner
 from operators.dbscan.prepared import Prepared
@@ -57,15 +58,17 @@ class _Grid:
     def __init__(self, tiles: Tiles, least: Float64, weight: Float64 | None) -> None:
         self._random = np.random.default_rng(SEED)
         self._tiles, self._least, self._n = tiles, least, tiles.n
-        self._density, self._space = self._measure(float(least[-1]), weight)
+        few = compare_all(tiles) if weight is None else None
+        self._complete = few is not None
+        self._density, self._space = self._measure(float(least[-1]), weight, few)
 
-    def _measure(self, goal: float, weight: Float64 | None) -> tuple[Density, Space]:
+    def _measure(self, goal: float, weight: Float64 | None, few: Density | None) -> tuple[Density, Space]:
         level = np.full(self._n, len(self._tiles.eps) - 1, np.int16)
-        if weight is None:
+        if weight is None and few is None:
             settle_by_samples(self._tiles, goal, level, self._random)
         open_rows = np.flatnonzero(level >= 0)
         space = Space(self._tiles.points, open_rows, self._random)
-        return Search(self._tiles, goal, level, weight).run(space), space
+        return few or Search(self._tiles, goal, level, weight).run(space), space
 
     def solve(self) -> tuple[Labels, Mask]:
         """Labels and cores of all cells, radii descending.
@@ -86,9 +89,12 @@ class _Grid:
     def _by_pairs(self, level: int, cores: Mask, above: Index, labels: Labels) -> Index:
         """Labels at one radius where the neighbours of all rows below the largest threshold are kept."""
         forest = Forest(self._n)
-        self._join(level, forest, np.flatnonzero(cores[-1]), above)
-        roots = forest.find(np.arange(self._n))
         rows, cols = _at_level(self._density, level)
+        if self._complete:
+            _join_pairs(forest, rows, cols, cores[-1])
+        else:
+            self._join(level, forest, np.flatnonzero(cores[-1]), above)
+        roots = forest.find(np.arange(self._n))
         for m in reversed(range(len(cores))):
             if m + 1 < len(cores):
                 new = (cores[m] & ~cores[m + 1])[rows] & cores[m][cols]
@@ -142,6 +148,17 @@ def _at_level(density: Density, level: int) -> tuple[Index, Index]:
     rows, cols, first = density.pairs  # type: ignore[misc]
     use = (first <= level) & (density.level[rows] >= level)
     return rows[use].astype(np.intp), cols[use].astype(np.intp)
+
+
+def _join_pairs(forest: Forest, rows: Index, cols: Index, cores: Mask) -> None:
+    """Join all pairs of core samples; ``rows`` ascend."""
+    both = cores[rows] & cores[cols]
+    rows, cols = rows[both], cols[both]
+    start = np.flatnonzero(np.diff(rows, prepend=-1))
+    forest.union(rows[start], cols[start])  # one pair of each row joins most: few others are left to look at
+    roots = forest.find(np.arange(len(cores)))
+    apart = roots[rows] != roots[cols]
+    forest.union(rows[apart], cols[apart])
 
 
 def _numbered(forest: Forest, cores: Mask) -> Labels:

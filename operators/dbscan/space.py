@@ -8,6 +8,7 @@ between them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -57,22 +58,22 @@ class Space:
         several = [random.choice(points.n, min(points.n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
         self._all: Blocks | None = None
-        self._at = points.coordinates(np.concatenate(several), random)
+        self._points, self._sample, self._random = points, np.concatenate(several), random
 
-    @property
+    @cached_property
     def at(self) -> Float64:
         """(n, k) coordinates: their distances are at most the rows' own."""
-        return self._at
+        return self._points.coordinates(self._sample, self._random)
 
     def cut(self, rows: Index, size: int) -> Blocks:
         """``rows`` in blocks of at most ``size`` that lie close together."""
-        return self.box(halve(self._at, rows, size))
+        return self.box(halve(self.at, rows, size))
 
     def among(self, rows: Index) -> Blocks:
         """Many rows, in the blocks of one cut of all rows; a box may be larger than it need be."""
         if self._all is None:
-            self._all = self.cut(np.arange(len(self._at)), BLOCK)
-        keep = np.zeros(len(self._at), np.bool_)
+            self._all = self.cut(np.arange(len(self.at)), BLOCK)
+        keep = np.zeros(len(self.at), np.bool_)
         keep[rows] = True
         kept = [block[keep[block]] for block in self._all.rows]
         some = [k for k, block in enumerate(kept) if len(block)]
@@ -80,7 +81,7 @@ class Space:
 
     def box(self, rows: list[Index]) -> Blocks:
         """Given blocks with their boxes."""
-        return box(self._at, rows)
+        return box(self.at, rows)
 
 
 def box(at: Float64, rows: list[Index]) -> Blocks:

@@ -1,6 +1,7 @@
 """DBSCAN against scikit-learn's, label for label, on data whose distances are exact in float64."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN, dbscan_grid, neighbour_counts
 from operators.dbscan import distances as distances_module
+from operators.dbscan import few as few_module
 from operators.dbscan import grid as grid_module
 from operators.dbscan import operand as operand_module
 from operators.dbscan import tiles as tiles_module
 
-MANY = settings(max_examples=500, deadline=None)
-SOME = settings(max_examples=250, deadline=None)
+MANY = settings(max_examples=250, deadline=None)
+SOME = settings(max_examples=125, deadline=None)
 DTYPES = st.sampled_from([np.float32, np.float64])
 MIN_SAMPLES = st.integers(1, 8)
 
@@ -26,6 +28,15 @@ MIN_SAMPLES = st.integers(1, 8)
 GRID_EPS = st.sampled_from([0.5, 1.0, math.sqrt(2), 2.0, 2.5, 3.0, 5.0, 100.0])
 # Unit rows with entries 0, 1/2, 1: every cosine is a multiple of 1/4 and these radii are ties.
 COSINE_EPS = st.sampled_from([0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0])
+
+
+@pytest.fixture(autouse=True, scope="module", params=["all pairs", "search"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few rows have all their pairs compared; they are searched as many would be, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "search":
+            patch.setattr(few_module, "ROWS", 0)
+        yield
 
 
 def integer_rows(max_rows: int = 25) -> st.SearchStrategy[Any]:
