@@ -88,10 +88,16 @@ def distances(n: int, flat_repeats: int) -> tuple[list[Row], list[Row]]:
     allowed = sum(2 * rounding_error(p.depth, np.float32) * float(np.max(p.size)) for p in points)
     if apart > allowed:
         raise ValueError(f"{n} rows: products differ by {apart:.1e}, more than rounding, {allowed:.1e}")
-    runs: dict[str, Callable[[], Any]] = {"factored": factored, "flat": product}
-    found = measure(runs, {"factored": 9, "flat": flat_repeats})
+    vectors = torch.from_numpy(points[1].vectors)
+    whole = torch.empty(n, n)
+    runs: dict[str, Callable[[], Any]] = {
+        "factored": factored,
+        "flat": product,
+        "flat, one product": lambda: _product(vectors, whole),
+    }
+    found = measure(runs, dict.fromkeys(runs, flat_repeats) | {"factored": 9})
     pairs = n * n
-    sizes = {"factored": gradients.nbytes, "flat": flat.nbytes}
+    sizes = dict.fromkeys(runs, flat.nbytes) | {"factored": gradients.nbytes}
     rows = [
         {
             "rows": f"{n:,}",
@@ -103,11 +109,21 @@ def distances(n: int, flat_repeats: int) -> tuple[list[Row], list[Row]]:
         }
         for form in runs
     ]
-    faster, smaller = found["flat"].median / found["factored"].median, sizes["flat"] / sizes["factored"]
+    best = min(timing.median for form, timing in found.items() if form != "factored")
+    faster, smaller = best / found["factored"].median, sizes["flat"] / sizes["factored"]
     return rows, [
-        bar(f"{n:,} rows, all distances", f">= {WANTED:.0f}x faster", ratio(faster), faster >= WANTED),
+        bar(
+            f"{n:,} rows, all distances",
+            f">= {WANTED:.0f}x faster than the best",
+            ratio(faster),
+            faster >= WANTED,
+        ),
         bar(f"{n:,} rows, bytes", f">= {WANTED:.0f}x smaller", ratio(smaller), smaller >= WANTED),
     ]
+
+
+def _product(vectors: torch.Tensor, out: torch.Tensor) -> None:
+    torch.mm(vectors, vectors.T, out=out)
 
 
 def clustered(n: int = 2_000) -> list[Row]:
