@@ -92,7 +92,7 @@ def box(at: Float64, rows: list[Index]) -> Blocks:
 
 
 def halve(at: Float64, rows: Index, size: int) -> list[Index]:
-    """Blocks of at most ``size`` by halving at the median of the widest coordinate."""
+    """Blocks of ``size``, one may be smaller, by halving along the widest coordinate."""
     done: list[Index] = []
     open_ = [rows] if len(rows) else []
     while open_:
@@ -102,6 +102,7 @@ def halve(at: Float64, rows: Index, size: int) -> list[Index]:
             continue
         few = at[rows[:: 1 + len(rows) // WIDTH_SAMPLE]]
         widest = int(np.argmax(few.max(axis=0) - few.min(axis=0)))
-        parts = np.argpartition(at[rows, widest], len(rows) // 2)
-        open_ += [rows[parts[len(rows) // 2 :]], rows[parts[: len(rows) // 2]]]
+        middle = size * (-(-len(rows) // size) // 2)  # whole blocks: to compare half of one costs as much
+        parts = np.argpartition(at[rows, widest], middle)
+        open_ += [rows[parts[middle:]], rows[parts[:middle]]]
     return done

@@ -26,7 +26,7 @@ Device: TypeAlias = str | torch.device
 
 # Large enough that the calls around a product cost little, small enough to stay in cache.
 TILE_ROWS = 512
-TILE_COLS = 1024
+TILE_COLS = 2048
 DOUBT = 1 / 64  # half-width of the doubtful band, relative to the radius, above which float64 is taken
 NUMPY_COMPARES = True  # on the CPU, in less than half the time that torch takes
 
