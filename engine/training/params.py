@@ -122,7 +122,7 @@ class BoostedParams(TrainParams):
     trainer: Literal["boosted_cvar"] = "boosted_cvar"
     rounds: int = Field(default=30, ge=1)
     """Base models T. The first is the ERM model, trained for ``epochs``; each other starts from it."""
-    round_epochs: int = Field(default=5, ge=1)
+    round_epochs: int = Field(default=2, ge=1)
     """Epochs of every model after the first, over rows drawn with replacement by their sample weights."""
     boosting: Literal["ada", "lp", "regularized_lp"] = "ada"
     """Sample weights of the next model: alpha-AdaLPBoost, alpha-LPBoost, or that with an entropy term."""

@@ -58,7 +58,8 @@ WINNOW = [c for c in COMMANDS if "bin/winnow " in c]
 @pytest.mark.parametrize("command", WINNOW)
 def test_commands_run(command: str, workplace: Path) -> None:
     expected = 2 if "source.lable" in command else 0
-    done = run(command + (LOCAL if "deploy/recipes" in command else ""), workplace)
+    local = LOCAL if "deploy/recipes" in command else " --executor local" if " retrain " in command else ""
+    done = run(command + local, workplace)
     assert done.returncode == expected, done.stderr
     if expected:
         assert done.stderr.strip() in README
