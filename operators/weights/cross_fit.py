@@ -25,7 +25,7 @@ from operators.probe.rows import Rows, Shards
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
 from operators.split.kernel import row_hashes
-from operators.weights.kernel import Floats, Ints, balanced_weights, group_keys
+from operators.weights.kernel import OUTLIER, Floats, Ints, balanced_weights, group_keys
 from operators.weights.params import CrossFit, WeightsParams
 from operators.weights.weighing import Trust
 
@@ -35,15 +35,19 @@ COLUMNS = (FEATURES, LABEL, GROUP)
 def rows_without(
     fold: int, X: npt.NDArray[np.float32], y: Ints, keys: Ints, folds: Ints, sizes: Mapping[int, int]
 ) -> Rows:
-    """The rows of all other folds, with weights that are the same in sum for every group.
+    """The rows of all other folds, with weights that are the same in sum for every group; noise weighs 1.
+
+    Noise is no group here: of a few rows, half of them corrupt, the classifiers would learn the corrupt half.
 
     Parameters
     ----------
     X, y, keys, folds : (n, d) features, (n,) class, group (``group_keys``) and fold of each row.
-    sizes : rows of each group in the whole dataset.
+    sizes : rows of each group in the whole dataset, by ``group_keys``.
     """
+    groups = {key: n_rows for key, n_rows in sizes.items() if key >= 0}
+    weights = balanced_weights(np.where(keys >= 0, keys, OUTLIER), groups)
     others = np.flatnonzero(folds != fold)
-    return Rows(X, y.astype(np.int64), balanced_weights(keys, sizes)).take(others)
+    return Rows(X, y.astype(np.int64), weights).take(others)
 
 
 def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Ints, folds: Ints) -> Floats:

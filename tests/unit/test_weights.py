@@ -124,12 +124,13 @@ def trust_by_scikit_learn(table: pa.Table, seed: int) -> tuple[Any, Any]:
     y, group = table[LABEL].to_numpy(), table[GROUP].to_numpy()
     names = np.where(group < 0, -1 - y, group)
     size = {name: np.sum(names == name) for name in np.unique(names)}
+    share = np.sum(names >= 0) / np.sum(np.unique(names) >= 0)
     fold = row_hashes(np.arange(300), seed) % 3
     p = np.empty(300)
     for k in range(FOLDS):
         seen = fold != k
         mean, std = X[seen].mean(axis=0), X[seen].std(axis=0)
-        weight = np.array([1 / size[name] for name in names])[seen]
+        weight = np.array([share / size[name] if name >= 0 else 1 for name in names])[seen]
         model = LogisticRegression(C=1 / L2, tol=1e-10, max_iter=10_000)
         model.fit((X[seen] - mean) / std, y[seen], sample_weight=weight / weight.sum())
         p[~seen] = model.predict_proba((X[~seen] - mean) / std)[np.arange((~seen).sum()), y[~seen]]
