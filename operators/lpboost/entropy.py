@@ -18,12 +18,11 @@ import numpy.typing as npt
 from scipy.linalg import lapack
 
 from operators.lpboost.group import Group
-from operators.lpboost.problem import MAX_GAP, Solution
+from operators.lpboost.problem import GOAL, Solution
 from operators.lpboost.softmax import capped_softmax, entropy
 
 Array = npt.NDArray[np.float64]
 
-GOAL = MAX_GAP / 10
 MAX_STEPS, MAX_TRIALS = 100, 20
 OVERSHOOT = 0.1
 PATIENCE = 25

@@ -24,7 +24,9 @@ from operators.metrics import cvar
 Array = npt.NDArray[np.float64]
 
 MAX_GAP = 1e-7
-"""Largest duality gap of a result. Solvers aim at a tenth of it."""
+"""Largest duality gap of a result."""
+GOAL = MAX_GAP / 10
+"""What the solvers aim at."""
 
 
 class UncertifiedError(ArithmeticError):

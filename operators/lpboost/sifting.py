@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from operators.lpboost.group import Group, largest
 from operators.lpboost.interior import SmallGame, exact_mass, solve_small
-from operators.lpboost.problem import MAX_GAP, Solution
+from operators.lpboost.problem import GOAL, Solution
 
 Array = npt.NDArray[np.float64]
 
 WINDOW, LEAST_WINDOW = 12, 768
 """Rows in the window for each model, and at least; let in at most as many at a time (measured: half or
 twice as many cost up to a third more)."""
-GOAL = MAX_GAP / 10
 MAX_PASSES = 100
 HALVINGS = 8
 WRONG = 1e-10

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from operators.lpboost.group import Alone, Group
 from operators.lpboost.problem import (
+    GOAL,
     MAX_GAP,
     Array,
     Solution,
@@ -23,6 +24,7 @@ from operators.lpboost.problem import (
 from operators.lpboost.reference import Library, solve_by_library
 from operators.lpboost.regularised import solve_regularised
 from operators.lpboost.sifting import sift, with_new_model
+from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
 
@@ -121,10 +123,14 @@ class SampleWeightSolver:
         last = self.solution_
         self._append(loss)
         tail = tail_rows(self._rows, self.alpha)
+        found = None
         start = np.ones(1)
-        if last is not None:
+        if last is not None and self.method == "auto":
+            found = _unchanged(self.group, last, self.losses_[:, -1], self.beta)
+        if last is not None and found is None:
             start = with_new_model(self.group, self.losses_, last.model_weights, tail)
-        found = _solve(self.group, self.losses_, start, tail, self._rows, self.beta, self.method)
+        if found is None:
+            found = _solve(self.group, self.losses_, start, tail, self._rows, self.beta, self.method)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found
         return found.sample_weights
@@ -179,6 +185,20 @@ def _solve(
             f'more than {MAX_GAP:g}: try method "auto" or another library'
         )
     return Solution(**{**vars(found), "sample_weights": found.sample_weights[own]})
+
+
+def _unchanged(group: Group, last: Solution, loss: Array, beta: float | None) -> Solution | None:
+    """The last solution, the new model at weight 0, where that is optimal; else None.
+
+    It is where the new model is no better than the others under the last sample weights.
+    """
+    w = last.sample_weights
+    sums = group.total(np.array([w @ loss, 0.0 if beta is None else entropy(w) / beta]))
+    lower = min(last.value, float(sums.sum()))
+    gap = last.gap + last.value - lower
+    if gap > GOAL:
+        return None
+    return Solution(w, np.append(last.model_weights, 0.0), lower, gap, last.method)
 
 
 def _all_rows(group: Group, losses: Array, n_rows: int, beta: float | None) -> Solution:

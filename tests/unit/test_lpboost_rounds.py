@@ -166,6 +166,20 @@ def test_new_model_enters_with_the_share_of_least_cvar():
     assert cvar(losses @ start, 0.1) == pytest.approx(best, abs=2e-3)
 
 
+@pytest.mark.parametrize("beta", [None, 60.0])
+def test_model_that_is_no_better_changes_nothing(beta):
+    losses = sequence(500, 5, binary=False)
+    solver = SampleWeightSolver(0.1, beta)
+    for column in losses.T:
+        before = solver.add(column)
+    worse = np.minimum(losses.max(axis=1) + 0.01, 1)
+    assert solver.add(worse) is before
+    assert solver.solution_.model_weights[-1] == 0
+    assert solver.solution_.gap <= 1e-7
+    assert solver.solution_.value == pytest.approx(solve(solver.losses_, 0.1, beta).value, abs=2e-7)
+    assert solver.add(worse * 0.1) is not before
+
+
 def test_bad_rounds_are_named():
     solver = SampleWeightSolver(0.1)
     solver.add([0.0, 1.0])
