@@ -19,8 +19,8 @@ from operators.dbscan import grid as grid_module
 from operators.dbscan import operand as operand_module
 from operators.dbscan import tiles as tiles_module
 
-MANY = settings(max_examples=250, deadline=None)
-SOME = settings(max_examples=125, deadline=None)
+MANY = settings(max_examples=150, deadline=None)
+SOME = settings(max_examples=80, deadline=None)
 DTYPES = st.sampled_from([np.float32, np.float64])
 MIN_SAMPLES = st.integers(1, 8)
 
