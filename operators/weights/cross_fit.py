@@ -25,7 +25,16 @@ from operators.probe.rows import Rows, Shards
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
 from operators.split.kernel import row_hashes
-from operators.weights.kernel import OUTLIER, Floats, Ints, balanced_weights, group_keys
+from operators.weights.kernel import (
+    OUTLIER,
+    Floats,
+    Ints,
+    balanced_weights,
+    doubtful,
+    group_keys,
+    largest_groups,
+    trusted_share,
+)
 from operators.weights.params import CrossFit, WeightsParams
 from operators.weights.weighing import Trust
 
@@ -69,6 +78,17 @@ def settings_of(params: CrossFit) -> Settings:
     return Settings(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)
 
 
+def spec_of(params: CrossFit, n_features: int, n_classes: int) -> ModelSpec:
+    """As the kernel takes it."""
+    return ModelSpec(
+        model=params.model,
+        hidden=params.hidden,
+        standardize=params.standardize,
+        n_features=n_features,
+        n_classes=n_classes,
+    )
+
+
 @dataclass
 class ShardsWithout(CachedShards):
     """Training rows of every shard, those of one fold left out."""
@@ -104,13 +124,7 @@ class FoldJob:
         cross_fit = self.params.cross_fit
         seed = self.trust.seed
         shards = ShardsWithout(self.reader, fold=fold, trust=self.trust, sizes=self.sizes)
-        spec = ModelSpec(
-            model=cross_fit.model,
-            hidden=cross_fit.hidden,
-            standardize=cross_fit.standardize,
-            n_features=_width(shards),
-            n_classes=self.trust.n_classes,
-        )
+        spec = spec_of(cross_fit, _width(shards), self.trust.n_classes)
         resources = self.params.resources
         device = prepare_device(resources.cpus, resources.gpus)
         settings = settings_of(cross_fit)
@@ -140,3 +154,38 @@ def count_classes(ingest: Path) -> int:
     """Classes that ``ingest`` found."""
     found: dict[str, list[object]] = json.loads((ingest / "classes.json").read_text("utf-8"))
     return len(found["classes"])
+
+
+def trust_on_arrays(
+    X: npt.NDArray[np.float32], y: Ints, groups: Ints, params: CrossFit | None = None, random_state: int = 0
+) -> Floats:
+    """What each row counts for, in [0, 1], as ``trust: self_confidence`` has it, from arrays in memory.
+
+    Parameters
+    ----------
+    X, y, groups : (n, d) features, (n,) class index and group, -1 in none.
+    params : default ``CrossFit()``.
+    random_state : of the folds (row i has id i), initial weights and minibatches.
+    """
+    params, keys = params or CrossFit(), group_keys(y, groups)
+    pairs, counts = np.unique(np.column_stack([y, keys]), axis=0, return_counts=True)
+    by_class = {(int(c), int(key)): int(n) for (c, key), n in zip(pairs, counts, strict=True)}
+    largest = largest_groups(by_class)
+    if len(by_class) == len(largest):
+        return np.ones(len(y))
+    sizes = {key: n_rows for (_, key), n_rows in by_class.items()}
+    folds = folds_of(np.arange(len(y)), params.folds, random_state)
+    spec = spec_of(params, X.shape[1], int(y.max()) + 1)
+    models = [
+        train(
+            spec,
+            [rows_without(fold, X, y, keys, folds, sizes)],
+            settings=settings_of(params),
+            seed=random_state + fold,
+        ).model
+        for fold in range(params.folds)
+    ]
+    found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
+    p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
+    found[unsure] = trusted_share(p, spec.n_classes)
+    return found

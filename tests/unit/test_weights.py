@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
 
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, WEIGHT
-from operators.columns import numpy_to_vectors
+from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.split.kernel import row_hashes
 from operators.weights.adaptor import Weights
+from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.kernel import balance_keys, balanced_weights, count_keys
 from operators.weights.params import CrossFit, WeightsParams
 from tests.unit.in_memory import run_operator, split_table
@@ -148,6 +149,8 @@ def test_doubtful_rows_count_by_their_self_confidence(cuts: list[int], tmp_path:
     trust, p = trust_by_scikit_learn(table, 4)
     weight = result[WEIGHT].to_numpy()
     np.testing.assert_allclose(weight, trust / trust.mean(), rtol=1e-3, atol=1e-5)
+    arrays = (vectors_to_numpy(table[FEATURES]), table[LABEL].to_numpy(), table[GROUP].to_numpy())
+    np.testing.assert_allclose(trust_on_arrays(*arrays, CrossFit(folds=FOLDS, l2=L2), 4), trust, rtol=1e-3)
     assert metrics["doubted"] == np.sum(trust < 1) > 10
     assert np.ptp(p) > 0.9
 
