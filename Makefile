@@ -49,6 +49,7 @@ bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; one
 
 paper: $(VENV)/.dev  ## Recompute GRASP's tables into tests/paper/RESULTS.md; goes on where it was stopped
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
 
 gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
 	$(PYTHON) -m tests.benchmarks.gpu

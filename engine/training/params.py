@@ -53,8 +53,10 @@ class TrainParams(OperatorParams):
     inside a group), or each row as often as its weight says."""
     weights: bool = True
     """Use the column ``weight``; else every row counts the same."""
-    noise: Literal["own_group", "erm", "drop"] = "own_group"
-    """Rows in no group (-1): one group for each class; in the loss but in no group; not trained on."""
+    noise: Literal["own_group", "erm", "drop"] = "erm"
+    """Rows in no group (-1): one group for each class; in the loss but in no group; not trained on. A few
+    rows, half of them corrupt, make a bad group: on Synthetic with 5 % flipped labels ``own_group`` cost .29
+    in worst-group accuracy against ``erm``."""
     keep: Literal["last", "best"] = "last"
     """The last epoch's model, or that of the epoch with the best worst inferred group on validation."""
     slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS)

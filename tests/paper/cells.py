@@ -22,13 +22,15 @@ from tests.paper.ways import ways_for
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "paper"
-METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe")
+METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe", "weights")
 OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "ways")
 CODE = (
     *(f"operators/{name}" for name in METHOD_CODE),
     "engine/compare/scores.py",
+    "engine/training",
     "connectors/digits.py",
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
+    "tests/paper/robust",
 )
 
 
@@ -58,6 +60,14 @@ def figures(cell: Cell, code: str, say: Callable[[str], None]) -> Figures:
         say(f"{cell.data}, seed {cell.seed}, training {cell.training_seed}: {seconds:.0f} s")
     found = json.loads(path.read_text("utf-8"))
     return {way: {k: math.nan if v is None else v for k, v in row.items()} for way, row in found.items()}
+
+
+def kept(name: str, compute: Callable[[], Any]) -> Any:
+    """A JSON value from its file, or computed; an edit to code that figures depend on computes it anew."""
+    path = KEPT / f"{name}-{code_digest()}.json".replace(" ", "-").replace(",", "").replace("%", "")
+    if not path.exists():
+        write_json(path, compute())
+    return json.loads(path.read_text("utf-8"))
 
 
 def evaluate(problem: Problem, ways: Mapping[str, Callable[[Problem], Any]]) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Ways from rows to a model; only ``oracle`` sees true groups or which rows are damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.training import fit_arrays, parse_params
+from operators.gradients import per_sample_gradients
+from operators.grasp import GroupInference
+from operators.models import ModelSpec
+from operators.probe.kernel import train_on_arrays
+from operators.probe.settings import Settings
+from operators.weights.cross_fit import trust_on_arrays
+from operators.weights.params import CrossFit
+from tests.paper.robust.problems import RobustProblem
+
+Array = npt.NDArray[Any]
+ERM, ORACLE, DEFAULT, PUBLISHED = "ERM", "oracle gDRO", "default recipe", "GRASP as published"
+PIXELS = "default, features of one unit left as they are"
+
+
+def infer(problem: RobustProblem, select: Any, seed: int, *, standardize: bool = True) -> Array:
+    """Groups by GRASP on the default probe's gradients."""
+    X = problem.X.astype(np.float32)
+    spec = ModelSpec(n_features=X.shape[1], n_classes=int(problem.y.max()) + 1, standardize=standardize)
+    settings = Settings() if standardize else Settings(l2=0.15)
+    probe = train_on_arrays(X, problem.y, spec=spec, settings=settings, random_state=seed).model
+    gradients = per_sample_gradients(probe, X, problem.y)
+    return GroupInference(select=select, random_state=seed).fit_predict(gradients, problem.y)
+
+
+def train(problem: RobustProblem, seed: int, keep: Array | None = None, **how: Any) -> dict[str, float]:
+    """Accuracy on the test rows: of the worst true group, and average weighted by true train groups."""
+    rows = np.ones(len(problem.y), bool) if keep is None else keep
+    arrays = {name: how.pop(name)[rows] for name in ("groups", "weight") if name in how}
+    params = parse_params({**problem.trainer, **how})
+    X = problem.X.astype(np.float32)
+    model = fit_arrays(X[rows], problem.y[rows], params, seed=seed, **arrays)
+    right = model.predict_proba(problem.X_test.astype(np.float32)).argmax(axis=1) == problem.y_test
+    names = np.unique(problem.group_test)
+    accuracy = np.array([right[problem.group_test == name].mean() for name in names])
+    share = np.array([np.mean(problem.group[~problem.damaged] == name) for name in names])
+    return {"worst": float(accuracy.min()), "average": float(accuracy @ share / share.sum())}
+
+
+def robust(problem: RobustProblem, seed: int, groups: Array) -> dict[str, float]:
+    """Group DRO over inferred groups, doubtful rows weighed by their self-confidence."""
+    how = {key: problem.trainer[key] for key in ("model", "hidden") if key in problem.trainer}
+    trust = trust_on_arrays(problem.X.astype(np.float32), problem.y, groups, CrossFit(**how), seed)
+    return train(problem, seed, trainer="gdro", groups=groups, weight=trust)
+
+
+def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
+    """Way -> figures."""
+    groups = infer(problem, "coverage", seed)
+    published = infer(problem, "silhouette", seed)
+    found = {
+        ERM: train(problem, seed, trainer="erm"),
+        DEFAULT: robust(problem, seed, groups),
+        "default, weights 1": train(problem, seed, trainer="gdro", groups=groups),
+        ORACLE: train(problem, seed, keep=~problem.damaged, trainer="gdro", groups=problem.group),
+    }
+    if problem.pixels:
+        found[PIXELS] = robust(problem, seed, infer(problem, "coverage", seed, standardize=False))
+    if len(np.unique(problem.y[published >= 0])) == len(np.unique(problem.y)):
+        found[PUBLISHED] = train(problem, seed, trainer="gdro", groups=published, noise="drop")
+    return found
