@@ -18,7 +18,7 @@ from engine.recipe import RunSection
 from engine.training.params import parse_params
 
 if TYPE_CHECKING:
-    from engine.training.evaluation import GroupTable
+    from engine.training.evaluation import Evaluation, GroupTable
     from engine.training.retrain import Retrained
 
 MOST_GROUPS = 30
@@ -82,6 +82,8 @@ def show_retrained(found: Retrained) -> None:
         for name, table in evaluation.groupings.items():
             console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(_groups(table))
+        if len(result.model.models) > 1:
+            console.print(_tails(evaluation))
     if found.registered:
         model = found.registered
         console.print(f"  registered {escape(model.name)} version {model.version} as challenger")
@@ -101,6 +103,17 @@ def _groups(table: GroupTable) -> Table:
         label = escape(group.group) + (" (worst)" if group.group == table.worst_group else "")
         accuracy = _number(group.accuracy) if group.rows else "no rows"
         shown.add_row(label, f"{group.rows:,}", accuracy, interval, f"{group.train_rows:,}")
+    return shown
+
+
+def _tails(evaluation: Evaluation) -> Table:
+    """CVaR of a mixture beside what a single model of its error has."""
+    shown = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("CVaR of alpha", "mixture", "mixed for this alpha", "single model of this error"):
+        shown.add_column(name, justify="right")
+    for point in evaluation.cvar:
+        values = (point.value, point.reweighted, point.deterministic)
+        shown.add_row(f"{point.alpha:g}", *map(_number, values))
     return shown
 
 

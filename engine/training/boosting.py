@@ -12,7 +12,7 @@ from engine.training.sampling import Draw, Floats
 from engine.training.session import Bools, Phase, Session
 from operators.lpboost import SampleWeightSolver, Solution
 
-TOTAL, LOSSES, WEIGHTS = "total", "losses", "sample_weights"
+TOTAL, LOSSES, SOLVED, WEIGHTS = "total", "losses", "solved", "sample_weights"
 
 
 class Boosted:
@@ -67,35 +67,36 @@ class Boosted:
     def _by_lp(self, wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
         if not self._ready:
             self._solver, self._ready = self._resumed(session), True
-        solver = self._solver
+        t = session.progress.phase
         losses = session.gather({slot: own.astype(np.uint8) for slot, own in wrong.items()})
-        found = torch.zeros(sum(map(len, losses)) + session.progress.phase, dtype=torch.float64)
-        if solver is not None:
-            weights = solver.add(np.concatenate(losses))
-            mixture = np.empty(0) if solver.solution_ is None else solver.solution_.model_weights
-            found = torch.from_numpy(np.concatenate([weights, mixture]))
-        *parts, mixture_ = torch.split(
-            session.slots.crew.broadcast(found), [*map(len, losses), session.progress.phase]
-        )
+        lengths = [len(own) for own in losses]
+        found = torch.zeros(sum(lengths) + t + 2, dtype=torch.float64)
+        if self._solver is not None:
+            self._solver.add(np.concatenate(losses))
+            found = _packed(self._solver)
+        *parts, mixture, proof = torch.split(session.slots.crew.broadcast(found), [*lengths, t, 2])
         _append(wrong, session)
-        session.keep("lp", {"model_weights": mixture_.clone()})
-        return {slot: parts[slot].numpy().copy() for slot in session.slots.mine}
+        weights = {slot: parts[slot].numpy().copy() for slot in session.slots.mine}
+        session.progress.by_slot[SOLVED] = weights
+        session.keep("lp", {"model_weights": mixture.clone(), "proof": proof.clone()})
+        return weights
 
     def _resumed(self, session: Session) -> SampleWeightSolver | None:
         """Rank 0's solver as it was after the rounds that are done; None on other ranks."""
-        params, kept = self._params, session.progress.by_slot.get(LOSSES)
+        params, progress = self._params, session.progress
         earlier = None
-        if kept is not None:
-            every = session.gather({slot: own.reshape(-1) for slot, own in kept.items()})
-            earlier = np.concatenate(every).reshape(-1, session.progress.phase - 1)
+        if LOSSES in progress.by_slot:
+            every = session.gather({s: own.reshape(-1) for s, own in progress.by_slot[LOSSES].items()})
+            earlier = np.concatenate(every).reshape(-1, progress.phase - 1)
+            weights = np.concatenate(session.gather(progress.by_slot[SOLVED]))
         if session.slots.crew.rank:
             return None
-        solver = SampleWeightSolver(
-            params.alpha, params.beta if params.boosting == "regularized_lp" else None
-        )
+        beta = params.beta if params.boosting == "regularized_lp" else None
+        solver = SampleWeightSolver(params.alpha, beta)
         if earlier is not None:
-            mixture = session.kept("lp")["model_weights"].numpy()
-            solver.restore(earlier, Solution(np.empty(0), mixture, np.nan, np.nan, "checkpoint"))
+            kept = session.kept("lp")
+            value, gap = kept["proof"].tolist()
+            solver.restore(earlier, Solution(weights, kept["model_weights"].numpy(), value, gap, "kept"))
         return solver
 
     def _trimmed(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
@@ -115,6 +116,15 @@ class Boosted:
         found = {slot: own * kept[total[slot].astype(np.int64)] for slot, own in weights.items()}
         mass = session.slots.total(lambda slot: torch.tensor([float(found[slot].sum())]))
         return found if float(mass) > 0 else {slot: kept[total[slot].astype(np.int64)] for slot in found}
+
+
+def _packed(solver: SampleWeightSolver) -> torch.Tensor:
+    """All that the next round depends on: sample weights, model weights, value and gap."""
+    found = solver.solution_
+    if found is None:
+        raise RuntimeError("the solver has no losses yet")
+    proof = [found.value, found.gap]
+    return torch.from_numpy(np.concatenate([found.sample_weights, found.model_weights, proof]))
 
 
 def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:

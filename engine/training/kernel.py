@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,10 +88,7 @@ def fit(
         Nothing to learn from, a model that cannot be used, or a loss that is not a number.
     """
     with _repeatable(torch.device(device)):
-        slots = Slots(crew or Alone(), len(data.train))
-        slots.count = min(params.n_slots, slots.count)
-        if slots.crew.size > slots.count:
-            raise ValueError(f"{slots.crew.size} workers for {slots.count} slots")
+        slots = Slots(crew or Alone(), len(data.train), params.n_slots)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
         model = build(spec, seed).to(device)
@@ -137,9 +133,3 @@ def _repeatable(device: torch.device) -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
-
-
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Write ``training.json``."""
-    text = json.dumps(record, indent=2, sort_keys=True) + "\n"
-    (folder / "training.json").write_text(text, encoding="utf-8")

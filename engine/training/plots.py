@@ -10,6 +10,8 @@ from engine.training.evaluation import Evaluation, GroupTable
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+PLOTS = "plots"
+"""Folder of pictures beside a model."""
 MOST_GROUPS = 40
 """Groups that one picture shows: the worst ones."""
 

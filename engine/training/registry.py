@@ -28,7 +28,7 @@ from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
 from engine.training.params import TrainParams, trainer_of
-from engine.training.plots import draw
+from engine.training.plots import PLOTS
 from engine.training.running import TrainResult, score
 from engine.training.serving import PARAMS, REQUEST, export
 from engine.training.version import Version
@@ -107,15 +107,21 @@ def promote(
     if mine is None:
         raise InputError("--promote-if: there are no validation rows to compare on. Set split.validation.")
     found = client(result.version.output)
-    current = _champion(found, registered.name)
-    theirs = None
-    if current is not None:
-        version, champion = current
-        if _shape(champion) != _shape(result.model):
-            reason = f"champion {version} takes {_shape(champion)}, the challenger {_shape(result.model)}"
-            return Verdict(False, f"{reason} (features, classes): the rows differ. Set the alias by hand.")
-        scored = score(job, champion, executor or LocalExecutor(), truth=truth, splits=["validation"])
-        theirs = scored["validation"].metrics()
+    # Beside the challenger's files, where workers can read it.
+    with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
+        current = _champion(found, registered.name, scratch)
+        theirs = None
+        if current is not None:
+            version, folder = current
+            champion = Ensemble.load(folder)
+            if _shape(champion) != _shape(result.model):
+                reason = f"champion {version} takes {_shape(champion)}, the challenger {_shape(result.model)}"
+                return Verdict(
+                    False, f"{reason} (features, classes): the rows differ. Set the alias by hand."
+                )
+            opened = executor or LocalExecutor()
+            scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
+            theirs = scored["validation"].metrics()
     holds, reason = condition.judge(mine.metrics(), theirs)
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
@@ -127,16 +133,16 @@ def _shape(model: Ensemble) -> tuple[int, int]:
     return model.spec.n_features, model.spec.n_classes
 
 
-def _champion(mlflow_client: MlflowClient, name: str) -> tuple[str, Ensemble] | None:
+def _champion(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
+    """Number and files of the champion."""
     from mlflow.exceptions import MlflowException
 
     try:
         version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
     except MlflowException:
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = mlflow_client.download_artifacts(version.run_id, f"{MODEL}/data/{DATA}", folder)
-        return str(version.version), Ensemble.load(path)
+    path = mlflow_client.download_artifacts(version.run_id, f"{MODEL}/data/{DATA}", scratch)
+    return str(version.version), Path(path)
 
 
 def _log(
@@ -157,10 +163,8 @@ def _log(
     mlflow_client.log_dict(run_id, result.record, "training.json")
     scores = {split: evaluation.to_dict() for split, evaluation in result.evaluations.items()}
     mlflow_client.log_dict(run_id, scores, "evaluation.json")
-    for split, evaluation in result.evaluations.items():
-        draw(evaluation, result.folder / "plots" / split, f"{result.version.name}, {split}")
     if result.evaluations:
-        mlflow_client.log_artifacts(run_id, str(result.folder / "plots"), "plots")
+        mlflow_client.log_artifacts(run_id, str(result.folder / PLOTS), PLOTS)
 
 
 def dataset_input(version: Version) -> DatasetInput:

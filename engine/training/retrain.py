@@ -14,6 +14,7 @@ from engine.errors import InputError
 from engine.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.training.condition import Condition
 from engine.training.job import TrainingJob
+from engine.training.plots import PLOTS, draw
 from engine.training.registry import Registered, Verdict, promote, register
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Selection, select
@@ -62,6 +63,8 @@ def retrain(
     selection = select(spec, grid, executor) if grid else None
     chosen = selection.spec if selection else spec
     result = train(chosen, executor)
+    for split, evaluation in result.evaluations.items():
+        draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
     registered = register(result, chosen.params, name, seed=chosen.seed) if name else None
     verdict = None
     if registered and condition:

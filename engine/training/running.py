@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,13 +142,15 @@ def score(
     model: Ensemble,
     executor: Executor,
     *,
+    folder: Path | None = None,
     truth: str | None = None,
     alphas: Sequence[float] = ALPHAS,
     splits: Sequence[str] = ("validation", "test"),
 ) -> dict[str, Evaluation]:
     """Evaluate a model on a version's splits, shard by shard; splits without rows are left out.
 
-    The model may be another than the job's: both sides of a comparison see the same rows.
+    The model may be another than the job's, stored in ``folder``: both sides of a comparison see the same
+    rows. Workers load the base models from there.
     """
     n_parts = len(job.version.manifest["parts"])
     pieces = [part.tolist() for part in np.array_split(np.arange(n_parts), min(PIECES, n_parts))]
@@ -159,7 +161,9 @@ def score(
     mixtures = mixtures_for(model, alphas)
     found = {}
     for split in splits:
-        work = partial(tally_shards, job, model, split, truth, mixtures)
+        work = partial(
+            tally_shards, job, folder or job.folder, split, truth, [model.model_weights, *mixtures]
+        )
         whole, *others = executor.map(work, pieces)
         for tally in others:
             whole.add(tally)
@@ -178,13 +182,14 @@ def check_column(version: Version, name: str) -> None:
 
 def tally_shards(
     job: TrainingJob,
-    model: Ensemble,
+    folder: Path,
     split: str,
     truth: str | None,
     mixtures: Sequence[npt.NDArray[np.float64]],
     shards: Sequence[int],
 ) -> Tally:
-    """Count at least one shard of a split. Runs on a worker."""
+    """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker."""
+    model = replace(Ensemble.load(folder), model_weights=mixtures[0])
     data = dataset_of_version(job.version, job.maker, job.params.noise)
     names = np.array([*data.group_names, NO_GROUP])
     tallies = []
@@ -193,7 +198,7 @@ def tally_shards(
         groupings: dict[str, npt.NDArray[Any]] = {INFERRED: names[rows.group]}
         if truth:
             groupings["true"] = _truth(job, truth, shard, rows.row_id)
-        tallies.append(tally_rows(model, rows.X, rows.y, groupings, mixtures))
+        tallies.append(tally_rows(model, rows.X, rows.y, groupings, mixtures[1:]))
     for tally in tallies[1:]:
         tallies[0].add(tally)
     return tallies[0]

@@ -67,14 +67,14 @@ class Distributed:
 
 
 class Slots:
-    """The fixed shares of ``n_shards`` shards, and which of them this worker computes.
+    """The fixed shares of ``n_shards`` shards, ``most`` or fewer, and which of them this worker computes.
 
     Raises ValueError for more workers than slots.
     """
 
-    def __init__(self, crew: Crew, n_shards: int) -> None:
+    def __init__(self, crew: Crew, n_shards: int, most: int = SLOTS) -> None:
         self.crew = crew
-        self.count = min(SLOTS, n_shards)
+        self.count = min(most, n_shards)
         self._n_shards = n_shards
         if crew.size > self.count:
             raise ValueError(
