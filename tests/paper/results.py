@@ -69,7 +69,7 @@ nothing about the published ones.
 SECTION_CLAIMS = """
 ## What came out, and what did not
 
-Ours: mean over five training seeds on the paper's data; COMPAS over three splits. The probe's learning rate,
+Ours: mean over five training seeds on the paper's data; COMPAS over five splits. The probe's learning rate,
 batch order and initial weights are not published, so figures in gradient space are not expected to four
 digits.
 """
