@@ -8,8 +8,9 @@ from engine.training.boosting import Boosted
 from engine.training.learner import model_state
 from engine.training.params import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
 from engine.training.rules import Chi2Doro, CvarDoro, Erm, GroupDro, Rule
-from engine.training.sampling import Draw
+from engine.training.sampling import Draw, balance
 from engine.training.session import Method, Phase, Session
+from operators.base import OperatorError
 
 
 def method_of(params: TrainParams) -> Method:
@@ -25,6 +26,11 @@ def rule_of(params: TrainParams, session: Session) -> Rule:
     """The rule of a trainer with one."""
     if isinstance(params, GdroParams):
         sizes = session.counts.group_rows
+        if not sizes.any():
+            raise OperatorError(
+                "train.trainer gdro: no train row is in a group; all are noise. Set train.noise to own_group, or "
+                "train erm."
+            )
         return GroupDro(sizes, params.step_size, params.adjustment)
     if isinstance(params, DoroParams):
         kind = CvarDoro if params.trainer == "cvar_doro" else Chi2Doro
@@ -42,12 +48,7 @@ def draw_of(session: Session) -> Draw:
         return Draw(weights=weight)
     group = session.of_rows("train", lambda rows: rows.group)
     mass = counts.group_weight if params.weights else counts.group_rows.astype(float)
-    # Rows in no group, one place after the last group, keep their share.
-    outside = (counts.total_weight if params.weights else counts.n_rows) - mass.sum()
-    there = mass > 0
-    share = mass.sum() / max(int(there.sum()), 1)
-    scale = np.append(np.divide(share, mass, out=np.zeros_like(mass), where=there), 1.0 if outside else 0.0)
-    return Draw(weights={slot: weight[slot] * scale[group[slot]] for slot in session.slots.mine})
+    return Draw(weights={slot: weight[slot] * balance(mass)[group[slot]] for slot in weight})
 
 
 class Plain:

@@ -50,6 +50,22 @@ class Epoch:
         return sum(self.piece(slot, step) for slot in range(len(self.slot_rows)))
 
 
+def balance(mass: Floats) -> Floats:
+    """What weights are multiplied with so that every group has the same sum, and all together what they had.
+
+    Parameters
+    ----------
+    mass : (G,) sum of weights of each group; 0 where it has no rows.
+
+    Returns
+    -------
+    (G + 1,) factors; the last, which the group index -1 picks, is 1: rows in no group keep their share.
+    """
+    there = mass > 0
+    share = mass.sum() / max(int(there.sum()), 1)
+    return np.append(np.divide(share, mass, out=np.zeros_like(mass), where=there), 1.0)
+
+
 def plan_epoch(
     draw: Draw, slots: Slots, slot_rows: Sequence[int], batch_size: int, place: tuple[int, ...]
 ) -> Epoch:

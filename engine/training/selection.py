@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from engine.errors import InputError
@@ -77,9 +76,12 @@ def select(
     """
     if criterion == "oracle_worst_true_group" and not spec.truth:
         raise InputError("criterion oracle_worst_true_group: name a column with the true groups as truth.")
+    version = open_version(spec.dataset)
+    # Workers may have another working directory.
+    spec = replace(spec, dataset=version.folder, folder=None)
     cells = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    specs = [replace(spec, params=_params(spec.params, cell), folder=None) for cell in cells]
-    if trains_on_ray(open_version(spec.dataset), spec.params, executor):
+    specs = [replace(spec, params=_params(spec.params, cell)) for cell in cells]
+    if trains_on_ray(version, spec.params, executor):
         tried = [try_one(one, criterion, executor) for one in specs]
     else:
         jobs = [(one, criterion) for one in specs]
@@ -93,7 +95,7 @@ def select(
     best = max(good, key=lambda i: (found[i].score or 0.0, found[i].accuracy or 0.0, -i))
     selection = Selection(criterion, found, best, specs[best])
     name = digest([[one.folder for one in found], criterion])[:12]
-    write_json(open_version(spec.dataset).output / "models" / f"grid-{name}.json", selection.to_dict())
+    write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict())
     return selection
 
 
@@ -115,7 +117,7 @@ def _try_alone(job: tuple[TrainSpec, Criterion]) -> Candidate:
     """One cell in this process. Runs on a worker."""
     spec, criterion = job
     alone = spec.params.model_copy(update={"where": "in_process"})
-    return try_one(replace(spec, params=alone, dataset=Path(spec.dataset)), criterion, LocalExecutor())
+    return try_one(replace(spec, params=alone), criterion, LocalExecutor())
 
 
 def _params(params: TrainParams, cell: Mapping[str, Any]) -> TrainParams:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.store import write_json
-from engine.training.ensemble import Ensemble, Floats
+from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.version import Version
 from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, Operator, OperatorError, ShardInfo
@@ -128,6 +128,3 @@ def _open(encoder: Mapping[str, Any]) -> Any:
 def _load_pyfunc(path: str) -> Served:
     """What MLflow calls."""
     return Served(path)
-
-
-__all__ = ["REQUEST", "SERVING", "Floats", "Served", "export"]

@@ -31,8 +31,9 @@ class Version:
 
     @property
     def output(self) -> Path:
-        """The recipe's output folder."""
-        return self.folder.parent.parent
+        """The recipe's output folder; for a version that was copied elsewhere, the folder it lies in."""
+        inside = self.folder.parent.name == "versions"
+        return self.folder.parent.parent if inside else self.folder.parent
 
     @property
     def prefix(self) -> str:

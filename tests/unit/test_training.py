@@ -20,7 +20,7 @@ from engine.training.kernel import Fitted, fit
 from engine.training.params import TrainParams, parse_params
 from engine.training.rows import Dataset, dataset_of_arrays, group_indices, group_names
 from engine.training.rules import Batch, Chi2Doro, CvarDoro, GroupDro
-from engine.training.sampling import Draw, pieces, plan_epoch
+from engine.training.sampling import Draw, balance, pieces, plan_epoch
 from operators.base import OperatorError
 from operators.metrics import cvar
 from operators.models import build
@@ -246,6 +246,20 @@ def test_drawing_by_weight_is_with_replacement_and_unbiased() -> None:
     ).sum() < 2 * n  # chi-square with about n degrees
 
 
+def test_balanced_groups_weigh_the_same_and_rows_of_no_group_what_they_did() -> None:
+    rng = np.random.default_rng(0)
+    group, weight = rng.integers(-1, 4, 200), rng.uniform(0.1, 3, 200)
+    group[group == 2] = 3
+    mass = np.bincount(group[group >= 0], weight[group >= 0], minlength=5)
+    balanced = weight * balance(mass)[group]
+    np.testing.assert_array_equal(balanced[group < 0], weight[group < 0])
+    assert balanced.sum() == pytest.approx(weight.sum())
+    for g in (0, 1, 3):
+        mine = group == g
+        assert balanced[mine].sum() == pytest.approx(mass.sum() / 3)
+        np.testing.assert_allclose(balanced[mine] / balanced[mine].sum(), weight[mine] / weight[mine].sum())
+
+
 def test_groups_and_their_noise() -> None:
     group, y = np.array([5, -1, 2, -1]), np.array([0, 0, 1, 1])
     assert group_names([-1, 5, 2], 2, "own_group") == (2, 5, -1, -2)
@@ -346,6 +360,9 @@ def test_nothing_to_train_on() -> None:
     rows = dataset_of_arrays(np.zeros((4, 1)), [0, 1, 0, 1], split=["test"] * 4)
     with pytest.raises(OperatorError, match="0 rows of split train"):
         fit(rows, params(trainer="erm"))
+    noise = dataset_of_arrays(np.zeros((4, 1)), [0, 1, 0, 1], groups=[-1] * 4, noise="erm")
+    with pytest.raises(OperatorError, match="no train row is in a group"):
+        fit(noise, params(trainer="gdro"))
     with pytest.raises(OperatorError, match="no validation rows to choose an epoch by"):
         fit(dataset_of_arrays(np.zeros((4, 1)), [0, 1, 0, 1]), params(trainer="erm", keep="best"))
 
