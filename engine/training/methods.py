@@ -28,8 +28,8 @@ def rule_of(params: TrainParams, session: Session) -> Rule:
         sizes = session.counts.group_rows
         if not sizes.any():
             raise OperatorError(
-                "train.trainer gdro: no train row is in a group; all are noise. Set train.noise to own_group, or "
-                "train erm."
+                "train.trainer gdro: no train row is in a group, all are noise. Set train.noise to "
+                "own_group, or train erm."
             )
         return GroupDro(sizes, params.step_size, params.adjustment)
     if isinstance(params, DoroParams):
