@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from engine.errors import InfeasibleError, InputError
 from engine.hints import nearest
+from engine.locking import writer_lock
 from engine.store import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
@@ -77,6 +78,8 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         No such version, no rows to train on, a model that cannot be used, or a loss that is not a number.
     InfeasibleError
         The cluster has no room for a worker.
+    LockedError
+        The same training runs elsewhere.
     """
     _check_mix(spec)
     version = open_version(spec.dataset)
@@ -84,25 +87,32 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     folder = (spec.folder or version.output / "models" / name).absolute()
     job = TrainingJob(version, spec.params, spec.seed, folder)
     try:
-        reused = (folder / RECORD).exists()
-        if not reused:
-            job.maker.fit(executor)
-            _run(job, executor)
-        stored = Ensemble.load(folder)
-        model = remix(stored, spec.params)
-        if spec.mix_alpha is not None:
-            model = model.reweight(spec.mix_alpha)
-        if not np.array_equal(model.model_weights, stored.model_weights):
-            model.save(folder)
-        evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
+        with writer_lock(folder, f"winnow retrain on {version.name}"):
+            reused = (folder / RECORD).exists()
+            if not reused:
+                job.maker.fit(executor)
+                _run(job, executor)
+            model = _mixed(spec, folder)
+            evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
+            scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
+            write_json(folder / EVALUATION, scores)
     except ResourceError as error:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
-    scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
-    write_json(folder / EVALUATION, scores)
     record = json.loads((folder / RECORD).read_text("utf-8"))
     return TrainResult(folder, version, model, evaluations, record, reused)
+
+
+def _mixed(spec: TrainSpec, folder: Path) -> Ensemble:
+    """The stored base models, mixed as the spec says; stored again if that is new."""
+    stored = Ensemble.load(folder)
+    model = remix(stored, spec.params)
+    if spec.mix_alpha is not None:
+        model = model.reweight(spec.mix_alpha)
+    if not np.array_equal(model.model_weights, stored.model_weights):
+        model.save(folder)
+    return model
 
 
 def _check_mix(spec: TrainSpec) -> None:

@@ -14,8 +14,9 @@ import pyarrow.dataset
 import pytest
 
 import engine
-from engine.errors import InputError
+from engine.errors import InputError, LockedError
 from engine.execution.local import LocalExecutor
+from engine.locking import writer_lock
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.selection import select
@@ -92,6 +93,7 @@ def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) 
     result = run(published, truth="truth")
     assert not result.reused
     assert sorted(path.name for path in result.folder.iterdir()) == [
+        ".lock",
         "ensemble.json",
         "evaluation.json",
         "features",
@@ -120,6 +122,11 @@ def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) 
     assert again.evaluations == result.evaluations
     assert run(published, checkpoint_every=3).reused
     assert not run(published, step_size=0.5).reused
+
+
+def test_one_training_at_a_time(published: Path, tmp_path: Path) -> None:
+    with writer_lock(tmp_path, "another"), pytest.raises(LockedError, match="is being written by another"):
+        run(published, tmp_path)
 
 
 def test_a_version_without_its_store_gives_the_same_model(published: Path, tmp_path: Path) -> None:
