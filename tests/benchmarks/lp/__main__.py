@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
@@ -42,6 +43,7 @@ FORMS = {
     "CVXPY, HiGHS": lambda L, budget: peers.cvxpy_dual(L, budget, "HIGHS"),
     "CVXPY, CLARABEL": lambda L, budget: peers.cvxpy_dual(L, budget, "CLARABEL"),
 }
+LOAD = re.compile(r", load ([\d.]+)")
 WANTED = {"highspy": 5.0, "CVXPY": 10.0}
 WANTED_NEWTON = 15.0
 """Against CLARABEL."""
@@ -92,9 +94,11 @@ def regularised(game: Game, t: int) -> dict[str, Any]:
 def sections(measured: Mapping[str, Any]) -> dict[str, str]:
     """The README's tables."""
     done = [(game, measured[game.key]) for game in GAMES if game.key in measured]
-    machines = dict.fromkeys(entry["machine"] for _, entry in done)
+    loads = sorted(float(load) for _, entry in done for load in LOAD.findall(entry["machine"]))
+    machines = dict.fromkeys(LOAD.sub("", entry["machine"]) for _, entry in done)
+    lines = [f"- {line}. Load when started {loads[0]} to {loads[-1]}." for line in machines]
     return {
-        "lp-machine": "\n".join(f"- {line}." for line in machines) or "Not measured yet.",
+        "lp-machine": "\n".join(lines) or "Not measured yet.",
         "lp-bars": table([row for game, entry in done for row in _bars(game, entry)]),
         "lp": table([_rounds_row(game, entry["rounds"]) for game, entry in done]),
         "lp-entropy": table([_newton_row(game, row) for game, entry in done for row in entry["newton"]]),
