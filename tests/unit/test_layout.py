@@ -83,3 +83,9 @@ def test_guard_names_what_is_in_the_way(name: str, tmp_path: Path) -> None:
         assert done.returncode == 2
         assert str(tmp_path / name) in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_training_knows_ray_and_mlflow_in_one_place_each() -> None:
+    for path in (ROOT / "engine" / "training").rglob("*.py"):
+        allowed = {"on_ray": {"ray"}, "registry": {"mlflow"}}.get(path.stem, set())
+        assert not imported(path) & ({"ray", "mlflow"} - allowed), path
