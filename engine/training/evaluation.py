@@ -54,7 +54,8 @@ class CvarPoint:
     value: float
     """Of the model as it is mixed now."""
     reweighted: float | None
-    """Of the same base models, mixed for this alpha; None for a single model."""
+    """Of the same base models, mixed for this alpha; None for a single model. Mixtures are chosen on the
+    validation rows, so that there it is too good; the test rows tell."""
     deterministic: float
     """min(1, error/alpha): what any single model of the same error has."""
     coin: float
