@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -41,6 +41,8 @@ TRIAL_ROWS = 256
 """Rows that show how gradients are factored."""
 PROJECTION = "projection.json"
 """In the state where gradients are projected: how, and by how much that moves cosines."""
+BIAS = "bias.json"
+"""In the state where biases are balanced: length of what enters each layer."""
 _log = logging.getLogger(__name__)
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -50,7 +52,7 @@ class Gradients(Operator[GradientsParams]):
     """Adds each row's gradient of the probe's softmax cross-entropy."""
 
     name = "gradients"
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
     keeps_open = True
@@ -81,7 +83,7 @@ class Gradients(Operator[GradientsParams]):
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Measure the projection, if there is one, on at most 512 rows; find the factored layers, if asked.
 
-        Leaves ``projection.json`` or ``factors.json``; otherwise nothing.
+        Leaves ``bias.json`` where biases are balanced, and ``projection.json`` or ``factors.json``.
 
         Returns
         -------
@@ -94,6 +96,8 @@ class Gradients(Operator[GradientsParams]):
             Gradients in a chosen parameter cannot be factored.
         """
         params = self.params
+        if params.bias == "balanced":
+            list(executor.map(partial(_measure_inputs, params), [context], resources=params.resources))
         work = _find_factors if params.form == "factored" else _measure if params.projection else None
         if work is None:
             return {}
@@ -121,8 +125,8 @@ class Gradients(Operator[GradientsParams]):
 class _Opened:
     """A probe, ready where it computes."""
 
-    def __init__(self, model: nn.Module, size: int, seed: int) -> None:
-        self._model, self.size, self._seed = model, size, seed
+    def __init__(self, model: nn.Module, pattern: str | None, size: int, seed: int) -> None:
+        self._model, self._pattern, self.size, self._seed = model, pattern, size, seed
 
     def __call__(self, table: pa.Table, params: GradientsParams) -> Floats:
         """Gradients of a shard's rows. Raises OperatorError where the model or the rows do not allow any."""
@@ -136,7 +140,7 @@ class _Opened:
                 self._model,
                 vectors_to_numpy(table.column(FEATURES)),
                 table.column(LABEL).to_numpy(),
-                parameters=params.parameters,
+                parameters=self._pattern,
                 chunk_size=params.chunk_size,
                 route=params.route,
                 projection=Projection(wanted.dim, self._seed, wanted.method) if wanted else None,
@@ -155,7 +159,7 @@ class _Opened:
                 self._model,
                 vectors_to_numpy(table.column(FEATURES)),
                 table.column(LABEL).to_numpy(),
-                parameters=params.parameters,
+                parameters=self._pattern,
                 chunk_size=params.chunk_size,
             )
         except ValueError as error:
@@ -166,17 +170,43 @@ class _Opened:
 
 def _opened(params: GradientsParams, context: Context) -> _Opened:
     # Not at the top: planning imports this module, and needs no torch.
-    from operators.gradients.rows import select_parameters
+    from operators.gradients.balanced import balanced
     from operators.models import load, prepare_device
 
     resources = params.resources.on(float("inf"), prefers_gpu=True)
     device = prepare_device(resources.cpus, resources.gpus)
     model = load(context.states["probe"]).to(device)
+    size = sum(parameter.numel() for parameter in _chosen(model, params).values())
+    pattern = params.parameters
+    if params.bias == "balanced":
+        lengths = json.loads((context.state / BIAS).read_text("utf-8"))
+        model, pattern = balanced(model, lengths, pattern)
+    return _Opened(model.eval(), pattern, size, context.seed)
+
+
+def _chosen(model: nn.Module, params: GradientsParams) -> Mapping[str, nn.Parameter]:
+    from operators.gradients.rows import select_parameters
+
     try:
-        chosen = select_parameters(model, params.parameters)
+        return select_parameters(model, params.parameters)
     except ValueError as error:
         raise OperatorError(f"operators.gradients.parameters: {error}.") from error
-    return _Opened(model, sum(parameter.numel() for parameter in chosen.values()), context.seed)
+
+
+def _measure_inputs(params: GradientsParams, context: Context) -> None:
+    """Store the lengths of what enters each linear layer, by a sample of rows."""
+    import torch
+
+    from operators.gradients.balanced import input_lengths
+    from operators.models import load
+
+    sample = pa.concat_tables(_sample(context, SAMPLE_ROWS))
+    model, lengths = load(context.states["probe"]), {}
+    _chosen(model, params)
+    if sample.num_rows:
+        X = torch.tensor(vectors_to_numpy(sample.column(FEATURES)))
+        lengths = input_lengths(model, X, params.parameters)
+    (context.state / BIAS).write_text(json.dumps(lengths), "utf-8")
 
 
 def _measure(params: GradientsParams, context: Context) -> dict[str, float]:

@@ -42,6 +42,10 @@ class GradientsParams(OperatorParams):
     parameters: Annotated[str, AfterValidator(_check_pattern)] | None = None
     """Regular expression: only parameters in whose name ``re.search`` finds it. Default: all of the probe.
     For a large model name its last layers; ``head`` is the last linear layer of ``logistic`` and ``mlp``."""
+    bias: Literal["balanced", "plain"] = "balanced"
+    """``balanced``: the gradient in a linear layer's bias counts for as much as that in its weights, times
+    the root mean square length of what enters the layer. It carries the size of a row's error, which is
+    what sets rare rows apart, and drowns beside many features. ``plain``: as the papers have it."""
     chunk_size: int = Field(default=512, ge=1)
     """Rows per forward pass; halved by itself while a GPU runs out of memory."""
     form: Literal["flat", "factored"] = "flat"

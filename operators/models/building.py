@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,18 +22,22 @@ class Standardize(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, n_features: int) -> None:
+    def __init__(self, n_features: int, blocks: Sequence[int] = ()) -> None:
         super().__init__()
+        self._blocks = list(blocks)
         self.register_buffer("mean", torch.zeros(n_features))
         self.register_buffer("std", torch.ones(n_features))
 
     @torch.no_grad()
     def set(self, mean: Tensor, std: Tensor) -> None:
-        """Take over a mean and a standard deviation, both (n_features,).
+        """Take over a mean and a standard deviation, both (n_features,); blocks share one.
 
         A column whose deviation is lost in float32 at the size of its mean counts as constant: its
         std becomes 1, so that it is centred and left alone instead of blown up.
         """
+        if self._blocks:
+            parts = [part.square().mean().sqrt().expand(len(part)) for part in torch.split(std, self._blocks)]
+            std = torch.cat(parts)
         resolution = torch.finfo(torch.float32).eps * mean.abs()
         self.mean.copy_(mean)
         self.std.copy_(torch.where(std > resolution, std, torch.ones_like(std)))
@@ -61,7 +65,7 @@ def build(spec: ModelSpec, seed: int) -> nn.Module:
         torch.default_generator.manual_seed(seed)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         if spec.standardize:
-            layers["standardize"] = Standardize(spec.n_features)
+            layers["standardize"] = Standardize(spec.n_features, spec.blocks)
         layers.update(_layers(spec))
         return nn.Sequential(layers)
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 BUILT_IN = ("logistic", "mlp")
 
@@ -39,5 +39,14 @@ class ModelSpec(BaseModel):
     """Widths of the hidden layers; only ``mlp`` reads it."""
     standardize: bool = True
     """Put a fixed layer ``(x - mean) / std`` in front."""
+    blocks: Widths = ()
+    """Widths of consecutive features that share one std, the root mean square of theirs, as the entries of
+    one vector column do; default: each has its own."""
     n_features: int = Field(ge=1)
     n_classes: int = Field(ge=2)
+
+    @model_validator(mode="after")
+    def _blocks_are_all_features(self) -> ModelSpec:
+        if self.blocks and sum(self.blocks) != self.n_features:
+            raise ValueError(f"blocks sum to {sum(self.blocks)}, and there are {self.n_features} features")
+        return self

@@ -30,7 +30,7 @@ class Probe(Operator[ProbeParams]):
     """Adds the prediction and the loss of a classifier trained on all rows (empirical risk minimisation)."""
 
     name = "probe"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
     keeps_open = True
@@ -60,8 +60,8 @@ class Probe(Operator[ProbeParams]):
         OperatorError
             ``trainer: ray`` without Ray, fewer than two classes, or rows or a model that cannot be used.
         """
-        n_classes = _count_classes(context.states["ingest"])
-        job = TrainingJob(context.shards, context.state, self.params, n_classes, context.seed)
+        n_classes, widths = _measures(context.states["ingest"])
+        job = TrainingJob(context.shards, context.state, self.params, n_classes, widths, context.seed)
         if self._trains_on_ray(context, executor):
             # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
             from operators.probe.ray_train import run_on_ray
@@ -98,11 +98,13 @@ class Probe(Operator[ProbeParams]):
         return apply
 
 
-def _count_classes(ingest: Path) -> int:
+def _measures(ingest: Path) -> tuple[int, tuple[int, ...]]:
+    """Number of classes, and of features of each source column."""
     path = ingest / "classes.json"
-    n_classes = len(json.loads(path.read_text(encoding="utf-8"))["classes"])
+    found = json.loads(path.read_text(encoding="utf-8"))
+    n_classes = len(found["classes"])
     if n_classes < 2:
         raise OperatorError(
             f"{path} lists {n_classes} class; a classifier needs at least two in the label column."
         )
-    return n_classes
+    return n_classes, tuple(found.get("widths", ()))

@@ -32,6 +32,8 @@ class TrainingJob:
     """Gets ``model.safetensors``, ``model.json`` and ``training.json``; all workers must see the folder."""
     params: ProbeParams
     n_classes: int
+    widths: tuple[int, ...]
+    """Features that each source column gave; empty where they come from another operator."""
     seed: int
 
 
@@ -107,6 +109,7 @@ def _spec(job: TrainingJob, shards: CachedShards) -> ModelSpec:
         model=params.model,
         hidden=params.hidden,
         standardize=params.standardize,
+        blocks=(job.widths or (n_features,)) if params.standardize else (),
         n_features=n_features,
         n_classes=job.n_classes,
     )

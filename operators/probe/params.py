@@ -29,7 +29,8 @@ class ProbeParams(OperatorParams):
     ``standardize`` features are smaller and the same l2 is stronger. On other data, raise it until
     ``train_accuracy`` starts to fall."""
     standardize: bool = True
-    """Centre and scale every feature first."""
+    """Centre every feature and divide by its standard deviation first; the entries of one source column share
+    theirs, so that a pixel that is nearly always dark is not blown up to the size of the others."""
     epochs: int = Field(default=50, ge=1)
     """Passes of Adam over the rows; ``logistic`` is solved to a tolerance instead."""
     lr: float = Field(default=1e-3, gt=0)

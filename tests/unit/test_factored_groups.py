@@ -118,7 +118,7 @@ def test_a_run_on_factors_publishes_what_one_on_flat_gradients_does(done: Done) 
     figures = [{o.name: o.metrics for o in result.operators} for result in (ours, theirs)]
     assert figures[0]["groups"] == pytest.approx(figures[1]["groups"], abs=1e-4)
     assert ours.report.read_text().count("Gradient space and feature space of class") == 2
-    assert figures[0]["gradients"] == {"numbers_per_row": (4 + 5) + (5 + 2)}
+    assert figures[0]["gradients"] == {"numbers_per_row": (5 + 5) + (6 + 2)}  # 1 for each bias
 
 
 @pytest.mark.parametrize("n_shards", [1, 3])
@@ -148,8 +148,9 @@ def test_new_rows_are_placed_by_the_state_alone(done: Done, tmp_path: Path) -> N
     )
     placed = {}
     for form, (_, plan) in done.items():
-        probe = Context(plan.reader(), tmp_path, {"probe": plan.store.state(plan.fingerprint_of("probe"))})
-        gradients = Gradients(GradientsParams(**FORMS[form])).open(probe)(new)
+        own, probe = (plan.store.state(plan.fingerprint_of(name)) for name in ("gradients", "probe"))
+        context = Context(plan.reader(), own, {"probe": probe})
+        gradients = Gradients(GradientsParams(**FORMS[form])).open(context)(new)
         rows = gradients.append_column("y", new.column("y"))
         state = plan.store.state(plan.fingerprint_of("groups"))
         placed[form] = assign(state, rows)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +69,9 @@ def shard(n: int) -> tuple[np.ndarray, np.ndarray, pa.Table]:
 @pytest.mark.parametrize("projection", [None, 5, {"dim": 5, "method": "tensor_sketch"}])
 def test_adds_the_kernels_gradients(context: Context, projection: object) -> None:
     X, y, table = shard(11)
-    params = GradientsParams(parameters="hidden1", projection=projection, chunk_size=4, route="layers")
+    params = GradientsParams(
+        parameters="hidden1", projection=projection, chunk_size=4, route="layers", bias="plain"
+    )
     operator = Gradients(params)
     out = operator.open(context)(table)
     assert out.schema.equals(pa.schema(operator.adds))
@@ -104,7 +107,7 @@ def test_fit_measures_a_projection(
     X, y, table = shard(40)
     parts = [table.slice(0, 15), table.slice(15, 25)]
     context = replace(context, shards=Shards(parts))
-    params = GradientsParams(projection={"dim": 3, "accept_error": accept}, chunk_size=64)
+    params = GradientsParams(projection={"dim": 3, "accept_error": accept}, chunk_size=64, bias="plain")
     found = Gradients(params).fit(context, LocalExecutor())
     model = load(context.states["probe"])
     flat = per_sample_gradients(model, X, y).astype(np.float64)
@@ -117,7 +120,7 @@ def test_fit_measures_a_projection(
     assert ("not for deciding on eps" in caplog.text) == (not accept)
     record = json.loads((context.state / "projection.json").read_text())
     assert record == {"dim": 3, "method": "gaussian", **found}
-    assert Gradients(GradientsParams()).fit(context, LocalExecutor()) == {}
+    assert Gradients(GradientsParams(bias="plain")).fit(context, LocalExecutor()) == {}
     # A sample: every second row of either part.
     monkeypatch.setattr("operators.gradients.adaptor.SAMPLE_ROWS", 20)
     classes = np.concatenate([y[:15:2], y[15::2]])
@@ -134,7 +137,7 @@ def cosine(rows: np.ndarray, y: np.ndarray, i: int, j: int) -> float:
 def test_factored_gradients_stand_in_a_column_of_their_own(context: Context) -> None:
     X, y, table = shard(30)
     context = replace(context, shards=Shards([table.slice(0, 0), table.slice(0, 11), table.slice(11)]))
-    operator = Gradients(GradientsParams(form="factored", chunk_size=4))
+    operator = Gradients(GradientsParams(form="factored", chunk_size=4, bias="plain"))
     figures = operator.fit(context, LocalExecutor())
     assert figures == {"numbers_per_row": (3 + 4) + (4 + 2)}
     out = operator.open(context)(table)
@@ -152,10 +155,10 @@ def test_what_has_no_factors_is_named(context: Context, monkeypatch: pytest.Monk
     context = replace(context, shards=Shards([shard(8)[2]]))
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4), torch.nn.Linear(4, 2))
     monkeypatch.setattr("operators.models.load", lambda folder: model)
-    params = GradientsParams(form="factored")
+    params = GradientsParams(form="factored", bias="plain")
     with pytest.raises(OperatorError, match=r"'1\.weight', '1\.bias' are no product.*\{form: flat\}"):
         Gradients(params).fit(context, LocalExecutor())
-    head = GradientsParams(form="factored", parameters="^2")
+    head = GradientsParams(form="factored", parameters="^2", bias="plain")
     assert Gradients(head).fit(context, LocalExecutor()) == {"numbers_per_row": 4 + 2}
     hooked = torch.nn.Sequential(torch.nn.Linear(3, 2))
     hooked[0].register_forward_hook(lambda module, args, output: 2 * output)
@@ -172,15 +175,15 @@ def test_factors_are_neither_projected_nor_taken_by_func() -> None:
 
 
 def test_a_shard_without_valid_rows(context: Context) -> None:
-    out = Gradients(GradientsParams()).open(context)(shard(0)[2])
+    out = Gradients(GradientsParams(bias="plain")).open(context)(shard(0)[2])
     assert out.num_rows == 0
     assert out.schema.equals(pa.schema(Gradients(GradientsParams()).adds))
 
 
 def test_bad_parameters(context: Context) -> None:
     with pytest.raises(OperatorError, match=r"operators\.gradients\.parameters: .*hidden1\.weight"):
-        Gradients(GradientsParams(parameters="encoder")).open(context)
-    apply = Gradients(GradientsParams()).open(context)
+        Gradients(GradientsParams(parameters="encoder", bias="plain")).open(context)
+    apply = Gradients(GradientsParams(bias="plain")).open(context)
     with pytest.raises(OperatorError, match=r"operators\.gradients: y\[1\] = 9, but the model has 2 logits"):
         apply(shard(2)[2].set_column(2, "y", pa.array([0, 9])))
     with pytest.raises(ValidationError, match="no regular expression"):
@@ -190,3 +193,35 @@ def test_bad_parameters(context: Context) -> None:
 def test_planning_does_not_import_torch() -> None:
     code = "import sys, operators.gradients.adaptor, operators.models; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("form", ["flat", "factored"])
+@pytest.mark.parametrize("parameters", [None, "head", "weight"])
+def test_balanced_biases_are_as_long_as_what_enters_their_layer(
+    context: Context, form: Literal["flat", "factored"], parameters: str | None
+) -> None:
+    X, y, table = shard(40)
+    context = replace(context, shards=Shards([table.slice(0, 25), table.slice(25)]))
+    model = load(context.states["probe"])
+    plain = per_sample_gradients(model, X, y, parameters=parameters).astype(np.float64)
+    scale = np.ones(plain.shape[1])
+    if parameters != "weight":  # a bias that is not chosen stays as it is
+        hidden = np.maximum(X @ model[1].weight.detach().numpy().T + model[1].bias.detach().numpy(), 0)
+        lengths = [np.sqrt((inputs.astype(np.float64) ** 2).sum(axis=1).mean()) for inputs in (X, hidden)]
+        start = 0
+        for name, parameter in model.named_parameters():
+            if parameters is None or parameters in name:
+                stop = start + parameter.numel()
+                scale[start:stop] = lengths["head" in name] if "bias" in name else 1
+                start = stop
+    params = GradientsParams(form=form, parameters=parameters, chunk_size=7)
+    operator = Gradients(params)
+    operator.fit(context, LocalExecutor())
+    found = operator.open(context)(table)
+    rows = vectors_to_numpy(found.column(0).combine_chunks())
+    if form == "factored":
+        rows = unpack(rows, read_parts(context.state)).flat()
+    expected = plain * scale
+    # Columns come in another order; products of rows are the same.
+    np.testing.assert_allclose(rows.astype(np.float64) @ rows.T, expected @ expected.T, rtol=1e-4, atol=1e-6)
+    assert rows.shape == plain.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -140,3 +141,16 @@ def test_vectors_round_trip_without_copy(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_ragged_vectors_are_refused(rows: list[list[float | None] | None], text: str) -> None:
     with pytest.raises(OperatorError, match=text):
         vectors_to_numpy(pa.array(rows, type=pa.list_(pa.float32())))
+
+
+def test_blocks_share_a_standard_deviation() -> None:
+    spec = ModelSpec(n_features=4, n_classes=2, blocks=(3, 1))
+    layer = build(spec, 0).get_submodule("standardize")
+    layer.set(torch.arange(4.0), torch.tensor([1.0, 2.0, 2.0, 5.0]))
+    np.testing.assert_allclose(layer.std, [3**0.5, 3**0.5, 3**0.5, 5.0])
+    np.testing.assert_array_equal(layer.mean, torch.arange(4.0))
+
+
+def test_blocks_must_be_all_features() -> None:
+    with pytest.raises(ValidationError, match="blocks sum to 3, and there are 4"):
+        ModelSpec(n_features=4, n_classes=2, blocks=(2, 1))

@@ -17,12 +17,12 @@ from engine.store import write_text
 from tests.paper.cells import kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.robust.problems import PROBLEMS
-from tests.paper.robust.ways import DEFAULT, ERM, ORACLE, PIXELS, PUBLISHED, evaluate
+from tests.paper.robust.ways import DEFAULT, ERM, ORACLE, PLAIN, PUBLISHED, WEIGHTS_1, evaluate
 from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "ROBUST.md"
 SEEDS = (0, 1, 2, 3, 4)
-WAYS = (ERM, PUBLISHED, "default, weights 1", DEFAULT, PIXELS, ORACLE)
+WAYS = (ERM, PUBLISHED, PLAIN, WEIGHTS_1, DEFAULT, ORACLE)
 TOP = """\
 # Worst-group accuracy without group labels
 
@@ -45,10 +45,10 @@ def main() -> None:
         except SkippedError as reason:
             skipped[name] = str(reason)
         print(name, "done" if name in found else "skipped", file=sys.stderr, flush=True)
-    lines = head("problem", *WAYS, "share, default", "share, units as they are")
+    lines = head("problem", *WAYS, "share, default", "share, biases plain")
     for name, runs in found.items():
         cells = [mean_sd([run[way]["worst"] if way in run else np.nan for run in runs]) for way in WAYS]
-        lines.append(line(name, *cells, share(runs, DEFAULT), share(runs, PIXELS)))
+        lines.append(line(name, *cells, share(runs, DEFAULT), share(runs, PLAIN)))
     top = TOP.format(date=datetime.now(UTC).date(), seeds=len(SEEDS))
     notes = "".join(f"\nNot here: {name}; {why}.\n" for name, why in skipped.items())
     write_text(RESULTS, top + notes + "\n" + "\n".join(lines) + "\n")

@@ -40,8 +40,8 @@ class RobustProblem:
     group_test: Array
     trainer: dict[str, Any]
     """Model and optimiser that all ways share."""
-    pixels: bool = False
-    """Whether features share one unit."""
+    one_unit: bool = False
+    """Whether the features are the entries of one vector column, which share a standard deviation."""
 
 
 LINEAR: dict[str, Any] = {"model": "logistic"}
@@ -76,7 +76,7 @@ def digits(task: str, cue: str, damage: float, seed: int) -> RobustProblem:
         y_test=np.tile(y_rest, 2),
         group_test=np.concatenate([2 * y_rest, 2 * y_rest + 1]),
         trainer=LINEAR,
-        pixels=True,
+        one_unit=True,
     )
 
 
@@ -130,7 +130,9 @@ def _split(X: Array, y: Array, names: Any, n_train: int, trainer: dict[str, Any]
     first, rest = slice(None, n_train), slice(n_train, None)
     none = np.zeros(n_train, bool)
     return RobustProblem(
-        X[first], y[first], group[first], none, X[rest], y[rest], group[rest], trainer=trainer
+        *(X[first], y[first], group[first], none, X[rest], y[rest], group[rest]),
+        trainer=trainer,
+        one_unit=trainer is LINEAR,
     )
 
 

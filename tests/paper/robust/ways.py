@@ -6,29 +6,33 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from engine.training import fit_arrays, parse_params
 from operators.gradients import per_sample_gradients
+from operators.gradients.balanced import balanced, input_lengths
 from operators.grasp import GroupInference
 from operators.models import ModelSpec
 from operators.probe.kernel import train_on_arrays
-from operators.probe.settings import Settings
 from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.params import CrossFit
 from tests.paper.robust.problems import RobustProblem
 
 Array = npt.NDArray[Any]
 ERM, ORACLE, DEFAULT, PUBLISHED = "ERM", "oracle gDRO", "default recipe", "GRASP as published"
-PIXELS = "default, features of one unit left as they are"
+WEIGHTS_1, PLAIN = "default, weights 1", "default, biases plain"
 
 
-def infer(problem: RobustProblem, select: Any, seed: int, *, standardize: bool = True) -> Array:
-    """Groups by GRASP on the default probe's gradients."""
+def infer(problem: RobustProblem, select: Any, seed: int, *, balance: bool = True) -> Array:
+    """Groups by GRASP on the gradients of the default probe, with the defaults of ``gradients``."""
     X = problem.X.astype(np.float32)
-    spec = ModelSpec(n_features=X.shape[1], n_classes=int(problem.y.max()) + 1, standardize=standardize)
-    settings = Settings() if standardize else Settings(l2=0.15)
-    probe = train_on_arrays(X, problem.y, spec=spec, settings=settings, random_state=seed).model
-    gradients = per_sample_gradients(probe, X, problem.y)
+    spec = ModelSpec(
+        n_features=X.shape[1], n_classes=int(problem.y.max()) + 1, blocks=(X.shape[1],) * problem.one_unit
+    )
+    model: Any = train_on_arrays(X, problem.y, spec=spec, random_state=seed).model
+    if balance:
+        model, _ = balanced(model, input_lengths(model, torch.from_numpy(X)))
+    gradients = per_sample_gradients(model, X, problem.y)
     return GroupInference(select=select, random_state=seed).fit_predict(gradients, problem.y)
 
 
@@ -56,15 +60,14 @@ def robust(problem: RobustProblem, seed: int, groups: Array) -> dict[str, float]
 def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
     """Way -> figures."""
     groups = infer(problem, "coverage", seed)
-    published = infer(problem, "silhouette", seed)
+    published = infer(problem, "silhouette", seed, balance=False)
     found = {
         ERM: train(problem, seed, trainer="erm"),
         DEFAULT: robust(problem, seed, groups),
-        "default, weights 1": train(problem, seed, trainer="gdro", groups=groups),
+        WEIGHTS_1: train(problem, seed, trainer="gdro", groups=groups),
         ORACLE: train(problem, seed, keep=~problem.damaged, trainer="gdro", groups=problem.group),
     }
-    if problem.pixels:
-        found[PIXELS] = robust(problem, seed, infer(problem, "coverage", seed, standardize=False))
+    found[PLAIN] = robust(problem, seed, infer(problem, "coverage", seed, balance=False))
     if len(np.unique(problem.y[published >= 0])) == len(np.unique(problem.y)):
         found[PUBLISHED] = train(problem, seed, trainer="gdro", groups=published, noise="drop")
     return found
