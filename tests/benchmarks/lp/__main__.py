@@ -99,13 +99,15 @@ def sections(measured: Mapping[str, Any]) -> dict[str, str]:
     lines = [f"- {line}. Load when started {loads[0]} to {loads[-1]}." for line in machines]
     return {
         "lp-machine": "\n".join(lines) or "Not measured yet.",
-        "lp-bars": table([row for game, entry in done for row in _bars(game, entry)]),
+        "lp-bars": table([row for game in GAMES for row in _bars(game, measured.get(game.key))]),
         "lp": table([_rounds_row(game, entry["rounds"]) for game, entry in done]),
         "lp-entropy": table([_newton_row(game, row) for game, entry in done for row in entry["newton"]]),
     }
 
 
-def _bars(game: Game, entry: Mapping[str, Any]) -> list[Row]:
+def _bars(game: Game, entry: Mapping[str, Any] | None) -> list[Row]:
+    if entry is None:
+        return [{"bar": game.key, "wanted": "as above", "measured": "not measured", "met": "-"}]
     rows = []
     for family, wanted in WANTED.items():
         forms = {name: e["ratio"] for name, e in entry["rounds"].items() if name.startswith(family)}
