@@ -24,7 +24,6 @@ class Weights(Operator[WeightsParams]):
     name = "weights"
     version = 2
     Params = WeightsParams
-    keeps_open = True
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
