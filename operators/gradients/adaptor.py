@@ -97,7 +97,7 @@ class Gradients(Operator[GradientsParams]):
         """
         params = self.params
         if params.bias == "balanced":
-            list(executor.map(partial(_measure_inputs, params), [context], resources=params.resources))
+            list(executor.map(partial(_measure_inputs, params), [context]))  # a few rows: no GPU for that
         work = _find_factors if params.form == "factored" else _measure if params.projection else None
         if work is None:
             return {}
