@@ -26,7 +26,8 @@ demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the repo
 	$(BIN)/winnow run deploy/recipes/demo.yaml
 
 test: $(VENV)/.dev  ## Run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest tests/cluster
+	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .

@@ -45,7 +45,8 @@ class GroupDro:
         mass = np.bincount(place, weight, minlength=len(self._sizes))
         share = weight / np.maximum(mass[place], 1e-300)
         loss = np.bincount(place, share * batch.loss, minlength=len(self._sizes))
-        q = self.state["q"] * np.exp(self._step_size * (loss + self._bonus))
+        gain = self._step_size * (loss + self._bonus)
+        q = self.state["q"] * np.exp(gain - gain.max())  # the shift cancels, and exp cannot overflow
         self.state["q"] = q / q.sum()
         outside = np.where(inside, 0.0, batch.weight)
         total = outside.sum()
