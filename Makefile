@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c deploy/constraints.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
 .PHONY: demo test lint format bench paper gpu clean help
@@ -42,7 +42,7 @@ format: $(VENV)/.dev  ## Mend style
 $(PEERS)/.done: $(PINNED)
 	$(PYTHON) -m venv $(PEERS)
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"], sep="\n")' > $(PEERS)/requirements.txt
-	$(PEERS)/bin/pip install --quiet --no-compile --disable-pip-version-check -c deploy/constraints.txt -r $(PEERS)/requirements.txt
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt -r $(PEERS)/requirements.txt
 	touch $@
 
 bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; one of them: ARGS="lp --large --write-readme"
