@@ -28,6 +28,7 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a key of the recipe; repeatable")
 ]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
+LogFormat = Annotated[str, typer.Option(help="auto, rich, plain or json")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 
@@ -66,7 +67,7 @@ def plan(
 def run(
     recipe: RecipeFile,
     overrides: Overrides = None,
-    log_format: Annotated[str, typer.Option(help="auto, rich, plain or json")] = "auto",
+    log_format: LogFormat = "auto",
     verbose: Verbose = False,
 ) -> None:
     """Run a recipe and publish a version. What is committed already is reused."""
@@ -127,7 +128,7 @@ def compare(
     ] = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
-    log_format: Annotated[str, typer.Option(help="auto, rich, plain or json")] = "auto",
+    log_format: LogFormat = "auto",
     verbose: Verbose = False,
 ) -> None:
     """Infer groups by several methods and score them against the recipe's truth; publish nothing."""

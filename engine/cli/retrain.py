@@ -47,7 +47,7 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
 
     if executor not in ("ray", "local"):
         raise InputError(f"--executor {executor}: give ray or local.")
-    params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "--set")
+    params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "retrain")
     spec = TrainSpec(
         find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
     )

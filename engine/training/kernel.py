@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from engine.fingerprint import digest
@@ -23,6 +20,7 @@ from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
 from operators.probe.crew import Alone, Crew, Slots
+from operators.probe.kernel import repeatable
 
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
@@ -87,7 +85,7 @@ def fit(
     OperatorError
         Nothing to learn from, a model that cannot be used, or a loss that is not a number.
     """
-    with _repeatable(torch.device(device)):
+    with repeatable(torch.device(device)):
         slots = Slots(crew or Alone(), len(data.train), params.n_slots)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
@@ -120,16 +118,3 @@ def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np
         wrong = session.errors(split)
         columns.append(np.concatenate(session.gather({s: own.astype(np.uint8) for s, own in wrong.items()})))
     return split, np.column_stack(columns), np.concatenate(ids)
-
-
-@contextmanager
-def _repeatable(device: torch.device) -> Iterator[None]:
-    """One thread, and torch's random state put back at the end."""
-    threads = torch.get_num_threads()
-    gpus = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus), threadpool_limits(limits=1):
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)

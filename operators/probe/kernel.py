@@ -80,7 +80,7 @@ def train(
     settings = settings or Settings()
     if not len(shards):
         raise OperatorError("The probe has nothing to learn from: there are no shards.")
-    with _repeatable(torch.device(device)):
+    with repeatable(torch.device(device)):
         slots = Slots(crew or Alone(), len(shards))
         model = build(spec, seed).to(device)
         census, curve, converged = _fit(model, spec, shards, slots, settings, seed)
@@ -133,7 +133,7 @@ def _fit(
 
 
 @contextmanager
-def _repeatable(device: torch.device) -> Iterator[None]:
+def repeatable(device: torch.device) -> Iterator[None]:
     """One thread, and torch's random state put back at the end."""
     threads = torch.get_num_threads()
     gpus = [torch.cuda.current_device()] if device.type == "cuda" else []

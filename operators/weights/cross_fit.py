@@ -68,6 +68,22 @@ def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: 
     return p
 
 
+def trust_of(
+    models: Sequence[nn.Module],
+    X: npt.NDArray[np.float32],
+    y: Ints,
+    keys: Ints,
+    folds: Ints,
+    largest: Mapping[int, int],
+    n_classes: int,
+) -> Floats:
+    """(n,) what each row counts for: 1 in its class's largest group, else by its self-confidence."""
+    found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
+    p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
+    found[unsure] = trusted_share(p, n_classes)
+    return found
+
+
 def folds_of(row_ids: Ints, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
     """(n,) fold of each row, by a hash: neither shards nor their order matter."""
     return (row_hashes(row_ids, seed) % np.uint64(n_folds)).astype(np.int64)
@@ -185,7 +201,4 @@ def trust_on_arrays(
         ).model
         for fold in range(params.folds)
     ]
-    found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
-    p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
-    found[unsure] = trusted_share(p, spec.n_classes)
-    return found
+    return trust_of(models, X, y, keys, folds, largest, spec.n_classes)

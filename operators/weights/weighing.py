@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import GROUP, IS_OUTLIER, LABEL
-from operators.weights.kernel import Floats, balance_keys, balanced_weights, doubtful, trusted_share
+from operators.weights.kernel import Floats, balance_keys, balanced_weights
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,16 +34,13 @@ class Trust:
     def open(self, state: Path) -> Callable[[pa.Table], Floats]:
         """Load the models; a function from a shard's rows to what each counts for (n,), in [0, 1]."""
         from operators.models import load
-        from operators.weights.cross_fit import arrays_of, fold_folder, self_confidence
+        from operators.weights.cross_fit import arrays_of, fold_folder, trust_of
 
         models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(self.n_folds)]
 
         def share(table: pa.Table) -> Floats:
-            X, y, keys, folds = arrays_of(table, self.n_folds, self.seed)
-            found, unsure = np.ones(len(y)), doubtful(y, keys, self.largest)
-            p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
-            found[unsure] = trusted_share(p, self.n_classes)
-            return found
+            rows = arrays_of(table, self.n_folds, self.seed)
+            return trust_of(models, *rows, self.largest, self.n_classes)
 
         return share
 
