@@ -34,12 +34,18 @@ CONTRACT: tuple[pa.Field, ...] = (
 
 USUAL_ADDER = {
     GROUP: "groups",
-    IS_OUTLIER: "groups",
-    OUTLIER_SOURCE: "groups",
+    IS_OUTLIER: "outliers",
+    OUTLIER_SOURCE: "outliers",
     WEIGHT: "weights",
     SPLIT: "split",
 }
 USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
+
+
+def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
+    """Whether operators mark outliers, and none decides between them."""
+    added = {field.name for operator in chain for field in operator.adds}
+    return IS_OUTLIER not in added and any(name.endswith("_outlier") for name in added)
 
 
 def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:

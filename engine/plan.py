@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors.base import ConnectorError, Listing, Source
-from engine.chain import CONTRACT, compose, in_order, settled
+from engine.chain import CONTRACT, compose, in_order, settled, wants_verdict
 from engine.errors import InputError
 from engine.fingerprint import digest
 from engine.hints import explain, nearest
@@ -148,7 +148,10 @@ def make_plan(recipe: Recipe) -> Plan:
     features = resolve_features(recipe, listing.schema, maker.name if maker else "")
     check_source_columns(chain, recipe, listing.schema)
     check_contract_names(recipe, listing.schema)
-    chain = in_order(settled([build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]))
+    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
+    if wants_verdict(chain):
+        chain.append(build_operator(recipe, "outliers", {}))
+    chain = in_order(settled(chain))
     features = features or (maker.source_columns if maker else ())
     compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])

@@ -29,6 +29,8 @@ LOSS = "loss"
 GROUP = "group"
 IS_OUTLIER = "is_outlier"
 OUTLIER_SOURCE = "outlier_source"
+GROUP_OUTLIER = "group_outlier"
+MARKED_BY = "marked_by"
 WEIGHT = "weight"
 SPLIT = "split"
 

@@ -19,6 +19,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "probe": "operators.probe.adaptor:Probe",
         "gradients": "operators.gradients.adaptor:Gradients",
         "groups": "operators.groups.operator:Groups",
+        "outliers": "operators.outliers.adaptor:Outliers",
         "neighbours": "operators.neighbours.adaptor:Neighbours",
         "weights": "operators.weights.adaptor:Weights",
         "split": "operators.split.adaptor:Split",

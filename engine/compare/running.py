@@ -18,13 +18,13 @@ from engine.errors import InputError
 from engine.events import Listener, silent
 from engine.fingerprint import digest
 from engine.hints import nearest
-from engine.locking import writer_lock
+from engine.lease import writing
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
 from engine.runner import Session
 from engine.store import write_json
-from operators.base import GROUP, IS_OUTLIER, LABEL
+from operators.base import GROUP, GROUP_OUTLIER, LABEL
 
 GROUPS = "groups"
 FLOOR = "class label (floor)"
@@ -90,8 +90,8 @@ def compare(
     plans = {method: make_plan(variant) for method, variant in variants(recipe, methods, params).items()}
     first = next(iter(plans.values()))
     entries: list[Entry] = []
-    with writer_lock(first.output, recipe.name), ExitStack() as stack:
-        session = Session(first, listener, stack, verbose)
+    with writing(first.output, recipe.name) as lease, ExitStack() as stack:
+        session = Session(first, listener, stack, verbose, lease)
         for method, plan in plans.items():
             session.plan = plan
             for planned in needed(plan):
@@ -143,13 +143,14 @@ def count_rows(plan: Plan) -> Counter[Cell]:
     reader, truth = plan.reader(), plan.recipe.truth
     counts: Counter[Cell] = Counter()
     for info in plan.shards:
-        table = reader.read_all(info.index, [LABEL, GROUP, IS_OUTLIER])
+        table = reader.read_all(info.index, [LABEL, GROUP, GROUP_OUTLIER])
         source = reader.read_unhidden(info.index, list(truth.columns))
         names = cast_or_null(source.column(truth.group), pa.string())
         known: Any = pa.nulls(table.num_rows, pa.bool_())
         if truth.outlier is not None:
             known = cast_or_null(source.column(truth.outlier), pa.bool_())
-        values = [*(table.column(name) for name in (LABEL, GROUP, IS_OUTLIER)), names, known]
+        marked = pc.not_equal(table.column(GROUP_OUTLIER).cast(pa.string()), "")
+        values = [table.column(LABEL), table.column(GROUP), marked, names, known]
         cells = pa.table(dict(zip(Cell._fields, values, strict=True)))
         cells = cells.filter(pc.and_(pc.is_valid(cells["y"]), pc.is_valid(cells["true_group"])))
         grouped = cells.group_by(list(Cell._fields), use_threads=False).aggregate([([], "count_all")])

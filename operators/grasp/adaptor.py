@@ -52,7 +52,7 @@ SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
 class Groups(GroupsOperator[GroupsParams]):
-    """Adds ``group`` (-1: in no cluster), ``is_outlier`` and ``outlier_source``.
+    """Adds ``group`` (-1: in no cluster) and ``group_outlier``.
 
     ``fit`` leaves in its state folder ``groups.json`` with the parameters, per class
     ``labels-<class>.parquet`` and ``model-<class>.npz``, ``selection.json`` with every class's grid and
@@ -63,7 +63,7 @@ class Groups(GroupsOperator[GroupsParams]):
     one worker's.
     """
 
-    version = 4
+    version = 5
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
     def __init__(self, params: GroupsParams) -> None:

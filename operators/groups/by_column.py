@@ -31,7 +31,7 @@ MOST_VALUES = 10_000
 class ClassLabel(Groups[NoneParams]):
     """Group = class: what is known without any method."""
 
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = NoneParams
 
     @property
@@ -56,7 +56,7 @@ class Oracle(Groups[OracleParams]):
     value are in no group. Where a value occurs in several classes the group spans them.
     """
 
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = OracleParams
 
     @property

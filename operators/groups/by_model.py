@@ -66,7 +66,7 @@ class Eiil(ByModel[EiilParams]):
     See :mod:`operators.groups.eiil`: this is where ascent on the soft IRM penalty over all rows ends.
     """
 
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = EiilParams
     uses = ("ingest", "probe")
 
@@ -103,7 +103,7 @@ class Jtt(ByModel[JttParams]):
     model trained for few epochs. Its second training, which repeats E, is left to ``weights``.
     """
 
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = JttParams
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

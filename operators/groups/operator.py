@@ -13,9 +13,8 @@ import pyarrow as pa
 from operators.base import (
     CATEGORY,
     GROUP,
-    IS_OUTLIER,
+    GROUP_OUTLIER,
     LABEL,
-    OUTLIER_SOURCE,
     ROW_ID,
     Apply,
     Context,
@@ -31,10 +30,10 @@ P = TypeVar("P", bound=OperatorParams)
 
 
 class Groups(Operator[P]):
-    """Adds ``group`` (-1: in none), ``is_outlier`` and ``outlier_source``, by one of several methods."""
+    """Adds ``group`` (-1: in none) and ``group_outlier``, by one of several methods."""
 
     name = "groups"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = OperatorParams
     uses: tuple[str, ...] = ("ingest",)
 
@@ -54,12 +53,8 @@ class Groups(Operator[P]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Group, whether the row is judged corrupt, and by what."""
-        return (
-            pa.field(GROUP, pa.int32()),
-            pa.field(IS_OUTLIER, pa.bool_()),
-            pa.field(OUTLIER_SOURCE, CATEGORY),
-        )
+        """Group, and why this method takes the row for an outlier; empty where it does not."""
+        return (pa.field(GROUP, pa.int32()), pa.field(GROUP_OUTLIER, CATEGORY))
 
     def as_fitted(self, record: Mapping[str, Any]) -> Groups[P]:
         """This operator as it was when it left ``groups.json``."""
@@ -109,5 +104,5 @@ def group_columns(group: Labels, judge: str | None = None) -> pa.Table:
     """The columns that ``groups`` adds; rows in no group are outliers by the noise of ``judge``, if given."""
     outlier = (group == NOISE) & (judge is not None)
     sources = pa.array(["", f"{judge}:noise"])
-    source = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
-    return pa.table({GROUP: group, IS_OUTLIER: outlier, OUTLIER_SOURCE: source})
+    reason = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
+    return pa.table({GROUP: group, GROUP_OUTLIER: reason})

@@ -27,7 +27,7 @@ class _NoShards:
 
 
 def assign(state: Path, table: pa.Table) -> pa.Table:
-    """Columns ``group``, ``is_outlier`` and ``outlier_source`` of new rows, from a fitted state.
+    """Columns ``group`` and ``group_outlier`` of new rows, from a fitted state.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""``weights`` over shards: count the groups, train without each fold, then weigh each row."""
+"""``weights`` over shards: count the groups, train without each fold, then weigh each row.
+
+Weights of other operators (EOS, DCKM, decorrelation) multiply these.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,70 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from operators.base import FEATURES, WEIGHT, Apply, Context, Executor, Operator, ShardReader
+from operators.base import (
+    FEATURES,
+    IS_OUTLIER,
+    WEIGHT,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    ShardReader,
+)
 from operators.weights.kernel import balance_keys, count_keys, group_keys, largest_groups
 from operators.weights.params import WeightsParams
 from operators.weights.weighing import COLUMNS, Scales, Trust
 
+FACTOR = "_weight"
+
 
 class Weights(Operator[WeightsParams]):
-    """Adds ``weight``, mean 1 over all valid rows."""
+    """Adds ``weight``, mean 1 over all valid rows, or over those that are kept where outliers are dropped.
+
+    An operator named W that adds the column ``W_weight`` multiplies it.
+    """
 
     name = "weights"
-    version = 2
+    version = 3
     Params = WeightsParams
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
         self._doubts = params.trust == "self_confidence"
         self.uses = ("ingest",) if self._doubts else ()
+        self._factors: tuple[str, ...] = ()
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
+        """Multiplied by the weights there are, and dropping what `split` drops.
+
+        Raises OperatorError for a factor that no operator of the recipe makes.
+        """
+        there = [f.name.removesuffix(FACTOR) for o in chain for f in o.adds if f.name.endswith(FACTOR)]
+        factors = there if self.params.factors is None else list(self.params.factors)
+        unknown = sorted(set(factors).difference(there))
+        if unknown:
+            known = f"there are: {', '.join(there)}" if there else "none of its operators makes weights"
+            raise OperatorError(
+                f"operators.weights.factors: the recipe has no weights named {unknown[0]!r}; {known}."
+            )
+        drops = any(getattr(operator.params, "drop_outliers", None) for operator in chain)
+        chosen = {"factors": tuple(sorted(factors)), "drop_outliers": self.params.drop_outliers}
+        if self.params.drop_outliers is None:
+            chosen["drop_outliers"] = drops
+        found = Weights(self.params.model_copy(update=chosen))
+        found._factors = tuple(name + FACTOR for name in sorted(factors))
+        return found
 
     @property
     def requires(self) -> tuple[str, ...]:
         """Class, group and outlier mark, and what a classifier learns from."""
-        return (*COLUMNS, FEATURES) if self._doubts else COLUMNS
+        return (*COLUMNS, *self._factors, *((FEATURES,) if self._doubts else ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -58,11 +98,13 @@ class Weights(Operator[WeightsParams]):
             balanced.update(found[0])
             by_class.update(found[1])
         sizes = dict(balanced) if self.params.method == "group_balanced" else None
-        scales = Scales(sizes, self._train(context, executor, by_class))
+        trust = self._train(context, executor, by_class)
+        drops = bool(self.params.drop_outliers)
+        scales = Scales(sizes, trust, factors=self._factors, drop_outliers=drops)
         add_up = partial(_add_up, context.shards, self.requires, scales, context.state)
         sums = [Sums(*column) for column in executor.map(add_up, shards)]
         total = sum(part.weight for part in sums)
-        scale = sum(by_class.values()) / total if total else 1.0
+        scale = sum(part.kept for part in sums) / total if total else 1.0
         replace(scales, scale=scale).save(context.state)
         return {
             "groups": float(len(balanced)),
@@ -104,6 +146,7 @@ class Sums(NamedTuple):
     square: float
     largest: float
     doubted: int
+    kept: int
 
 
 def _count(reader: ShardReader, shard: int) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
@@ -116,8 +159,11 @@ def _count(reader: ShardReader, shard: int) -> tuple[dict[int, int], dict[tuple[
 
 def _add_up(
     reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int
-) -> tuple[float, float, float, int]:
+) -> tuple[float, float, float, int, int]:
     """See :class:`Sums`."""
-    weights, trusted = scales.open(state)(reader.read(shard, columns))
+    table = reader.read(shard, columns)
+    weights, trusted = scales.open(state)(table)
+    dropped = int(table.column(IS_OUTLIER).to_numpy().sum()) if scales.drop_outliers else 0
     doubted = int(np.count_nonzero(trusted < 1))
-    return float(weights.sum()), float(weights @ weights), float(weights.max(initial=0.0)), doubted
+    largest = float(weights.max(initial=0.0))
+    return float(weights.sum()), float(weights @ weights), largest, doubted, table.num_rows - dropped

@@ -48,6 +48,16 @@ class WeightsParams(OperatorParams):
         "for min(1, C p), p being the probability of its label by a classifier of C classes that was trained "
         "without it, on groups of equal weight",
     )
+    factors: tuple[str, ...] | None = Field(
+        default=None,
+        description="Other operators' weights that multiply these, such as [eos, dckm]; default: all that "
+        "the recipe makes",
+    )
+    drop_outliers: bool | None = Field(
+        default=None,
+        description="Whether rows marked as outliers weigh 0, and the mean 1 is that of the others; "
+        "default: as split.drop_outliers",
+    )
     cross_fit: CrossFit = CrossFit()
     """Only ``trust: self_confidence`` reads it."""
     resources: Resources = Resources()

@@ -53,6 +53,9 @@ class Scales:
     """Rows of each group where groups are balanced."""
     trust: Trust | None
     scale: float = 1.0
+    factors: tuple[str, ...] = ()
+    """Columns that multiply the weight."""
+    drop_outliers: bool = False
 
     def open(self, state: Path) -> Weigh:
         """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
@@ -60,6 +63,10 @@ class Scales:
 
         def weigh(table: pa.Table) -> tuple[Floats, Floats]:
             base = np.full(table.num_rows, self.scale)
+            for name in self.factors:
+                base *= table.column(name).to_numpy()
+            if self.drop_outliers:
+                base[table.column(IS_OUTLIER).to_numpy().astype(bool)] = 0.0
             if self.sizes is not None:
                 keys = balance_keys(*(table.column(name).to_numpy() for name in COLUMNS))
                 base *= balanced_weights(keys, self.sizes)
@@ -79,10 +86,11 @@ class Scales:
     def load(cls, state: Path) -> Scales:
         """Read :meth:`save`'s file."""
         record = json.loads((state / STATE).read_text("utf-8"))
-        trust, sizes = record["trust"], record["sizes"]
+        trust, sizes, factors = record["trust"], record["sizes"], tuple(record["factors"])
         if trust is not None:
             trust = Trust(**trust | {"largest": dict(trust["largest"])})
-        return cls(None if sizes is None else dict(sizes), trust, record["scale"])
+        sizes = None if sizes is None else dict(sizes)
+        return cls(sizes, trust, record["scale"], factors, record["drop_outliers"])
 
 
 def _pairs(counts: dict[int, int] | None) -> list[tuple[int, int]] | None:

@@ -115,13 +115,8 @@ def test_same_labels_as_the_kernel_whatever_the_shards(
     assert len(np.unique(group)) > 4
     noise = expected.labels_ == -1
     assert noise.any()
-    np.testing.assert_array_equal(found.column("is_outlier").to_numpy(), noise)
-    assert found.column("outlier_source").to_pylist() == ["grasp:noise" if n else "" for n in noise]
-    assert (
-        found.schema.types
-        == [field.type for field in Groups(PARAMS).adds]
-        == [pa.int32(), pa.bool_(), CATEGORY]
-    )
+    assert found.column("group_outlier").to_pylist() == ["grasp:noise" if n else "" for n in noise]
+    assert found.schema.types == [field.type for field in Groups(PARAMS).adds] == [pa.int32(), CATEGORY]
     assert metrics == {
         "groups": float(expected.labels_.max() + 1),
         "outlier_share": noise.mean(),
@@ -179,8 +174,7 @@ def test_noise_need_not_be_judged(tmp_path: Path) -> None:
     params = PARAMS.model_copy(update={"outliers": "none"})
     found, metrics = run([table], tmp_path, params)
     assert -1 in found.column("group").to_pylist()
-    assert set(found.column("is_outlier").to_pylist()) == {False}
-    assert set(found.column("outlier_source").to_pylist()) == {""}
+    assert set(found.column("group_outlier").to_pylist()) == {""}
     assert metrics["outlier_share"] == 0
 
 

@@ -113,7 +113,7 @@ def test_groups_are_the_kernels(name: str, done: dict[str, Plan]) -> None:
     group = array(done[name], "group")
     np.testing.assert_array_equal(group, expected(name, done[name], done["grasp"]))
     assert len(np.unique(group)) == 2 if name == "none" else len(np.unique(group)) >= 3
-    assert not array(done[name], "is_outlier").any()
+    assert set(rows_of(done[name], "group_outlier").column("group_outlier").to_pylist()) == {""}
 
 
 def test_two_classes_eiil_sets_apart_what_the_probe_gets_wrong(done: dict[str, Plan]) -> None:
@@ -149,7 +149,7 @@ def test_density_assigns_new_rows_as_its_kernel_predicts(
     found = assign(state_of(done[name]), table)
     np.testing.assert_array_equal(found.column("group").to_numpy(), kernel.predict(moved, y))
     noise = found.column("group").to_numpy() == -1
-    assert found.column("outlier_source").to_pylist() == [f"{name}:noise" if n else "" for n in noise]
+    assert found.column("group_outlier").to_pylist() == [f"{name}:noise" if n else "" for n in noise]
 
 
 def test_oracle_alone_may_read_the_truth_it_names(done: dict[str, Plan]) -> None:

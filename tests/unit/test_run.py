@@ -11,7 +11,7 @@ import pytest
 import engine
 from engine.errors import BudgetError, InputError, LockedError
 from engine.events import Event
-from engine.locking import writer_lock
+from engine.lease import writing
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.results import RunResult
@@ -91,6 +91,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
         "probe": 0,
         "gradients": 0,
         "groups": 4,
+        "outliers": 4,
         "weights": 4,
         "split": 4,
     }
@@ -100,6 +101,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
         "probe": 0,
         "gradients": 0,
         "groups": 0,
+        "outliers": 0,
         "weights": 4,
         "split": 0,
     }
@@ -175,7 +177,7 @@ def test_too_many_faulty_rows_end_the_run(tmp_path: Path) -> None:
 def test_a_locked_output_says_who_holds_it(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
     with (
-        writer_lock(tmp_path / "out", "weekly"),
+        writing(tmp_path / "out", "weekly"),
         pytest.raises(LockedError, match=r"weekly \(process \d+ on"),
     ):
         run(recipe)

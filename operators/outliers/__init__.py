@@ -1,0 +1,5 @@
+"""Which rows are judged corrupt, where several operators have an opinion."""
+
+from operators.outliers.kernel import decide
+
+__all__ = ["decide"]

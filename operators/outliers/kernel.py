@@ -1,0 +1,48 @@
+"""From the marks of several judges to one verdict a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+Text = npt.NDArray[np.object_]
+
+ALL, ANY = "all", "any"
+
+
+def decide(marks: Mapping[str, Bools], rule: str = ALL) -> Bools:
+    """Whether each row is judged corrupt.
+
+    GRASP's noise is often the smaller minority, and a row far from the others can be rare rather than wrong,
+    so that one judge alone is weak evidence: by default all must agree.
+
+    Parameters
+    ----------
+    marks : judge -> (n,) rows it marks; at least one judge.
+    rule : ``all`` or ``any`` of the judges, or the name of the one that decides alone.
+
+    Returns
+    -------
+    (n,) bool
+
+    Raises
+    ------
+    KeyError : the rule names no judge.
+    """
+    if rule not in (ALL, ANY):
+        return marks[rule]
+    together = np.stack(list(marks.values()))
+    return np.asarray(together.all(axis=0) if rule == ALL else together.any(axis=0))
+
+
+def joined(reasons: Mapping[str, Text]) -> Text:
+    """(n,) the reasons of all judges that mark a row, as ``grasp:noise+eos``; empty for none.
+
+    Parameters
+    ----------
+    reasons : judge -> (n,) its reason, empty where it does not mark the row.
+    """
+    return np.array(["+".join(filter(None, row)) for row in zip(*reasons.values(), strict=True)], np.object_)
