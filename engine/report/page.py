@@ -21,6 +21,7 @@ from engine.report.selection import projected, read_grids, selection_figures
 from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
+from engine.report.verdicts import sentence, verdicts
 from engine.report.words import count, interval, number, percent, short
 
 MOST_FILES = 200
@@ -34,6 +35,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
     found = survey(plan)
     groups = group_rows(found, classes)
     truth, grids = plan.recipe.truth, read_grids(plan, classes)
+    verdict = verdicts(plan, found)
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
     return template().render(
@@ -43,7 +45,8 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         folder=folder,
         opening=OPENING.format(folder=folder),
         prefix=plan.recipe.output.prefix,
-        sentences=sentences(findings(found, groups, classes)),
+        sentences=[*sentences(findings(found, groups, classes)), *filter(None, [sentence(verdict)])],
+        verdicts=verdict,
         **table_of_groups(found, groups),
         spaces=space_figures(plan, found, groups),
         selections=selection_figures(grids, grid_aris(plan, found, grids)),

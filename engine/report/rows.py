@@ -17,10 +17,10 @@ from engine.report.sampling import gather
 from engine.report.survey import SMALL, Survey
 from engine.report.thumbnails import rows_at_most, thumbnails
 from engine.report.words import count, number, percent, short
-from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, OUTLIER_SOURCE, PREDICTION, ROW_ID
+from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
 
 MOST_GROUPS = 24
-OUTLIERS = "outliers"
+OUTLIERS, CONTESTED = "outliers", "contested"
 MOST_FIELDS = 8
 NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
 
@@ -36,7 +36,7 @@ class Shown:
     loss: str
     group: int
     why: str
-    """What marks it as an outlier, or "noise"; empty for neither."""
+    """What marks it, whether or not it is judged an outlier; or "noise"; empty for neither."""
     fields: list[str]
 
 
@@ -77,8 +77,8 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
         notes.append(f"{count(len(hidden), 'more group')}, on which the probe does better, are not shown.")
     limit = rows_at_most(plan.recipe.report.image, len(chosen) + 1)
     wanted = [found.shown[group.y, group.group][:limit] for group in chosen]
-    strongest = found.strongest[:limit]
-    ids = np.concatenate([*wanted, strongest])
+    strongest, differing = found.strongest[:limit], found.contested[:limit]
+    ids = np.concatenate([*wanted, strongest, differing])
     if not len(ids):
         return Gallery(notes=notes)
     table, pictures, note = read_rows(plan, ids, fields)
@@ -89,7 +89,7 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
 
     def album(slug: str, title: str, about: str, row_ids: NDArray[np.int64]) -> Album:
         places = [place[row_id] for row_id in row_ids.tolist()]
-        plain = Album(slug, title, about, [shown[i] for i in places], slug != OUTLIERS)
+        plain = Album(slug, title, about, [shown[i] for i in places], slug not in (OUTLIERS, CONTESTED))
         if pictures is None:
             return plain
         own = pictures[places]
@@ -107,6 +107,9 @@ def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str
     if len(strongest):
         about = f"marked rows, then noise, by falling loss; the first {len(strongest)}"
         albums.append(album(OUTLIERS, "Strongest outliers", about, strongest))
+    if len(differing):
+        about = f"some operators mark them, others do not; by falling loss; the first {len(differing)}"
+        albums.append(album(CONTESTED, "Contested rows", about, differing))
     return Gallery(albums, fields, [*notes, *([note] if note else [])])
 
 
@@ -150,7 +153,8 @@ def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[S
     rows = []
     for i, row in enumerate(small.to_pylist()):
         prediction, loss = row.get(PREDICTION), row.get(LOSS)
-        why = (row[OUTLIER_SOURCE] or "marked") if row[IS_OUTLIER] else "noise" if row[GROUP] < 0 else ""
+        noise = "noise" if row[GROUP] < 0 else ""
+        why = (row[OUTLIER_SOURCE] or "marked") if row[IS_OUTLIER] else row.get(MARKED_BY) or noise
         rows.append(
             Shown(
                 row_id=row[ROW_ID],

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from engine.plan import Plan
-from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, ROW_ID
+from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, ROW_ID
 
 NOISE = -1
 STRONGEST = 24
@@ -55,6 +55,21 @@ def suspects(table: pa.Table) -> NDArray[np.float64]:
     wanted = marked.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)
     found = np.column_stack([marked, loss, table.column(ROW_ID).to_numpy()])
     return np.asarray(found[wanted], np.float64)
+
+
+def judges(plan: Plan) -> tuple[str, ...]:
+    """Names of the operators' marks that ``outliers`` decides between."""
+    found = [getattr(planned.operator, "judges", ()) for planned in plan.operators]
+    return next((tuple(names) for names in found if names), ())
+
+
+def contested(table: pa.Table, n_judges: int) -> NDArray[np.float64]:
+    """As :func:`suspects`, of the rows that some judges mark and others do not."""
+    reasons = table.column(MARKED_BY).to_pylist()
+    votes = np.array([len(text.split("+")) if text else 0 for text in reasons])
+    loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
+    found = np.column_stack([table.column(IS_OUTLIER).to_numpy(), loss, table.column(ROW_ID).to_numpy()])
+    return np.asarray(found[(votes > 0) & (votes < n_judges)], np.float64)
 
 
 def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,9 +19,29 @@ from numpy.typing import NDArray
 
 from engine.plan import Plan
 from engine.reader import StoreReader
-from engine.report.sampling import ROW, first_per_group, keep_strongest, row_hash, rows_of, suspects
+from engine.report.sampling import (
+    ROW,
+    contested,
+    first_per_group,
+    judges,
+    keep_strongest,
+    row_hash,
+    rows_of,
+    suspects,
+)
 from engine.report.statistics import Stat
-from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, OUTLIER_SOURCE, PREDICTION, ROW_ID, SPLIT, WEIGHT
+from operators.base import (
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    LOSS,
+    MARKED_BY,
+    OUTLIER_SOURCE,
+    PREDICTION,
+    ROW_ID,
+    SPLIT,
+    WEIGHT,
+)
 
 DRAWN_PER_GROUP = 1_000
 DRAWN_SHARDS = 64
@@ -32,6 +52,7 @@ SMALL: dict[str, pa.DataType] = {
     SPLIT: pa.string(),
     IS_OUTLIER: pa.bool_(),
     OUTLIER_SOURCE: pa.string(),
+    MARKED_BY: pa.string(),
     PREDICTION: pa.int64(),
     LOSS: pa.float64(),
     WEIGHT: pa.float64(),
@@ -49,6 +70,7 @@ class Key(NamedTuple):
     split: str | None
     is_outlier: bool | None
     outlier_source: str | None
+    marked_by: str | None
     true_group: str | None
     true_outlier: bool | None
 
@@ -66,6 +88,8 @@ class Survey:
     """(class, group) -> row ids to show."""
     strongest: NDArray[np.int64]
     """Row ids of outliers and noise: marked ones first, then by falling loss."""
+    contested: NDArray[np.int64]
+    """Row ids on which the judges of outliers differ, in the same order."""
 
     def total(self, key: Callable[[Key], H]) -> dict[H, Stat]:
         """Sums of cells with the same ``key(cell)``."""
@@ -81,7 +105,8 @@ def survey(plan: Plan) -> Survey:
     reader, seed = plan.reader(), plan.recipe.seed
     cells: dict[Key, Stat] = {}
     drawn, shown = np.empty(0, ROW), np.empty(0, ROW)
-    strongest = np.empty((0, 3))
+    strongest, differing = np.empty((0, 3)), np.empty((0, 3))
+    n_judges = len(judges(plan))
     hashes = row_hash(np.arange(len(plan.shards)), seed)
     wide = set(np.argsort(hashes, kind="stable")[:DRAWN_SHARDS].tolist())
     for info in plan.shards:
@@ -93,6 +118,8 @@ def survey(plan: Plan) -> Survey:
         if info.index in wide:
             drawn = first_per_group(np.concatenate([drawn, fresh]), DRAWN_PER_GROUP)[0]
         strongest = keep_strongest(np.concatenate([strongest, suspects(seen)]))
+        if n_judges > 1:
+            differing = keep_strongest(np.concatenate([differing, contested(seen, n_judges)]))
     drawn, rank = first_per_group(drawn, DRAWN_PER_GROUP)
     order = np.lexsort((drawn["hash"], rank))
     groups = np.unique(shown[["y", "group"]])
@@ -102,6 +129,7 @@ def survey(plan: Plan) -> Survey:
         drawn["row_id"][order],
         {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
         strongest[:, 2].astype(np.int64),
+        differing[:, 2].astype(np.int64),
     )
 
 

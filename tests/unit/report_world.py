@@ -28,6 +28,7 @@ KINDS = {
     "group": pa.int32(),
     "is_outlier": pa.bool_(),
     "outlier_source": CATEGORY,
+    "marked_by": CATEGORY,
     "weight": pa.float32(),
     "split": CATEGORY,
 }
@@ -35,7 +36,8 @@ ADDED_BY = {
     "ingest": ("valid", "y", "x"),
     "probe": ("prediction", "loss"),
     "gradients": ("gradient",),
-    "groups": ("group", "is_outlier", "outlier_source"),
+    "groups": ("group",),
+    "outliers": ("is_outlier", "outlier_source", "marked_by"),
     "weights": ("weight",),
     "split": ("split",),
 }

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from operators.outliers.adaptor import OutliersParams
 from tests.unit.report_world import CLASSES, SYMBOLS, cells, html_of, made, plan_over
 
 
@@ -53,6 +54,31 @@ def test_rows_drawn_do_not_depend_on_the_shards(tmp_path: Path) -> None:
         start = html.index('id="rows"')
         shown.append(html[start : html.index("How it was made")])
     assert shown[0] == shown[1]
+
+
+def test_contested_rows_are_counted_and_shown(tmp_path: Path) -> None:
+    source, columns = made()
+    marked = ["eos+grasp:noise" if i < 7 else "eos" if i < 20 else "" for i in range(len(columns["y"]))]
+    judged = [text.count("+") == 1 for text in marked]
+    absent = [y is None for y in columns["y"]]
+    for name, values in (("marked_by", marked), ("is_outlier", judged)):
+        columns[name] = [None if gone else value for gone, value in zip(absent, values, strict=True)]
+    plan = plan_over(tmp_path, source, columns, truth={"outlier": "broken"})
+    outliers = next(p.operator for p in plan.operators if p.name == "outliers")
+    outliers.judges, outliers.params = ("eos", "group"), OutliersParams()  # type: ignore[attr-defined]
+    html = html_of(plan)
+    there = [text for text, gone in zip(marked, absent, strict=True) if not gone]
+    table = {row[0]: row for row in cells(html) if row and row[0] in ("eos", "eos and grasp:noise", "nobody")}
+    assert {by: (int(row[1]), int(row[5])) for by, row in table.items()} == {
+        "eos": (there.count("eos"), 0),
+        "eos and grasp:noise": (there.count("eos+grasp:noise"), there.count("eos+grasp:noise")),
+        "nobody": (there.count(""), 0),
+    }
+    assert f"judges of outliers differ on {there.count('eos')} rows; by the recipe's rule (all judges" in html
+    shown = html[html.index("Contested rows") :]
+    rows = {int(row[0]) for row in cells(shown[: shown.index("</table>")])[1:]}
+    contested = {i for i, text in enumerate(marked) if text == "eos" and not absent[i]}
+    assert rows and rows <= contested
 
 
 @pytest.mark.parametrize("image", [False, True])
