@@ -74,11 +74,15 @@ def test_contested_rows_are_counted_and_shown(tmp_path: Path) -> None:
         "eos and grasp:noise": (there.count("eos+grasp:noise"), there.count("eos+grasp:noise")),
         "nobody": (there.count(""), 0),
     }
-    assert f"judges of outliers differ on {there.count('eos')} rows; by the recipe's rule (all judges" in html
+    assert (
+        f"judges of outliers differ on {there.count('eos')} rows; by the recipe&#39;s rule (all judges"
+        in html
+    )
     shown = html[html.index("Contested rows") :]
     rows = {int(row[0]) for row in cells(shown[: shown.index("</table>")])[1:]}
     contested = {i for i, text in enumerate(marked) if text == "eos" and not absent[i]}
-    assert rows and rows <= contested
+    assert rows
+    assert rows <= contested
 
 
 @pytest.mark.parametrize("image", [False, True])
