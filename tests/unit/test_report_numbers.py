@@ -56,7 +56,7 @@ def test_wilson_without_rows_or_predictions_is_nan() -> None:
 def test_outlier_scores_are_scikit_learns(rows: list[tuple[bool, bool, int]]) -> None:
     cells: dict[Key, Stat] = {}
     for truth, marked, group in rows:
-        key = Key(0, group, None, marked, None, None, truth)
+        key = Key(0, group, None, marked, None, None, None, truth)
         cells[key] = cells.get(key, Stat()) + Stat(1)
     none = np.empty(0, np.int64)
     flaggings, base_rate = outlier_scores(Survey(cells, 0, none, {}, none))
