@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 from connectors.sink import write_parquet
 from engine.chain import CONTRACT
 from engine.fingerprint import digest
+from engine.lease import Lease
 from engine.plan import FORMAT, Plan
 from engine.reader import StoreReader
 from engine.store import write_json, write_text
@@ -52,32 +52,36 @@ def is_published(output: Path, version: str) -> bool:
     return (version_folder(output, version) / "manifest.json").exists()
 
 
-def publish(plan: Plan, executor: Executor) -> Iterator[dict[str, Any]]:
-    """Write every part, then the manifest, then make the folder visible. Yields each part's record."""
-    output = plan.output
-    final = version_folder(output, plan.version)
+def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, Any]]:
+    """Write every part, make the folder visible, then its manifest: before that it is no version.
+
+    Yields each part's record. Raises LockedError if another writer has taken the output over.
+    """
+    final = version_folder(plan.output, plan.version)
     final.parent.mkdir(parents=True, exist_ok=True)
-    scratch = final.parent / f".{plan.version}-{uuid.uuid4().hex}.tmp"
+    scratch = lease.stage(plan.version)
     (scratch / DATA).mkdir(parents=True)
-    try:
-        jobs = [
-            PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, scratch, shard.index)
-            for shard in plan.shards
-        ]
-        parts = []
-        for part in executor.map(write_part, jobs):
-            parts.append(part)
-            yield part
-        write_json(scratch / "manifest.json", manifest(plan, parts))
-        shutil.rmtree(final, ignore_errors=True)
-        scratch.replace(final)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    jobs = [
+        PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, scratch, shard.index)
+        for shard in plan.shards
+    ]
+    parts = []
+    for part in executor.map(write_part, jobs):
+        parts.append(part)
+        yield part
+    staged = lease.stage("manifest.json")
+    write_json(staged, manifest(plan, parts))
+    # What lies there has no manifest: somebody was killed between the two renames.
+    shutil.rmtree(final, ignore_errors=True)
+    lease.rename(scratch, final)
+    lease.rename(staged, final / "manifest.json")
 
 
-def point_to(output: Path, version: str) -> None:
-    """Make a published version the current one."""
-    write_text(output / POINTER, version + "\n")
+def point_to(output: Path, version: str, lease: Lease) -> None:
+    """Make a published version the current one. Raises LockedError if another writer took over."""
+    staged = lease.stage(POINTER)
+    write_text(staged, version + "\n")
+    lease.rename(staged, output / POINTER)
 
 
 def write_part(job: PartJob) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from engine.errors import InfeasibleError, InputError
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
-from engine.locking import writer_lock
+from engine.lease import Lease, writing
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.publish import is_published, point_to, publish, read_manifest, version_folder
 from engine.quarantine import check_budget
@@ -32,14 +32,19 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
     output = plan.output
-    with writer_lock(output, recipe.name), Tracker.open(plan) as tracker, ExitStack() as stack:
-        session = Session(plan, listener, stack, verbose)
+    quiet = recipe.run.lease_seconds
+    with (
+        writing(output, recipe.name, stale_seconds=quiet) as lease,
+        Tracker.open(plan) as tracker,
+        ExitStack() as stack,
+    ):
+        session = Session(plan, listener, stack, verbose, lease)
         results = tuple(session.operator(planned) for planned in plan.operators)
         reused = session.publish()
         manifest = read_manifest(version_folder(output, plan.version))
         report = session.report(manifest, results)
         tracker.finish(manifest, results, report)
-        point_to(output, plan.version)
+        point_to(output, plan.version, lease)
         path = version_folder(output, plan.version)
         seconds = meter.seconds
         record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
@@ -50,8 +55,14 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
 class Session:
     """The steps of one run. Ray starts only when something is left to compute."""
 
-    def __init__(self, plan: Plan, listener: Listener, stack: ExitStack, verbose: bool) -> None:
-        self.plan, self.listener, self._stack, self._verbose = plan, listener, stack, verbose
+    def __init__(self, plan: Plan, listener: Listener, stack: ExitStack, verbose: bool, lease: Lease) -> None:
+        self.plan, self.listener, self._stack, self._verbose, self._lease = (
+            plan,
+            listener,
+            stack,
+            verbose,
+            lease,
+        )
 
     @cached_property
     def executor(self) -> ShardExecutor:
@@ -74,6 +85,7 @@ class Session:
             self._meter(planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
         meter = self._begin(planned.name)
+        store.sweep(planned.fingerprint)
         metrics = fitted["metrics"] if fitted else self._fit(planned)
         meter.add(sum(commit.rows for commit in done.values()), len(done))
         for commit in self._apply(planned, missing):
@@ -92,7 +104,7 @@ class Session:
             self._meter("publish").reused()
             return True
         meter = self._begin("publish")
-        for part in publish(self.plan, self.executor):
+        for part in publish(self.plan, self.executor, self._lease):
             meter.add(part["rows"])
         meter.tell("finish")
         return False
@@ -126,6 +138,7 @@ class Session:
                 raise InfeasibleError(str(error)) from None
             except OperatorError as error:
                 raise InputError(str(error)) from None
+        self._lease.check()
         store.commit_fit(planned.fingerprint, metrics, meter.seconds)
         return metrics
 
@@ -133,7 +146,7 @@ class Session:
         if not shards:
             return
         context = self._context(planned, self.plan.store.state(planned.fingerprint))
-        job = Job(planned.operator, context, self.plan.reader(planned), planned.fingerprint)
+        job = Job(planned.operator, context, self.plan.reader(planned), planned.fingerprint, self._lease)
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):
                 raise result.raised()

@@ -85,15 +85,23 @@ class RunStore:
         return record
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
-        """Commit records by shard."""
-        records = self.folder(fingerprint).glob("part-*.json")
-        commits = (Commit(**json.loads(path.read_text("utf-8"))) for path in sorted(records))
+        """Commit records by shard; one whose part is not there in full counts for nothing."""
+        records = sorted(self.folder(fingerprint).glob("part-*.json"))
+        commits = (found for path in records if (found := _read_commit(path)) is not None)
         return {commit.shard: commit for commit in commits}
+
+    def sweep(self, fingerprint: str) -> None:
+        """Remove what killed writers left under temporary names. Only for who holds the output's lease."""
+        for path in self.folder(fingerprint).glob(".*.tmp"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Record of a committed fit (its metrics), or None."""
         path = self.folder(fingerprint) / "fit.json"
-        if not path.exists():
+        if not path.exists() or not self.state(fingerprint).is_dir():
             return None
         record: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return record
@@ -115,3 +123,13 @@ class RunStore:
         """Make a finished fit visible."""
         record = {"metrics": metrics, "seconds": seconds}
         write_json(self.folder(fingerprint) / "fit.json", record)
+
+
+def _read_commit(path: Path) -> Commit | None:
+    """A commit record, or None where it or its part is not whole, as after a power cut."""
+    try:
+        found = Commit(**json.loads(path.read_text("utf-8")))
+        whole = path.with_suffix(".parquet").stat().st_size == found.bytes
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if whole else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from engine.errors import InputError, WinnowError
+from engine.errors import InputError, LockedError, WinnowError
+from engine.lease import Lease
 from engine.reader import StoreReader
 from engine.store import Commit
 from operators.base import Context, Executor, Operator
@@ -19,13 +20,13 @@ class Failure:
     operator: str
     shard: int
     message: str
-    expected: bool
+    kind: Literal["input", "locked", "crash"]
     trace: str = ""
 
     def raised(self) -> WinnowError:
         """The error to raise in the driver."""
-        if self.expected:
-            return InputError(self.message)
+        if self.kind != "crash":
+            return InputError(self.message) if self.kind == "input" else LockedError(self.message)
         error = WinnowError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
         error.add_note(self.trace)
         return error
@@ -39,6 +40,8 @@ class Job:
     context: Context
     reader: StoreReader
     fingerprint: str
+    lease: Lease
+    """Checked before each commit."""
 
 
 class ShardExecutor(Executor, Protocol):

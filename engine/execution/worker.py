@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from engine.errors import InputError
+from engine.errors import InputError, LockedError
 from engine.execution.job import Failure, Job
 from engine.quarantine import write_faults
 from engine.store import Commit
@@ -29,12 +29,14 @@ class ShardWorker:
         try:
             return self._process(shard)
         except RowError as error:
-            return Failure(name, shard, self._locate(error), expected=True)
+            return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
-            return Failure(name, shard, str(error), expected=True)
+            return Failure(name, shard, str(error), "input")
+        except LockedError as error:
+            return Failure(name, shard, str(error), "locked")
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            return Failure(name, shard, text, expected=False, trace=traceback.format_exc())
+            return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
     def _process(self, shard: int) -> Commit:
         started = time.perf_counter()
@@ -53,6 +55,7 @@ class ShardWorker:
         else:
             columns = self._scatter(shard, table.column(ROW_ID), columns)
         seconds = time.perf_counter() - started
+        job.lease.check()
         store = job.reader.store
         return store.commit(job.fingerprint, shard, columns, seconds=seconds, quarantined=n_faults)
 

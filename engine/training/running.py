@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from engine.errors import InfeasibleError, InputError
 from engine.hints import nearest
-from engine.locking import writer_lock
+from engine.lease import writing
 from engine.store import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
@@ -87,7 +87,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     folder = (spec.folder or version.output / "models" / name).absolute()
     job = TrainingJob(version, spec.params, spec.seed, folder)
     try:
-        with writer_lock(folder, f"winnow retrain on {version.name}"):
+        with writing(folder, f"winnow retrain on {version.name}"):
             reused = (folder / RECORD).exists()
             if not reused:
                 job.maker.fit(executor)
