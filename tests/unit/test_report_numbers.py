@@ -59,7 +59,7 @@ def test_outlier_scores_are_scikit_learns(rows: list[tuple[bool, bool, int]]) ->
         key = Key(0, group, None, marked, None, None, None, truth)
         cells[key] = cells.get(key, Stat()) + Stat(1)
     none = np.empty(0, np.int64)
-    flaggings, base_rate = outlier_scores(Survey(cells, 0, none, {}, none))
+    flaggings, base_rate = outlier_scores(Survey(cells, 0, none, {}, none, none))
     truth = [row[0] for row in rows]
     assert base_rate == pytest.approx(np.mean(truth))
     for found, flags in zip(
