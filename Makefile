@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo test lint format bench paper gpu clean help
+.PHONY: demo test faults lint format bench paper gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,9 @@ demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the repo
 test: $(VENV)/.dev  ## Run every test
 	$(BIN)/python -m pytest tests/cluster
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
+
+faults: $(VENV)/.dev  ## Run every test that kills, stops, starves or misleads a run
+	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py
 
 lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff check .
