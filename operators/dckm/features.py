@@ -1,0 +1,84 @@
+"""Features as DCKM reads them: signs, or standard scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dckm.moments import ROW_BLOCK, Coded
+
+Wide = npt.NDArray[np.float64]
+Coding: TypeAlias = Literal["binarize", "standardize"]
+CODINGS: tuple[Coding, ...] = ("binarize", "standardize")
+SMALLEST_SPREAD = 1e-6
+"""A standard deviation below this share of the largest value is rounding: the column is constant."""
+
+
+def column_sums(X: npt.NDArray[np.floating]) -> Wide:
+    """(3, d): number of rows, sum and largest absolute value of each column; see :func:`join_sums`."""
+    found = np.zeros((3, X.shape[1]))
+    for start in range(0, len(X), ROW_BLOCK):
+        block = X[start : start + ROW_BLOCK].astype(np.float64)
+        found[0] += len(block)
+        found[1] += block.sum(axis=0)
+        found[2] = np.maximum(found[2], np.abs(block).max(axis=0))
+    return found
+
+
+def join_sums(first: Wide, second: Wide) -> Wide:
+    """:func:`column_sums` of two sets of rows."""
+    return np.vstack([first[:2] + second[:2], np.maximum(first[2], second[2])])
+
+
+def squared_deviations(X: npt.NDArray[np.floating], mean: Wide) -> Wide:
+    """(d,) sums of (x - mean)^2."""
+    found = np.zeros(X.shape[1])
+    for start in range(0, len(X), ROW_BLOCK):
+        found += np.square(X[start : start + ROW_BLOCK] - mean).sum(axis=0)
+    return found
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Turns features into what the regulariser and the clusters are made of.
+
+    ``binarize``: -1 or +1, the latter above the column's mean; a feature of two values keeps them, up to
+    their names. ``standardize``: mean 0 and standard deviation 1, constant columns 0; treated is above the
+    mean.
+
+    Attributes
+    ----------
+    coding : "binarize" or "standardize".
+    mean, scale : (d,) of the raw features.
+    """
+
+    coding: Coding
+    mean: Wide
+    scale: Wide
+
+    @classmethod
+    def from_sums(cls, coding: Coding, sums: Wide, squares: Wide | None = None) -> Coder:
+        """From :func:`column_sums` and, for ``standardize``, :func:`squared_deviations` of all rows."""
+        mean = sums[1] / sums[0]
+        if squares is None:
+            return cls(coding, mean, np.ones_like(mean))
+        spread = np.sqrt(squares / sums[0])
+        return cls(coding, mean, np.where(spread > SMALLEST_SPREAD * sums[2], spread, np.inf))
+
+    @classmethod
+    def of(cls, X: npt.NDArray[np.floating], coding: Coding) -> Coder:
+        """From all rows at once."""
+        sums = column_sums(X)
+        squares = squared_deviations(X, sums[1] / sums[0]) if coding == "standardize" else None
+        return cls.from_sums(coding, sums, squares)
+
+    def __call__(self, X: npt.NDArray[np.floating]) -> Coded:
+        """Float32 codes of rows (n, d)."""
+        if self.coding == "binarize":
+            Z = np.full(X.shape, -1, np.float32)
+            Z[self.mean < X] = 1
+            return Coded(Z, signs=True)
+        return Coded(((X - self.mean) / self.scale).astype(np.float32), signs=False)

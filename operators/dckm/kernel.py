@@ -1,0 +1,210 @@
+"""Decorrelation-regularised k-means as passes over rows that move only d x d and K x d sums.
+
+The objective (equation 7) for weights w = omega^2 >= 0, centres f_k and assignments c(i) is
+
+    sum_i w_i |z_i - f_c(i)|^2 + lambda1 balance(w) + lambda2 sum_i w_i^2 + lambda3 (sum_i w_i - 1)^2
+
+with the balance cost of :mod:`operators.dckm.balance`. An outer loop sets the centres to the weighted means
+(10), assigns each row to the nearest (14), and takes one accelerated gradient step in omega with backtracking
+(15-20). The paper leaves the step open; here the gradient is taken at y = omega + k / (k + 3) (omega - omega
+before), and the step size is halved until f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009). Where
+the objective would rise, momentum is dropped for that loop (O'Donoghue & Candes 2015), so that it never does.
+
+Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from operators.dckm.balance import balance_cost, balance_derivative, correlation
+from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, Slope, Wide
+
+Init: TypeAlias = Literal["random", "k-means++"]
+INITS: tuple[Init, ...] = ("random", "k-means++")
+HALVINGS = 100
+"""Step sizes tried before a point counts as stationary."""
+
+
+class Passes(Protocol):
+    """Something that can go over all rows: arrays in memory, or shards. Each method is one pass."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+        """See :func:`operators.dckm.steps.begin`."""
+        ...
+
+    def draw(self, centres: Wide, seed: int) -> Wide:
+        """(d,) the row that k-means++ draws next; see :mod:`operators.dckm.seeding`."""
+        ...
+
+    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+        """See :func:`operators.dckm.steps.look`."""
+        ...
+
+    def descend(self, slope: Slope, n_clusters: int) -> Line:
+        """See :func:`operators.dckm.steps.descend`."""
+        ...
+
+    def finish(self, centres: Wide | None, step: float) -> Finished:
+        """See :func:`operators.dckm.steps.finish`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is minimised, and how long. ``n_clusters`` 0: the weights alone, without the error of clusters."""
+
+    n_clusters: int
+    lambda1: float
+    lambda2: float
+    lambda3: float
+    max_iter: int
+    tol: float
+    init: Init = "random"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What is known at the end, apart from the rows.
+
+    Attributes
+    ----------
+    centres : (K, d) weighted means; None without clusters.
+    objective : (n_iter,) after each outer loop; never rises but for rounding.
+    balance : (n_iter,) balance cost after each outer loop.
+    converged : the objective changed by less than ``tol`` in the last loop.
+    correlation_before, correlation_after : Frobenius norm of the off-diagonal covariance, unweighted and
+        weighted.
+    effective_sample_size : (sum w)^2 / sum w^2.
+    weight_sum : sum of w; divide by its mean for weights of mean 1.
+    sizes : (K,) rows of each cluster.
+    """
+
+    centres: Wide | None
+    objective: Wide
+    balance: Wide
+    converged: bool
+    correlation_before: float
+    correlation_after: float
+    effective_sample_size: float
+    weight_sum: float
+    sizes: Wide
+
+
+class Point(NamedTuple):
+    """Where a loop ended: the step taken from y, and the parts of the objective there."""
+
+    step: float
+    value: float
+    without_error: float
+    balance: float
+    clusters: Clusters
+
+
+def solve(passes: Passes, settings: Settings) -> Solution:
+    """Minimise the objective; rows' weights and labels stay with ``passes``."""
+    n, k = passes.n_rows, settings.n_clusters
+    # The paper starts at w = 1. Without clusters nothing but sum w = 1 gives the scale: start there.
+    begun = passes.begin(k, 1.0 if k else n**-0.5, settings.seed)
+    centres = _first_centres(passes, begun, settings)
+    search = _Search(passes, settings)
+    values, balances = list[float](), list[float]()
+    converged = False
+    while len(values) < settings.max_iter and not converged:
+        point = search.advance(centres)
+        centres = None if centres is None else point.clusters.centres(centres)
+        values.append(point.value)
+        balances.append(point.balance)
+        converged = point.step == 0 or (len(values) > 1 and abs(values[-1] - values[-2]) < settings.tol)
+    done = passes.finish(centres, search.point.step)
+    weight, square = float(done.weight), float(done.square)
+    return Solution(
+        centres=centres,
+        objective=np.array(values),
+        balance=np.array(balances),
+        converged=converged,
+        correlation_before=correlation(begun.gram, begun.total, n),
+        correlation_after=correlation(done.gram, done.total, weight),
+        effective_sample_size=weight**2 / square,
+        weight_sum=weight,
+        sizes=done.sizes,
+    )
+
+
+def _first_centres(passes: Passes, begun: Begun, settings: Settings) -> Wide | None:
+    if not settings.n_clusters:
+        return None
+    everywhere = np.tile(begun.total / passes.n_rows, (settings.n_clusters, 1))
+    if settings.init == "random":
+        return begun.clusters.centres(everywhere)
+    for index in range(settings.n_clusters):
+        everywhere[index] = passes.draw(everywhere[:index], settings.seed)
+    return everywhere
+
+
+class _Search:
+    """Steps in omega, one an outer loop; step size and momentum go on from one to the next."""
+
+    def __init__(self, passes: Passes, settings: Settings) -> None:
+        self._passes = passes
+        self._settings = settings
+        self._rate = 1.0
+        self._steps = 0
+        self.point: Point
+
+    def advance(self, centres: Wide | None) -> Point:
+        """Assign rows to the centres and take a step."""
+        first = not self._steps
+        point, before = self._try(
+            centres, None if first else self.point.step, self._steps / (self._steps + 3)
+        )
+        if not first and point.value > self.point.without_error + before:
+            self._steps = 0
+            point, _ = self._try(centres, None, 0.0)
+        self._steps += 1
+        self.point = point
+        return point
+
+    def _try(self, centres: Wide | None, step: float | None, momentum: float) -> tuple[Point, float]:
+        """The next point, and the error of the clusters where the last one was."""
+        chosen = self._settings
+        looked = self._passes.look(centres, step, momentum)
+        weight = float(looked.moments.weight)
+        cost, derivative = balance_derivative(looked.moments)
+        common = 2 * chosen.lambda3 * (weight - 1)
+        slope = Slope(derivative, chosen.lambda1, chosen.lambda2, common)
+        line = self._passes.descend(slope, chosen.n_clusters)
+        here = float(looked.error) + self._without_error(cost, float(looked.square), weight)
+        return self._backtrack(looked, line, here), float(looked.error_before)
+
+    def _backtrack(self, looked: Looked, line: Line, here: float) -> Point:
+        """Halve the step size until the objective falls by half of what the gradient promises."""
+        squared_length = float(line.second.weight)
+        for _ in range(HALVINGS):
+            point = self._at(looked, line, self._rate)
+            if point.value <= here - self._rate * squared_length / 2:
+                return point
+            self._rate /= 2
+        return self._at(looked, line, 0.0)
+
+    def _at(self, looked: Looked, line: Line, step: float) -> Point:
+        moments = looked.moments.along(line.first, line.second, step)
+        cost = balance_cost(moments)
+        square, error = (float(np.polyval(c[::-1], step)) for c in (line.square, line.error))
+        rest = self._without_error(cost, square, float(moments.weight))
+        powers = step ** np.arange(3)
+        clusters = Clusters(*(np.tensordot(powers, part, 1) for part in line.clusters))
+        return Point(step, error + rest, rest, cost, clusters)
+
+    def _without_error(self, cost: float, square: float, weight: float) -> float:
+        chosen = self._settings
+        return chosen.lambda1 * cost + chosen.lambda2 * square + chosen.lambda3 * (weight - 1) ** 2

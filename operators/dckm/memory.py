@@ -1,0 +1,56 @@
+"""All rows in this process's memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.dckm import steps
+from operators.dckm.moments import Coded
+from operators.dckm.seeding import candidate
+from operators.dckm.steps import Begun, Finished, Labels, Line, Looked, RowState, Slope, Wide
+
+
+class InMemory:
+    """See :class:`operators.dckm.kernel.Passes`.
+
+    Attributes
+    ----------
+    weight, labels : (n,) after ``finish``; weights as minimised, labels 0 without clusters.
+    """
+
+    weight: Wide
+    labels: Labels
+
+    def __init__(self, coded: Coded) -> None:
+        self._coded = coded
+        self._ids = np.arange(len(coded))
+        self._state: RowState
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self._coded)
+
+    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+        """See :func:`operators.dckm.steps.begin`."""
+        self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
+        return sums
+
+    def draw(self, centres: Wide, seed: int) -> Wide:
+        """See :mod:`operators.dckm.seeding`."""
+        return candidate(self._coded, self._ids, centres, seed).row
+
+    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+        """See :func:`operators.dckm.steps.look`."""
+        self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
+        return sums
+
+    def descend(self, slope: Slope, n_clusters: int) -> Line:
+        """See :func:`operators.dckm.steps.descend`."""
+        self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
+        return sums
+
+    def finish(self, centres: Wide | None, step: float) -> Finished:
+        """See :func:`operators.dckm.steps.finish`."""
+        self.weight, self.labels, sums = steps.finish(self._coded, self._state, centres, step)
+        return sums

@@ -1,0 +1,194 @@
+"""What is done to the rows of one shard, and the sums that come out of it.
+
+Weights are w = omega^2 (equation 16), so that they are never negative. Each step reads a shard's rows and
+their :class:`RowState`, and gives the next state and sums; sums of shards add up (:func:`add`).
+
+Along a line omega = y - r g all sums are polynomials in the step size r: w = y^2 - 2 r y g + r^2 g^2. So the
+sums under y^2, -2 y g and g^2 give the objective at every step size, and backtracking reads no rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.dckm.balance import Derivative, Moments
+from operators.dckm.moments import Coded, gram, moments, row_gradient, total
+from operators.split.kernel import row_hashes
+
+Wide = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.int32]
+Ids = npt.NDArray[np.integer[Any]]
+S = TypeVar("S")
+
+
+class Clusters(NamedTuple):
+    """Sums of w z, (..., K, d), and of w, (..., K), over the rows of each cluster."""
+
+    sums: Wide
+    weights: Wide
+
+    def centres(self, fallback: Wide) -> Wide:
+        """(K, d) means (equation 10); a cluster without weight gets its row of ``fallback``."""
+        kept = self.weights > 1e-9 * self.weights.sum()
+        return np.divide(self.sums, self.weights[:, None], out=fallback.copy(), where=kept[:, None])
+
+
+@dataclass(frozen=True)
+class RowState:
+    """What is remembered of each row of a shard between steps; arrays of length n.
+
+    Attributes
+    ----------
+    omega : root of the weight, of either sign.
+    ahead : y, where the gradient is taken: omega carried on by its momentum.
+    gradient : of the objective, at y.
+    labels, error : nearest centre, and squared distance to it; without clusters 0.
+    """
+
+    omega: Wide
+    ahead: Wide
+    gradient: Wide
+    labels: Labels
+    error: Wide
+
+
+class Begun(NamedTuple):
+    """Sums of :func:`begin`, each row counting once."""
+
+    gram: Wide
+    total: Wide
+    clusters: Clusters
+
+
+class Looked(NamedTuple):
+    """Sums of :func:`look`: at y all that the objective needs, at omega the error of the clusters alone."""
+
+    moments: Moments
+    error: Wide
+    square: Wide
+    error_before: Wide
+
+
+class Line(NamedTuple):
+    """Sums of :func:`descend`: under -2 y g and g^2, and as coefficients of powers of the step size."""
+
+    first: Moments
+    second: Moments
+    error: Wide
+    """(3,) sum of w error."""
+    square: Wide
+    """(5,) sum of w^2."""
+    clusters: Clusters
+    """(3, ...)"""
+
+
+class Finished(NamedTuple):
+    """Sums of :func:`finish`, under the final weights."""
+
+    gram: Wide
+    total: Wide
+    weight: Wide
+    square: Wide
+    sizes: Wide
+
+
+class Slope(NamedTuple):
+    """Derivative of the objective: of the balance cost, its factor, lambda2, and what all weights share."""
+
+    derivative: Derivative
+    lambda1: float
+    lambda2: float
+    common: float
+
+
+def add(first: S, second: S) -> S:
+    """The sums of two sets of rows."""
+    parts: Any = first, second
+    if isinstance(first, tuple):
+        return type(first)(*map(add, *parts))
+    found: S = parts[0] + parts[1]
+    return found
+
+
+def begin(coded: Coded, row_ids: Ids, n_clusters: int, start: float, seed: int) -> tuple[RowState, Begun]:
+    """Weights start^2 for all, and a random partition by a hash of seed and row id."""
+    n = len(coded)
+    labels = (row_hashes(row_ids, seed) % np.uint64(max(n_clusters, 1))).astype(np.int32)
+    omega, nothing, ones = np.full(n, start), np.zeros(n), np.ones(n)
+    sums = Begun(gram(coded, ones), total(coded, ones), _clusters(coded, labels, ones[None], n_clusters))
+    return RowState(omega, omega, nothing, labels, nothing), sums
+
+
+def look(
+    coded: Coded, state: RowState, centres: Wide | None, step: float | None, momentum: float
+) -> tuple[RowState, Looked]:
+    """Take the step that was chosen, assign rows to centres, and look ahead.
+
+    Parameters
+    ----------
+    centres : (K, d), or None without clusters.
+    step : size of the step from y against the gradient; None: stay at omega.
+    momentum : y = omega + momentum (omega - omega before).
+    """
+    omega = state.omega if step is None else state.ahead - step * state.gradient
+    ahead = omega + momentum * (omega - state.omega)
+    labels, error = (state.labels, state.error) if centres is None else nearest(coded, centres)
+    w = ahead**2
+    sums = Looked(moments(coded, w), np.array(w @ error), np.array(w @ w), np.array(omega**2 @ error))
+    return RowState(omega, ahead, state.gradient, labels, error), sums
+
+
+def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tuple[RowState, Line]:
+    """The gradient at y (equation 17), and the sums that tell the objective anywhere along it."""
+    y = state.ahead
+    by_weight = slope.lambda1 * row_gradient(coded, slope.derivative) + 2 * slope.lambda2 * y**2
+    # Equation 17 lacks the 2 of d(omega^2) before the error of the clusters.
+    g = 2 * y * (state.error + by_weight + slope.common)
+    powers = np.stack([y**2, -2 * y * g, g**2])
+    cross = powers @ powers.T
+    line = Line(
+        moments(coded, powers[1]),
+        moments(coded, powers[2]),
+        powers @ state.error,
+        np.array([cross[0, 0], 2 * cross[0, 1], cross[1, 1] + 2 * cross[0, 2], 2 * cross[1, 2], cross[2, 2]]),
+        _clusters(coded, state.labels, powers, n_clusters),
+    )
+    return RowState(state.omega, y, g, state.labels, state.error), line
+
+
+def finish(coded: Coded, state: RowState, centres: Wide | None, step: float) -> tuple[Wide, Labels, Finished]:
+    """Weights and labels after the last step, and their sums; ``sizes`` are rows of each cluster."""
+    w = (state.ahead - step * state.gradient) ** 2
+    labels = state.labels if centres is None else nearest(coded, centres)[0]
+    sizes = np.bincount(labels, minlength=0 if centres is None else len(centres)).astype(np.float64)
+    sums = Finished(gram(coded, w), total(coded, w), np.array(w.sum()), np.array(w @ w), sizes)
+    return w, labels, sums
+
+
+def nearest(coded: Coded, centres: Wide) -> tuple[Labels, Wide]:
+    """Nearest centre of each row (equation 14; the first of equals), and its squared distance: (n,), (n,)."""
+    labels, error = np.empty(len(coded), np.int32), np.empty(len(coded))
+    lengths = np.einsum("kj,kj->k", centres, centres)
+    for rows, block in coded.blocks():
+        Z = block.astype(np.float64)
+        gaps = lengths - 2 * (Z @ centres.T)
+        labels[rows] = gaps.argmin(axis=1)
+        error[rows] = np.maximum(gaps.min(axis=1) + np.einsum("ij,ij->i", Z, Z), 0.0)
+    return labels, error
+
+
+def _clusters(coded: Coded, labels: Labels, weights: Wide, n_clusters: int) -> Clusters:
+    """Of each of several weightings (m, n); a single one gives no leading axis."""
+    m = len(weights)
+    sums, mass = np.zeros((m * n_clusters, coded.width)), np.zeros(m * n_clusters)
+    for rows, Z in coded.blocks() if n_clusters else ():
+        member = np.eye(n_clusters)[labels[rows]]
+        share = (weights[:, rows, None] * member).transpose(0, 2, 1).reshape(m * n_clusters, -1)
+        sums += share @ Z.astype(np.float64)
+        mass += share.sum(axis=1)
+    shape = (m, n_clusters) if m > 1 else (n_clusters,)
+    return Clusters(sums.reshape(*shape, coded.width), mass.reshape(shape))

@@ -1,0 +1,338 @@
+"""DCKM against equations 5 and 7 written out feature by feature, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.utils.estimator_checks import check_estimator
+
+from operators.dckm import DecorrelatedKMeans, DecorrelationWeights, steps
+from operators.dckm.balance import balance_cost, balance_derivative, correlation
+from operators.dckm.features import CODINGS, Coder, column_sums, join_sums, squared_deviations
+from operators.dckm.kernel import INITS, Settings, Solution, solve
+from operators.dckm.memory import InMemory
+from operators.dckm.moments import COLUMN_BLOCK, ROW_BLOCK, Coded, gram, moments, row_gradient, total
+from operators.dckm.seeding import candidate, earliest
+from operators.metrics import effective_sample_size
+
+seeds = st.integers(0, 10_000)
+codings = st.sampled_from(CODINGS)
+
+
+def problem(seed: int, n: int = 30, d: int = 5, coding: Any = "binarize") -> Coded:
+    """Correlated features, in float64."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 1.5 * rng.normal(size=(n, 1)) * rng.random(d)
+    coded = Coder.of(X, coding)(X)
+    return replace(coded, Z=coded.Z.astype(np.float64))
+
+
+def balance_by_feature(Z: Any, w: Any) -> float:
+    """Equation 5 as it stands, but for features without a treated or a control group."""
+    cost = 0.0
+    for j in range(Z.shape[1]):
+        treated = Z[:, j] > 0
+        if treated.all() or not treated.any():
+            continue
+        means = [w[part] @ Z[part] / w[part].sum() for part in (treated, ~treated)]
+        gap = means[0] - means[1]
+        gap[j] = 0
+        cost += gap @ gap
+    return cost
+
+
+def objective(Z: Any, w: Any, error: Any, settings: Settings) -> float:
+    """Equation 7."""
+    return float(
+        w @ error
+        + settings.lambda1 * balance_by_feature(Z, w)
+        + settings.lambda2 * w @ w
+        + settings.lambda3 * (w.sum() - 1) ** 2
+    )
+
+
+def slopes(f: Any, x: Any, step: float = 1e-6) -> Any:
+    """Central differences."""
+    moves = step * np.eye(len(x))
+    return np.array([(f(x + move) - f(x - move)) / (2 * step) for move in moves])
+
+
+@given(seed=seeds, coding=codings, d=st.integers(1, 6))
+def test_balance_is_equation_5(seed: int, coding: Any, d: int) -> None:
+    coded = problem(seed, d=d, coding=coding)
+    w = np.random.default_rng(seed).random(30)
+    expected = balance_by_feature(coded.Z, w)
+    assert balance_cost(moments(coded, w)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert balance_cost(moments(coded, 7 * w)) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    in_float32 = replace(coded, Z=coded.Z.astype(np.float32))
+    assert balance_cost(moments(in_float32, w)) == pytest.approx(expected, rel=1e-3, abs=1e-5)
+
+
+@given(seed=seeds, coding=codings)
+def test_gradient_of_the_balance_is_that_of_finite_differences(seed: int, coding: Any) -> None:
+    coded = problem(seed, coding=coding)
+    w = 0.5 + np.random.default_rng(seed).random(30)
+    cost, derivative = balance_derivative(moments(coded, w))
+    assert cost == pytest.approx(balance_by_feature(coded.Z, w))
+    expected = slopes(lambda at: balance_by_feature(coded.Z, at), w)
+    np.testing.assert_allclose(row_gradient(coded, derivative), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_columns_and_rows_in_several_blocks(coding: Any) -> None:
+    d = 2 * COLUMN_BLOCK + 9
+    coded = problem(1, ROW_BLOCK + 50, d, coding)
+    w = np.random.default_rng(2).normal(size=len(coded))
+    sums, Z, T = moments(coded, w), coded.Z, coded.Z > 0
+    np.testing.assert_allclose(sums.cross, Z.T @ (w[:, None] * T), atol=1e-9)
+    np.testing.assert_allclose(sums.treated, T.T @ w, atol=1e-9)
+    np.testing.assert_allclose(gram(coded, w), Z.T @ (w[:, None] * Z), atol=1e-9)
+    np.testing.assert_allclose(total(coded, w), sums.total, atol=1e-9)
+    _, derivative = balance_derivative(moments(coded, w**2))
+    P, p, q, c = derivative
+    expected = np.einsum("ij,jk,ik->i", Z, P, T, optimize=True) + Z @ p + T @ q + c
+    np.testing.assert_allclose(row_gradient(coded, derivative), expected, atol=1e-9)
+
+
+def test_a_feature_that_never_or_always_is_counts_as_balanced() -> None:
+    coded = problem(3)
+    coded.Z[:, 2] = 1
+    coded.Z[:, 4] = -1
+    w = np.random.default_rng(0).random(30)
+    cost, derivative = balance_derivative(moments(coded, w))
+    assert cost == pytest.approx(balance_by_feature(coded.Z, w))
+    assert np.isfinite(row_gradient(coded, derivative)).all()
+
+
+SETTINGS = Settings(n_clusters=3, lambda1=0.5, lambda2=2.0, lambda3=1.5, max_iter=15, tol=1e-9)
+
+
+@given(seed=seeds, coding=codings)
+def test_a_step_follows_the_gradient_of_equation_7(seed: int, coding: Any) -> None:
+    coded = problem(seed, coding=coding)
+    rng = np.random.default_rng(seed)
+    state, _ = steps.begin(coded, np.arange(30), 3, 1.0, seed)
+    centres = rng.normal(size=(3, 5))
+    state = replace(state, omega=rng.normal(size=30), gradient=rng.normal(size=30))
+    before, gradient = state.omega, state.gradient
+    state, looked = steps.look(coded, state, centres, 0.2, 0.7)
+    after = np.ones(30) - 0.2 * gradient
+    np.testing.assert_allclose(state.omega, after)
+    np.testing.assert_allclose(y := state.ahead, after + 0.7 * (after - before))
+    gaps = ((coded.Z[:, None] - centres) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(state.labels, gaps.argmin(axis=1))
+    np.testing.assert_allclose(state.error, gaps.min(axis=1))
+    assert float(looked.error_before) == pytest.approx(after**2 @ state.error)
+
+    _, derivative = balance_derivative(looked.moments)
+    slope = steps.Slope(derivative, 0.5, 2.0, 2 * 1.5 * (float(looked.moments.weight) - 1))
+    state, line = steps.descend(coded, state, slope, 3)
+    expected = slopes(lambda at: objective(coded.Z, at**2, state.error, SETTINGS), y)
+    np.testing.assert_allclose(state.gradient, expected, rtol=1e-5, atol=1e-4)
+
+    # The sums along the line are those of the weights there.
+    r = 0.013
+    w = (y - r * state.gradient) ** 2
+    for found, wanted in zip(
+        looked.moments.along(line.first, line.second, r), moments(coded, w), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
+    assert np.polyval(line.square[::-1], r) == pytest.approx(w @ w)
+    assert np.polyval(line.error[::-1], r) == pytest.approx(w @ state.error)
+    for k in range(3):
+        mine = state.labels == k
+        sums = np.tensordot(r ** np.arange(3), line.clusters.sums, 1)[k]
+        np.testing.assert_allclose(sums, w[mine] @ coded.Z[mine], rtol=1e-8, atol=1e-8)
+
+
+def by_the_book(Z: Any, labels: Any, settings: Settings) -> tuple[Any, Any, list[float]]:
+    """Equations 10, 14 and 16-20 with accelerated backtracking, nothing shared with the kernel."""
+    n, rate, k = len(Z), 1.0, 0
+    omega = before = np.ones(n)
+    values: list[float] = []
+    centres = np.tile(Z.mean(axis=0), (settings.n_clusters, 1))
+
+    def means(w: Any) -> Any:
+        members = [labels == c for c in range(settings.n_clusters)]
+        return np.array([w[m] @ Z[m] / w[m].sum() if m.any() else centres[c] for c, m in enumerate(members)])
+
+    centres = means(omega**2)
+    for _ in range(settings.max_iter):
+        gaps = ((Z[:, None] - centres) ** 2).sum(axis=2)
+        labels, error = gaps.argmin(axis=1), gaps.min(axis=1)
+
+        def f(at: Any, error: Any = error) -> float:
+            return objective(Z, at**2, error, settings)
+
+        for momentum in (k / (k + 3), 0.0):
+            y = omega + momentum * (omega - before)
+            g = slopes(f, y)
+            while f(y - rate * g) > f(y) - rate * (g @ g) / 2:
+                rate /= 2
+            if k == 0 or f(y - rate * g) <= f(omega):
+                break
+            k = 0
+        k += 1
+        before, omega = omega, y - rate * g
+        values.append(f(omega))
+        centres = means(omega**2)
+    gaps = ((Z[:, None] - centres) ** 2).sum(axis=2)
+    return gaps.argmin(axis=1), omega**2, values
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_same_as_by_the_book(seed: int, coding: Any) -> None:
+    coded = problem(seed, 40, 6, coding)
+    state, _ = steps.begin(coded, np.arange(40), 3, 1.0, seed)
+    labels, w, values = by_the_book(coded.Z, state.labels, SETTINGS)
+    rows = InMemory(coded)
+    found = solve(rows, replace(SETTINGS, seed=seed))
+    np.testing.assert_allclose(found.objective, values, rtol=1e-4)
+    np.testing.assert_allclose(rows.weight, w, rtol=1e-2, atol=1e-4)
+    np.testing.assert_array_equal(rows.labels, labels)
+
+
+@given(
+    seed=seeds,
+    coding=codings,
+    init=st.sampled_from(INITS),
+    lambda1=st.sampled_from([0.0, 0.01, 1.0, 100.0]),
+    lambda2=st.sampled_from([0.0, 1.0, 100.0]),
+    n_clusters=st.integers(0, 12),
+)
+def test_the_objective_never_rises(
+    seed: int, coding: Any, init: Any, lambda1: float, lambda2: float, n_clusters: int
+) -> None:
+    coded = problem(seed, n=20, coding=coding)
+    rows = InMemory(coded)
+    found = solve(rows, Settings(n_clusters, lambda1, lambda2, 1.0, 25, 0.0, init, seed))
+    assert (np.diff(found.objective) <= 1e-9 * found.objective[:-1]).all()
+    check_solution(coded, rows, found)
+    if n_clusters:
+        assert found.sizes.sum() == 20
+        assert rows.labels.max() < n_clusters
+
+
+def check_solution(coded: Coded, rows: InMemory, found: Solution) -> None:
+    w = rows.weight
+    assert (w >= 0).all()
+    assert found.effective_sample_size == pytest.approx(effective_sample_size(w))
+    for norm, weights in ((found.correlation_before, np.ones(len(w))), (found.correlation_after, w)):
+        covariance = np.cov(coded.Z.T, aweights=weights, ddof=0)
+        off_diagonal = covariance - np.diag(np.diag(covariance))
+        assert norm == pytest.approx(np.linalg.norm(off_diagonal), rel=1e-6, abs=1e-9)
+    if found.centres is not None:
+        for k in range(len(found.centres)):
+            assert np.isfinite(found.centres[k]).all()
+
+
+def test_correlation_of_one_pair() -> None:
+    Z = np.array([[1.0, 1], [-1, -1], [1, -1], [-1, 1]])
+    w = np.array([3.0, 3, 1, 1])
+    assert correlation(Z.T @ (w[:, None] * Z), Z.T @ w, 8.0) == pytest.approx(np.sqrt(2) / 2)
+
+
+def test_weights_take_a_spurious_correlation_out() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.random(2000) < 0.5
+    second = np.where(rng.random(2000) < 0.9, first, ~first)
+    X = np.column_stack([first, second, rng.random((2000, 3)) < 0.5]).astype(float)
+    found = DecorrelationWeights(lambda1=100, max_iter=200, tol=1e-6).fit(X)
+    assert found.correlation_before_ > 1
+    assert found.correlation_after_ < 0.05
+    assert found.sample_weight_.mean() == pytest.approx(1)
+    # The exact answer weighs the four cells alike, within sampling: 10 % of the rows carry half the weight.
+    assert found.sample_weight_[first != second].sum() / 2000 == pytest.approx(0.5, abs=0.02)
+    assert found.effective_sample_size_ == pytest.approx(2000 / (0.25 / 0.1 + 0.25 / 0.9), rel=0.2)
+
+
+def test_draws_follow_the_squared_distances() -> None:
+    coded = Coded(np.array([[0.0], [1.0], [2.0], [3.0]]), signs=False)
+    centre = np.array([[0.0]])
+    drawn = [candidate(coded, np.arange(4), centre, seed).row_id for seed in range(4000)]
+    shares = np.bincount(drawn, minlength=4) / 4000
+    np.testing.assert_allclose(shares, np.array([0, 1, 4, 9]) / 14, atol=0.03)
+
+
+@given(seed=seeds, cut=st.integers(1, 29), n_centres=st.integers(0, 3))
+def test_draws_do_not_depend_on_shards(seed: int, cut: int, n_centres: int) -> None:
+    coded, ids = problem(seed), np.arange(30)
+    centres = coded.Z[:n_centres]
+    whole = candidate(coded, ids, centres, seed)
+    parts = [
+        candidate(Coded(coded.Z[rows], True), ids[rows], centres, seed)
+        for rows in (slice(cut), slice(cut, None))
+    ]
+    assert earliest(parts).row_id == whole.row_id
+
+
+def test_k_means_plus_plus_takes_distinct_rows() -> None:
+    coded = Coded(np.repeat(np.array([[1.0, -1], [-1, 1], [1, 1]]), 5, axis=0), signs=True)
+    rows = InMemory(coded)
+    found = solve(rows, Settings(3, 0.0, 10.0, 1.0, 1, 0.01, "k-means++", 4))
+    assert sorted(found.sizes) == [5, 5, 5]
+
+
+@given(seed=seeds, cut=st.integers(1, 29))
+def test_features_are_coded_alike_from_parts(seed: int, cut: int) -> None:
+    X = np.random.default_rng(seed).normal(3, 2, (30, 4))
+    X[:, 3] = 0.1
+    sums = join_sums(column_sums(X[:cut]), column_sums(X[cut:]))
+    mean = sums[1] / sums[0]
+    squares = squared_deviations(X[:cut], mean) + squared_deviations(X[cut:], mean)
+    scores = Coder.from_sums("standardize", sums, squares)(X).Z
+    expected = (X[:, :3] - X[:, :3].mean(axis=0)) / X[:, :3].std(axis=0)
+    np.testing.assert_allclose(scores[:, :3], expected, atol=1e-5)
+    np.testing.assert_array_equal(scores[:, 3], 0)
+    np.testing.assert_array_equal(Coder.from_sums("binarize", sums)(X).Z[:, :3] > 0, expected > 0)
+
+
+def test_two_values_keep_their_names() -> None:
+    X = np.random.default_rng(0).random((50, 3)) < [0.1, 0.5, 0.9]
+    for found in (Coder.of(2.0 * X - 1, "binarize")(2.0 * X - 1), Coder.of(1.0 * X, "binarize")(1.0 * X)):
+        np.testing.assert_array_equal(found.Z, 2.0 * X - 1)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DecorrelatedKMeans(3, random_state=0),
+        DecorrelatedKMeans(2, init="k-means++", coding="standardize"),
+        DecorrelationWeights(),
+    ],
+    ids=["random", "k-means++", "weights"],
+)
+def test_scikit_learn_conventions(estimator: Any) -> None:
+    check_estimator(estimator)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_predict_gives_the_labels_of_fit(coding: Any) -> None:
+    X = np.random.default_rng(1).normal(size=(100, 6))
+    model = DecorrelatedKMeans(4, random_state=1, coding=coding).fit(X)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert model.sample_weight_.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"n_clusters": 0}, r"n_clusters=0 must be a whole number"),
+        ({"n_clusters": 31}, r"n_clusters=31 is more than the n_samples=30 rows"),
+        ({"lambda1": -1}, r"lambda1=-1 must be a number of at least 0"),
+        ({"lambda3": 0}, r"lambda3=0 leaves nothing"),
+        ({"max_iter": 2.5}, r"max_iter=2\.5 must be a whole number"),
+        ({"init": "zero"}, r"init='zero' is unknown; there are: random, k-means\+\+"),
+        ({"coding": "raw"}, r"coding='raw' is unknown"),
+    ],
+)
+def test_wrong_parameters_say_what_is_right(changed: dict[str, Any], message: str) -> None:
+    model = DecorrelatedKMeans(2).set_params(**changed)
+    with pytest.raises(ValueError, match=message):
+        model.fit(problem(0).Z)
