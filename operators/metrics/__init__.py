@@ -2,6 +2,7 @@
 
 from sklearn.metrics import adjusted_rand_score as adjusted_rand_index
 
+from operators.metrics.mmd import mmd
 from operators.metrics.recovery import (
     GroupRecovery,
     PrecisionRecall,
@@ -21,6 +22,7 @@ __all__ = [
     "effective_sample_size",
     "group_recovery",
     "mean_silhouettes",
+    "mmd",
     "outlier_precision_recall",
     "silhouette",
     "silhouette_grid",

@@ -1,0 +1,228 @@
+"""Explicit features of a kernel, made block by block, of the same bits wherever a row is computed.
+
+Labels over shards must equal those in memory, so nothing may depend on how rows are cut into blocks:
+
+- A matrix product may round a row differently at another place in the block. So a row is computed at the
+  place ``row_id % BLOCK`` of a block of fixed shape, whoever computes it and whatever its neighbours are.
+- Sums depend on their order. So features are rounded to multiples of ``FeatureMap.step``, about float32's own
+  rounding; float64 adds up hundreds of millions of those without an error, hence in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Kernel: TypeAlias = Literal["linear", "rbf"]
+Float32: TypeAlias = npt.NDArray[np.float32]
+Float64: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+BLOCK = 512
+"""Rows computed at once. Another number may give other last bits."""
+STEP = 2.0**-23
+RANK = 1e-6
+"""Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors of float32."""
+PAIRED = 1000
+"""Rows of the sample whose pairwise distances are looked at."""
+LEAST, MOST = 1e-3, 0.999
+"""Mean kernel value of two rows below or above which a kernel tells no rows, or all rows, apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """phi(x) for one kernel, made from a sample by :func:`make_map`.
+
+    Attributes
+    ----------
+    mean, scale : (d,) float64: a row is standardised to (x - mean) / scale first.
+    gamma : of exp(-gamma |z - z'|^2) on standardised rows; 0 for the linear kernel, whose phi(z) is z.
+    landmarks : (q, d) float32, standardised; (0, d) for the linear kernel.
+    whiten : (q, r) float32, the inverse square root of the landmarks' kernel matrix.
+    step : features are multiples of it.
+    """
+
+    mean: Float64
+    scale: Float64
+    gamma: float
+    landmarks: Float32
+    whiten: Float32
+    step: float
+
+    @property
+    def width(self) -> int:
+        """Entries of phi(x)."""
+        return self.whiten.shape[1] if self.gamma else len(self.mean)
+
+    def features(self, X: npt.ArrayLike, row_ids: Ints | None = None) -> Float32:
+        """(n, width) float32 phi of the rows of X (n, d); ``row_ids`` ascend, default 0 .. n - 1.
+
+        Wrap it in ``threadpool_limits(1)``: another number of threads may round differently.
+        """
+        X = np.asarray(X)
+        found = np.empty((len(X), self.width), np.float32)
+        compute = self._linear if not self.gamma else _Nystrom(self)
+        z = aligned((BLOCK, len(self.mean)), np.float32)
+        z[:] = 0
+        for rows, places in blocks(np.arange(len(X)) if row_ids is None else row_ids):
+            z[places] = (X[rows] - self.mean) / self.scale
+            found[rows] = compute(z)[places]
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write it as one npz file."""
+        np.savez(path, **self.__dict__)
+
+    @classmethod
+    def load(cls, path: Path) -> FeatureMap:
+        """Read what :meth:`save` wrote."""
+        with np.load(path) as found:
+            values: dict[str, Any] = {k: float(v) if v.ndim == 0 else v for k, v in found.items()}
+        return cls(**values)
+
+    def _linear(self, z: Float32) -> Float32:
+        on_grid: Float32 = np.rint(z / np.float32(self.step)) * np.float32(self.step)
+        return on_grid
+
+
+class _Nystrom:
+    """phi(z) = k(z, landmarks) K^(-1/2), in buffers that stay in cache (Williams and Seeger 2001)."""
+
+    def __init__(self, of: FeatureMap) -> None:
+        sides = 2 * of.gamma * of.landmarks
+        lengths = -of.gamma * np.einsum("ij,ij->i", of.landmarks, of.landmarks, dtype=np.float64)
+        # exponent = [z, |z|^2, 1] . [2 gamma l, -gamma, -gamma |l|^2]: one product, no passes for the lengths
+        ends = np.full((len(sides), 1), -of.gamma)
+        self._right = np.ascontiguousarray(np.hstack([sides, ends, lengths[:, None]]).T, np.float32)
+        self._left = aligned((BLOCK, len(self._right)), np.float32)
+        self._left[:, -1] = 1
+        self._kernel = aligned((BLOCK, len(sides)), np.float32)
+        self._out = aligned((BLOCK, of.width), np.float32)
+        self._whiten, self._step = of.whiten, np.float32(of.step)
+
+    def __call__(self, z: Float32) -> Float32:
+        self._left[:, :-2] = z
+        np.einsum("ij,ij->i", z, z, out=self._left[:, -2])
+        np.matmul(self._left, self._right, out=self._kernel)
+        np.exp(self._kernel, out=self._kernel)
+        np.matmul(self._kernel, self._whiten, out=self._out)
+        self._out /= self._step
+        np.rint(self._out, out=self._out)
+        self._out *= self._step
+        return self._out
+
+
+def blocks(row_ids: Ints) -> Iterator[tuple[slice, Any]]:
+    """Rows that share a block, as a slice, and their places in it. ``row_ids`` ascend strictly."""
+    numbers = row_ids // BLOCK
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(row_ids)]
+    for start, stop in pairwise(cuts):
+        places = row_ids[start:stop] % BLOCK
+        if len(places) and places[-1] - places[0] == len(places) - 1:
+            yield slice(start, stop), slice(int(places[0]), int(places[-1]) + 1)
+        elif len(places):
+            yield slice(start, stop), places
+
+
+def aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Memory that starts on a cache line: vectorised loops round by where the memory lies."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def make_map(
+    sample: npt.ArrayLike,
+    kernel: Kernel,
+    gamma: float | None = None,
+    landmarks: npt.ArrayLike | None = None,
+    standardize: bool = True,
+) -> FeatureMap:
+    """The feature map of a kernel.
+
+    Parameters
+    ----------
+    sample : (s, d) rows, finite: mean, scale and gamma are taken from them.
+    kernel : "linear", <z, z'>, or "rbf", exp(-gamma |z - z'|^2), of standardised rows z.
+    gamma : default 1 / median |z - z'|^2 over pairs of the sample.
+    landmarks : (q, d) rows as they are, before standardising; only for "rbf", which needs them.
+    standardize : False leaves rows as they are.
+
+    Raises
+    ------
+    ValueError
+        The kernel is degenerate: all rows are alike to it, or no two are.
+    """
+    rows = np.asarray(sample, np.float64)
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
+    if not standardize:
+        mean, scale = np.zeros_like(mean), np.ones_like(scale)
+    scale[scale < 1e-12 * np.maximum(1, np.abs(mean))] = 1.0
+    z = ((rows - mean) / scale).astype(np.float32)
+    none, nothing = np.empty((0, rows.shape[1]), np.float32), np.empty((0, 0), np.float32)
+    if kernel == "linear":
+        largest = float(np.abs(z).max(initial=0))
+        if not np.ptp(z, axis=0).any():
+            raise ValueError(
+                "the linear kernel: all rows of the sample are the same, so no split is shifted. Look at the "
+                "features, or take method random."
+            )
+        return FeatureMap(mean, scale, 0.0, none, nothing, STEP * 2.0 ** np.ceil(np.log2(largest)))
+    if landmarks is None:
+        raise ValueError("the rbf kernel has explicit features only by landmarks: give them.")
+    gamma = check_gamma(z, gamma)
+    marks = ((np.asarray(landmarks, np.float64) - mean) / scale).astype(np.float32)
+    values, vectors = np.linalg.eigh(np.exp(-gamma * square_distances(marks)))
+    kept = values > RANK * values[-1]
+    whiten = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
+    return FeatureMap(mean, scale, gamma, marks, whiten, STEP)
+
+
+def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
+    """Gamma, by default 1 / median |z - z'|^2 of up to 1,000 evenly spaced rows of z (s, d).
+
+    Raises
+    ------
+    ValueError
+        The mean kernel value of two of these rows is below .001 or above .999.
+    """
+    some = z[np.linspace(0, len(z) - 1, min(PAIRED, len(z))).astype(np.int64)]
+    distances = square_distances(some)[np.triu_indices(len(some), 1)]
+    middle = float(np.median(distances)) if len(distances) else 0.0
+    if middle == 0:
+        # Half of all pairs are equal: the mean over the rest sets the scale.
+        middle = float(distances.mean()) if len(distances) else 0.0
+    suggested = 1 / middle if middle else 1.0
+    chosen = suggested if gamma is None else float(gamma)
+    value = float(np.exp(-chosen * distances).mean()) if len(distances) else 1.0
+    if LEAST <= value <= MOST:
+        return chosen
+    what = "no two rows are alike to it and any split is as good as a random one"
+    if value > MOST:
+        what = "all rows are alike to it"
+    fix = (
+        f"leave gamma out (the median heuristic gives {suggested:.3g})"
+        if gamma is not None and middle
+        else ""
+    )
+    raise ValueError(
+        f"the rbf kernel with gamma = {chosen:.3g} is degenerate: two rows have a mean kernel value of "
+        f"{value:.2g}, so {what}. {fix}; mean values between "
+        f"{LEAST} and {MOST} are usable."
+    )
+
+
+def square_distances(z: npt.NDArray[Any]) -> Float64:
+    """(s, s) float64 squared Euclidean distances between the rows."""
+    wide = np.asarray(z, np.float64)
+    lengths = np.einsum("ij,ij->i", wide, wide)
+    found = lengths[:, None] + lengths - 2 * (wide @ wide.T)
+    np.fill_diagonal(found, 0)
+    return np.asarray(np.maximum(found, 0))

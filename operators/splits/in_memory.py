@@ -1,0 +1,136 @@
+"""Rows in memory as :mod:`operators.splits.lloyd` sees them: by features or by a kernel matrix."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.splits.features import BLOCK, Float32, Float64, Ints, aligned, blocks
+from operators.splits.lloyd import Chosen, Fit, Pair, iterate, mmd_of
+from operators.splits.selection import Mask, Selector
+
+
+def project(phi: Float32, row_ids: Ints, direction: Float64, offset: float) -> Float64:
+    """(n,) float64 gain -2 <phi, direction> + offset of each row; the same bits in whatever shard it is.
+
+    Wrap it in ``threadpool_limits(1)``.
+    """
+    found = np.empty(len(phi))
+    wide = aligned((BLOCK, phi.shape[1]), np.float64)
+    wide[:] = 0
+    for rows, places in blocks(row_ids):
+        wide[places] = phi[rows]
+        found[rows] = (wide @ direction)[places]
+    found *= -2.0
+    found += offset
+    return found
+
+
+def totals(phi: Float32, masks: npt.NDArray[np.bool_]) -> Float64:
+    """(k, width) float64 sums of phi (n, width) under each of k masks (k, n); free of rounding."""
+    found = np.zeros((len(masks), phi.shape[1]))
+    for start in range(0, len(phi), BLOCK):
+        rows = slice(start, start + BLOCK)
+        found += masks[:, rows].astype(np.float64) @ phi[rows].astype(np.float64)
+    return found
+
+
+def scatter_of(phi: Float32, total: Float64) -> float:
+    """Sum of |phi - mean|^2 over the rows, whose sum is ``total``."""
+    mean = total / max(len(phi), 1)
+    found = 0.0
+    for start in range(0, len(phi), BLOCK):
+        found += float(np.square(phi[start : start + BLOCK] - mean).sum())
+    return found
+
+
+class FeatureRows:
+    """Rows by explicit features phi (n, width)."""
+
+    def __init__(self, phi: Float32, selector: Selector) -> None:
+        self.phi, self.n = phi, len(phi)
+        self._ids = np.arange(self.n)
+        self._select = selector.select
+        self.total = totals(phi, np.ones((1, self.n), bool))[0]
+        self.scatter = scatter_of(phi, self.total)
+
+    def inner(self, a: Float64, b: Float64) -> float:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        return float(a @ b)
+
+    def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        gain = project(self.phi, self._ids, direction, offset)
+        masks = np.stack([self._select(value) for value in (gain, -gain)])
+        first, second = totals(self.phi, masks)
+        return Chosen(first, int(masks[0].sum()), masks[0]), Chosen(second, int(masks[1].sum()), masks[1])
+
+    def at(self, row: int) -> Float64:
+        """Phi of one row."""
+        return self.phi[row].astype(np.float64)
+
+    def square_distances(self, row: int) -> Float64:
+        """(n,) squared distances of all rows to one."""
+        found: Float64 = np.square(self.phi - self.phi[row]).sum(axis=1, dtype=np.float64)
+        return found
+
+
+class GramRows:
+    """Rows by their kernel matrix K (n, n); a vector is the coefficients of the rows' phi."""
+
+    def __init__(self, gram: Float64, selector: Selector) -> None:
+        self.gram, self.n = gram, len(gram)
+        self._select = selector.select
+        self.total = np.ones(self.n)
+        self.scatter = float(np.trace(gram) - gram.sum() / self.n)
+
+    def inner(self, a: Float64, b: Float64) -> float:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        return float(a @ (self.gram @ b))
+
+    def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        gain = -2 * (self.gram @ direction) + offset
+        first, second = (self._select(value) for value in (gain, -gain))
+        return (
+            Chosen(first.astype(np.float64), int(first.sum()), first),
+            Chosen(second.astype(np.float64), int(second.sum()), second),
+        )
+
+    def at(self, row: int) -> Float64:
+        """Phi of one row."""
+        found = np.zeros(self.n)
+        found[row] = 1
+        return found
+
+    def square_distances(self, row: int) -> Float64:
+        """(n,) squared distances of all rows to one."""
+        diagonal = np.diagonal(self.gram)
+        return np.asarray(diagonal + diagonal[row] - 2 * self.gram[row], np.float64)
+
+
+InMemory: TypeAlias = FeatureRows | GramRows
+
+
+def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Pair]:
+    """Pairs of rows as first centroids: one at random, the other by its squared distance (k-means++)."""
+    found = []
+    for _ in range(count):
+        first = int(random.integers(rows.n))
+        far = np.maximum(rows.square_distances(first), 0).astype(np.float64)
+        weight = far.sum()
+        second = int(random.choice(rows.n, p=far / weight if weight else None))
+        found.append(Pair(rows.at(first), rows.at(second)))
+    return found
+
+
+def best_start(
+    rows: InMemory, n_init: int, max_iter: int, random: np.random.Generator
+) -> tuple[Pair, Fit[Mask], list[float]]:
+    """The start that ends lowest, where it ends, and the MMD of every start."""
+    pairs = starts(rows, n_init, random)
+    fits = [iterate(rows, pair, max_iter) for pair in pairs]
+    best = int(np.argmax([fit.between[-1] for fit in fits]))
+    return pairs[best], fits[best], [mmd_of(rows, fit.chosen) for fit in fits]
