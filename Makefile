@@ -51,9 +51,11 @@ $(PEERS)/.done: $(PINNED)
 bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; one of them: ARGS="lp --large --write-readme"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
-paper: $(VENV)/.dev  ## Recompute GRASP's tables into tests/paper/RESULTS.md; goes on where it was stopped
+paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; goes on where it was stopped
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.downstream
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.boosted
 
 gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
 	$(PYTHON) -m tests.benchmarks.gpu

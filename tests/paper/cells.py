@@ -31,6 +31,8 @@ CODE = (
     "connectors/digits.py",
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
     "tests/paper/robust",
+    "tests/paper/boosted/curves.py",
+    "tests/paper/downstream/trainings.py",
 )
 
 
