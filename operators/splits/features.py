@@ -207,11 +207,9 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     what = "no two rows are alike to it and any split is as good as a random one"
     if value > MOST:
         what = "all rows are alike to it"
-    fix = (
-        f"leave gamma out (the median heuristic gives {suggested:.3g})"
-        if gamma is not None and middle
-        else ""
-    )
+    fix = "Look at the features, or take kernel linear"
+    if gamma is not None and middle:
+        fix = f"Leave gamma out (the median heuristic gives {suggested:.3g})"
     raise ValueError(
         f"the rbf kernel with gamma = {chosen:.3g} is degenerate: two rows have a mean kernel value of "
         f"{value:.2g}, so {what}. {fix}; mean values between "

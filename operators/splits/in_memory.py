@@ -69,12 +69,11 @@ class FeatureRows:
 
     def at(self, row: int) -> Float64:
         """Phi of one row."""
-        return self.phi[row].astype(np.float64)
+        return np.asarray(self.phi[row], np.float64)
 
     def square_distances(self, row: int) -> Float64:
         """(n,) squared distances of all rows to one."""
-        found: Float64 = np.square(self.phi - self.phi[row]).sum(axis=1, dtype=np.float64)
-        return found
+        return np.asarray(np.square(self.phi - self.phi[row]).sum(axis=1, dtype=np.float64))
 
 
 class GramRows:

@@ -52,8 +52,9 @@ def make_quotas(names: Ints, sizes: Ints, holdout: float, tolerance: Tolerance =
     if not high.sum() or low.sum() == sizes.sum():
         left = "no row" if not high.sum() else "every row"
         raise ValueError(
-            f"a holdout of {holdout:g} of each of {len(names)} groups, of {sizes.max(initial=0)} rows at most, "
-            f"leaves {left} to validation. Change the holdout, or constrain larger groups, such as labels alone."
+            f"a holdout of {holdout:g} of each of {len(names)} groups, of {sizes.max(initial=0)} rows at "
+            f"most, leaves {left} to validation. Change the holdout, or constrain larger groups, such as "
+            "labels alone."
         )
     return Quotas(names, low, high)
 
