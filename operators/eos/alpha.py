@@ -1,0 +1,110 @@
+"""How strongly to weigh: alpha from data, without labels or with a validation score.
+
+The paper suggests maximising sum_t log w_t over alpha. That sum is largest for equal weights, so its maximum
+is alpha = infinity whatever the data (Jensen); its examples take alpha from a validation grid instead.
+
+The rule here needs no labels. The smaller alpha, the more rows are doubted, and the more of what good rows
+know is lost. So alpha is the least one at which the weights keep an effective sample size (sum w)^2 / sum w^2
+of at least ``efficiency`` times the rows that are not flagged, more than half of all: as robust estimators
+are tuned to an efficiency at the Gaussian. There it can be worked out: with kappa = D alpha, the Gaussian
+loss has the fixed point V = (1 - 1/kappa) Sigma on clean rows (so kappa must be above 1), an effective
+sample size of (1 - 1/kappa^2)^(D/2) T, and flags rows whose squared Mahalanobis distance, chi^2 with D
+degrees, is above (kappa - 1) (2 log(1/threshold) + D log(kappa / (kappa - 1))).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from operators.eos.descent import Fit
+from operators.eos.memory import Rows, fitted, look, losses, step
+
+T = TypeVar("T")
+
+EFFICIENCY = 0.75
+FACTOR = 1.25
+"""Between one alpha of the curve and the next."""
+MOST = 60
+TOLERANCE = 1e-5
+WIDEST = 4.0
+"""First alpha, in units of the spread of the losses of an unweighted fit: nearly equal weights."""
+COLLAPSED = 0.25
+"""The curve ends at the first alpha whose effective sample size is below this share of the rows."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What an alpha does, in shares of the rows."""
+
+    alpha: float
+    effective_share: float
+    """(sum w)^2 / sum w^2, over that of the prior weights."""
+    flagged_share: float
+    """Rows with w_t < threshold / T."""
+
+
+def effective_sample_size_curve(
+    rows: Rows, learner: Any, *, threshold: float = 0.01, seed: int = 0, max_iter: int = 100
+) -> list[Point]:
+    """EOS from a uniform start at falling alpha, until weights rest on a quarter of the rows.
+
+    Raises ValueError where no row counts.
+    """
+    model = learner.start(rows.X, rows.y, rows.prior, seed)
+    first = look(model, rows, np.inf)
+    found = losses(step(model, first, rows, None), rows.X, rows.y)
+    low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
+    spread = float(high - low)
+    if spread <= 0:
+        return [Point(1.0, 1.0, 0.0)]
+    curve: list[Point] = []
+    for index in range(MOST):
+        alpha = WIDEST * spread / FACTOR**index
+        fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
+        share = fit.tally.effective_sample_size / first.effective_sample_size
+        curve.append(Point(alpha, share, flagged_share(fit, rows, threshold)))
+        if share < COLLAPSED:
+            break
+    return curve
+
+
+def flagged_share(fit: Fit, rows: Rows, threshold: float) -> float:
+    """Share of the prior weight of rows that are outliers."""
+    is_outlier = fit.tally.log_weights(losses(fit.model, rows.X, rows.y)) < np.log(threshold)
+    return float(rows.prior[is_outlier].sum() / rows.prior.sum())
+
+
+def choose_alpha(curve: Sequence[Point], efficiency: float = EFFICIENCY) -> float:
+    """The least alpha of the curve that is efficient enough on the rows it keeps, more than half of all.
+
+    Where there is none, the largest.
+    """
+    good = [
+        point.alpha
+        for point in curve
+        if point.flagged_share < 0.5 and point.effective_share >= efficiency * (1 - point.flagged_share)
+    ]
+    return min(good, default=max(point.alpha for point in curve))
+
+
+def validated_alpha(
+    alphas: Sequence[float], fit: Callable[[float], T], score: Callable[[T], float]
+) -> tuple[float, list[float]]:
+    """The paper's way: the alpha whose fit has the best score on rows that were not used to fit it.
+
+    Parameters
+    ----------
+    alphas : the grid.
+    fit : what to train for an alpha.
+    score : of a trained one, on held-out rows with trusted labels; the largest wins, the first of equals.
+
+    Returns
+    -------
+    The alpha, and the score of each.
+    """
+    scores = [score(fit(alpha)) for alpha in alphas]
+    return alphas[int(np.argmax(scores))], scores

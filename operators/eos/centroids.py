@@ -1,0 +1,171 @@
+"""Losses by distance to the nearest of K centroids: k-means and the SPA classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.eos.kernel import Floats, Target, moments
+
+EMPTY = 1e-12
+"""Share of all weight below which a box has none."""
+
+
+def first_centroids(
+    X: npt.NDArray[np.floating], prior: Floats, n_clusters: int, standardize: bool, seed: int
+) -> Centroids:
+    """Up to K rows picked by k-means++ (Arthur & Vassilvitskii 2007)."""
+    from sklearn.cluster import kmeans_plusplus
+
+    scale = 1 / moments(X, prior)[1] if standardize else np.ones(X.shape[1])
+    n_clusters = min(n_clusters, len(X))
+    picked = kmeans_plusplus(X * scale, n_clusters, sample_weight=prior, random_state=seed % 2**32)[0]
+    return Centroids(picked, scale)
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """Loss min_k (1/D) |x - c_k|^2, in units of the features' first variances.
+
+    Parameters
+    ----------
+    n_clusters : K, default 8.
+    standardize : divide every feature by its standard deviation in the starting sample; default true.
+    """
+
+    n_clusters: int = 8
+    standardize: bool = True
+    target: str = "none"
+
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Centroids:
+        """Centroids by k-means++ among a sample X (m, D)."""
+        return first_centroids(X, prior, self.n_clusters, self.standardize, seed)
+
+
+@dataclass(frozen=True)
+class SPA:
+    """The SPA classifier's loss: min_k (1/D) |x - c_k|^2 - (label_weight / M) log L[y, k].
+
+    Each row belongs to one of K boxes; c_k is a box's mean and L[:, k] the shares of the M labels in it.
+    Source: Gerber, Pospisil, Navandar, Horenko, Science Advances 6, 2020; Horenko, Neural Computation 32,
+    2020.
+
+    Parameters
+    ----------
+    n_clusters : K, default 8.
+    label_weight : epsilon >= 0, default 1.
+    smoothing : weight of each label in each box beside that of the rows, which sums to 1; default 1e-3. Keeps
+        log L finite; the log density of this prior is the penalty of the objective.
+    standardize : as in :class:`KMeans`.
+    n_classes : M, default: as many as the starting sample has.
+    """
+
+    n_clusters: int = 8
+    label_weight: float = 1.0
+    smoothing: float = 1e-3
+    standardize: bool = True
+    n_classes: int | None = None
+    target: str = "class"
+
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Boxes:
+        """Centroids by k-means++ among a sample X (m, D); all labels equally likely everywhere."""
+        if y is None:
+            raise ValueError("The loss 'spa' needs class labels: pass y.")
+        first = first_centroids(X, prior, self.n_clusters, self.standardize, seed)
+        n_classes = self.n_classes or int(y.max()) + 1
+        shares = np.full((n_classes, len(first.centres)), 1 / n_classes)
+        return Boxes(first.centres, first.scale, shares, self.label_weight / n_classes, self.smoothing)
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """Centroids (K, D) of rows times ``scale`` (D,)."""
+
+    centres: Floats
+    scale: Floats
+
+    @property
+    def penalty(self) -> float:
+        """None."""
+        return 0.0
+
+    @property
+    def rows_needed(self) -> int:
+        """One for each centroid."""
+        return len(self.centres)
+
+    def distances(self, X: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+        """Scaled rows (n, D), and their mean squared differences from each centroid (n, K)."""
+        rows: Floats = X * self.scale
+        found = rows @ (-2 * self.centres.T)
+        found += np.einsum("ij,ij->i", rows, rows)[:, None]
+        found += np.einsum("ij,ij->i", self.centres, self.centres)
+        np.maximum(found, 0, out=found)
+        return rows, found / X.shape[1]
+
+    def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
+        """Rows with the box each belongs to."""
+        return CentroidsView(*self.distances(X))
+
+    def updated(self, sums: Floats, mass: float) -> Centroids:
+        """Weighted means of the boxes."""
+        return replace(self, centres=self._means(sums.reshape(len(self.centres), -1), mass))
+
+    def _means(self, table: Floats, mass: float) -> Floats:
+        # A box without weight stays where it is.
+        held = table[:, 0] > EMPTY * mass
+        means = table[:, 1 : 1 + self.centres.shape[1]] / np.where(held, table[:, 0], 1)[:, None]
+        return np.where(held[:, None], means, self.centres)
+
+
+@dataclass(frozen=True)
+class Boxes(Centroids):
+    """Centroids with their label shares (M, K)."""
+
+    shares: Floats
+    label_weight: float
+    smoothing: float
+
+    @property
+    def penalty(self) -> float:
+        """Of the label shares' prior."""
+        return -self.label_weight * self.smoothing * float(np.log(self.shares).sum())
+
+    def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
+        """Rows with the box each belongs to, given its label. Raises ValueError without labels."""
+        if y is None:
+            raise ValueError("The loss 'spa' needs class labels: pass y.")
+        rows, misfit = self.distances(X)
+        misfit -= self.label_weight * np.log(self.shares)[y]
+        return CentroidsView(rows, misfit, np.eye(len(self.shares))[y])
+
+    def updated(self, sums: Floats, mass: float) -> Boxes:
+        """Weighted means and label shares of the boxes."""
+        table = sums.reshape(len(self.centres), -1)
+        counts = table[:, 1 + self.centres.shape[1] :].T / mass + self.smoothing
+        return replace(self, centres=self._means(table, mass), shares=counts / counts.sum(axis=0))
+
+    def predict_proba(self, X: npt.NDArray[np.floating]) -> Floats:
+        """(n, M) label shares of the nearest box: new rows have no label to go by."""
+        found: Floats = self.shares.T[self.distances(X)[1].argmin(axis=1)]
+        return found
+
+
+class CentroidsView:
+    """Rows (n, D), their misfit (n, K) and, for SPA, labels as indicators (n, M)."""
+
+    def __init__(self, rows: Floats, misfit: Floats, labels: Floats | None = None) -> None:
+        self._rows, self._labels, self._n_boxes = rows, labels, misfit.shape[1]
+        self._nearest = misfit.argmin(axis=1)
+        self.losses: Floats = np.take_along_axis(misfit, self._nearest[:, None], axis=1)[:, 0]
+
+    def sums(self, weight: Floats) -> Floats:
+        """Of each box: weight, weighted sum of rows and, for SPA, weight of each label; (K, 1 + D + M)."""
+        member = np.zeros((len(weight), self._n_boxes))
+        member[np.arange(len(weight)), self._nearest] = weight
+        parts = [member.sum(axis=0)[:, None], member.T @ self._rows]
+        if self._labels is not None:
+            parts.append(member.T @ self._labels)
+        return np.concatenate(parts, axis=1).ravel()

@@ -1,0 +1,227 @@
+"""Entropic outlier sparsification as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from operators.eos import memory
+from operators.eos.alpha import EFFICIENCY, choose_alpha, effective_sample_size_curve
+from operators.eos.centroids import SPA, KMeans
+from operators.eos.descent import Fit
+from operators.eos.gaussian import Gaussian
+from operators.eos.kernel import Floats, Target
+from operators.eos.least_squares import LeastSquares
+from operators.eos.logistic import Logistic
+
+LEARNERS = {
+    "gaussian": Gaussian,
+    "kmeans": KMeans,
+    "least_squares": LeastSquares,
+    "logistic": Logistic,
+    "spa": SPA,
+}
+HANDFUL = 10
+"""Effective sample size below which weights have collapsed, whatever the learner needs."""
+
+
+def _predicts_labels(estimator: Any) -> bool:
+    if not hasattr(estimator.model_, "predict_proba"):
+        raise AttributeError(f"The loss {estimator.loss!r} knows no labels; use 'logistic' or 'spa'.")
+    return True
+
+
+class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns a model and the weight of every row together; rows of small weight are outliers.
+
+    Minimises sum_t w_t g(x_t, theta) + alpha sum_t w_t log w_t over theta and weights w >= 0 of sum 1, in
+    turns: the learner's weighted fit, then the closed form w_t ~ exp(-g_t / alpha), whose cost is linear in
+    the rows and independent of their dimension.
+
+    Source: Horenko, PNAS 119(9), 2022, Algorithm 1.
+
+    Parameters
+    ----------
+    loss : "gaussian" (default), "kmeans", "least_squares", "logistic", "spa", or a learner with parameters of
+        its own such as ``SPA(n_clusters=20)``: an object with ``target`` and ``start(X, y, prior, seed)``,
+        which gives a :class:`operators.eos.kernel.Model`. The last three losses need ``y``.
+    alpha : > 0, in units of the loss, or "auto" (default): the least alpha that keeps an effective sample
+        size of ``efficiency`` times the rows that are not flagged (``operators/eos/alpha.py`` says why).
+        :func:`operators.eos.validated_alpha` picks it by a validation score, the paper's way.
+    efficiency : in (0, 1), default .75; only "auto" reads it.
+    start : "uniform" (default) or "random" weights (uniform on the simplex) before the first fit.
+    n_init : starts, default 1; the lowest end is kept. All but the first start from random weights.
+    max_iter : most iterations, default 100.
+    tol : stop when the objective falls by at most ``tol * alpha``, default 1e-9.
+    threshold : a row is an outlier if w_t < threshold / T, default .01.
+    random_state : of random weights, k-means++ and the sample of 4,096 rows on which "auto" works.
+
+    Attributes
+    ----------
+    weights_ : (n,) w_t, sum 1.
+    outlier_mask_ : (n,) bool.
+    objective_ : list of L after each weight step; never rises.
+    effective_sample_size_ : (sum w)^2 / sum w^2, in rows.
+    alpha_ : the alpha used.
+    curve_ : list of :class:`operators.eos.alpha.Point`: effective sample size and flagged share against
+        alpha; "auto" only.
+    model_ : the fitted theta.
+    n_iter_, converged_ : iterations, and whether ``tol`` was reached.
+    offset_ : log(threshold); ``decision_function`` is ``score_samples - offset_``.
+    classes_ : labels of ``y``, where the loss is a classifier's.
+    """
+
+    def __init__(
+        self,
+        loss: Any = "gaussian",
+        *,
+        alpha: float | Literal["auto"] = "auto",
+        efficiency: float = EFFICIENCY,
+        start: Literal["uniform", "random"] = "uniform",
+        n_init: int = 1,
+        max_iter: int = 100,
+        tol: float = 1e-9,
+        threshold: float = 0.01,
+        random_state: Any = None,
+    ) -> None:
+        self.loss, self.alpha, self.efficiency, self.start = loss, alpha, efficiency, start
+        self.n_init, self.max_iter, self.tol, self.threshold = n_init, max_iter, tol, threshold
+        self.random_state = random_state
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> Self:
+        """Learn weights and model.
+
+        Parameters
+        ----------
+        X : (n, d) finite numbers.
+        y : (n,) labels ("logistic", "spa") or numbers ("least_squares", also (n, m)); other losses ignore it.
+        sample_weight : (n,) >= 0; k counts as k equal rows.
+
+        Raises
+        ------
+        ValueError
+            A parameter or the rows cannot be used.
+
+        Warns
+        -----
+        UserWarning
+            Weights collapsed on a handful of rows.
+        """
+        self._check()
+        learner = LEARNERS[self.loss]() if isinstance(self.loss, str) else self.loss
+        rows = self._rows(learner, X, y, sample_weight)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.alpha_ = self._choose(rows.sample(seed), learner, seed)
+        draws: list[int | None] = [seed + index for index in range(self.n_init)]
+        if self.start == "uniform":
+            draws[0] = None
+        limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
+        self._keep(rows, memory.fitted(rows, learner, self.alpha_, draws=draws, seed=seed, **limits))
+        return self
+
+    def _choose(self, sample: memory.Rows, learner: Any, seed: int) -> float:
+        if self.alpha != "auto":
+            return float(self.alpha)
+        limits: dict[str, Any] = {"threshold": self.threshold, "max_iter": self.max_iter}
+        self.curve_ = effective_sample_size_curve(sample, learner, seed=seed, **limits)
+        return choose_alpha(self.curve_, self.efficiency)
+
+    def _keep(self, rows: memory.Rows, fit: Fit) -> None:
+        self.model_, self._tally = fit.model, fit.tally
+        self.objective_, self.converged_, self.n_iter_ = fit.objective, fit.converged, len(fit.objective)
+        self.offset_ = float(np.log(self.threshold))
+        log_weights = fit.tally.log_weights(memory.losses(fit.model, rows.X, rows.y))
+        self.outlier_mask_ = log_weights < self.offset_
+        self.weights_ = rows.prior * np.exp(log_weights) / fit.tally.prior
+        self.effective_sample_size_ = fit.tally.effective_sample_size
+        if text := collapse(fit, self.alpha_):
+            warnings.warn(text, stacklevel=3)
+
+    def score_samples(self, X: npt.ArrayLike, y: Any = None) -> Floats:
+        """(n,) log of each row's weight in units of an average row of the fit: of T w_t. Large is usual."""
+        check_is_fitted(self)
+        matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        target = self._target(self._target_kind, matrix, y, reset=False)
+        return self._tally.log_weights(memory.losses(self.model_, matrix, target))
+
+    def decision_function(self, X: npt.ArrayLike, y: Any = None) -> Floats:
+        """(n,) negative for outliers."""
+        return self.score_samples(X, y) - self.offset_
+
+    def predict(self, X: npt.ArrayLike, y: Any = None) -> npt.NDArray[np.int64]:
+        """(n,) -1 for outliers, 1 for others."""
+        return np.where(self.decision_function(X, y) < 0, -1, 1)
+
+    def fit_predict(self, X: npt.ArrayLike, y: Any = None, **fit_params: Any) -> npt.NDArray[np.int64]:
+        """(n,) -1 for the outliers among the rows learnt from."""
+        return np.where(self.fit(X, y, **fit_params).outlier_mask_, -1, 1)
+
+    @available_if(_predicts_labels)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """(n, n_classes) label probabilities of the model, for "logistic" and "spa"."""
+        check_is_fitted(self)
+        matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        found: Floats = self.model_.predict_proba(matrix)
+        return found
+
+    def _rows(
+        self, learner: Any, X: npt.ArrayLike, y: Any, sample_weight: npt.ArrayLike | None
+    ) -> memory.Rows:
+        matrix = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self._target_kind: str = learner.target
+        prior = (
+            None if sample_weight is None else _check_sample_weight(sample_weight, matrix, dtype=np.float64)
+        )
+        if prior is not None and (prior < 0).any():
+            raise ValueError("sample_weight has negative entries; weights count rows, so they are 0 or more.")
+        return memory.rows_of(matrix, self._target(learner.target, matrix, y, reset=True), prior)
+
+    def _target(self, kind: str, X: npt.NDArray[Any], y: Any, *, reset: bool) -> Target:
+        if kind == "none":
+            return None
+        if y is None:
+            raise ValueError(f"The loss {self.loss!r} needs y, one target a row.")
+        target: npt.NDArray[Any] = np.asarray(y)
+        if len(target) != len(X):
+            raise ValueError(f"y has {len(target)} entries for {len(X)} rows of X.")
+        if kind == "number":
+            return target.astype(np.float64)
+        target = column_or_1d(target)
+        if reset:
+            self.classes_ = np.unique(target)
+        if unknown := set(np.unique(target).tolist()) - set(self.classes_.tolist()):
+            raise ValueError(f"y has the labels {sorted(unknown)}, which fit has not seen.")
+        return np.searchsorted(self.classes_, target)
+
+    def _check(self) -> None:
+        if isinstance(self.loss, str) and self.loss not in LEARNERS:
+            raise ValueError(f"loss is {self.loss!r}; choose one of {sorted(LEARNERS)} or pass a learner.")
+        if self.start not in ("uniform", "random"):
+            raise ValueError(f"start is {self.start!r}; choose 'uniform' or 'random'.")
+        if self.alpha != "auto":
+            check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=np.inf, include_boundaries="neither")
+        for name in ("efficiency", "threshold"):
+            check_scalar(getattr(self, name), name, Real, min_val=0, max_val=1, include_boundaries="neither")
+        for name in ("n_init", "max_iter"):
+            check_scalar(getattr(self, name), name, Integral, min_val=1)
+        check_scalar(self.tol, "tol", Real, min_val=0)
+
+
+def collapse(fit: Fit, alpha: float) -> str:
+    """A warning if the weights rest on so few rows that the model describes these alone, else ""."""
+    left, wanted = fit.tally.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
+    if left >= min(wanted, fit.tally.prior / 2):
+        return ""
+    return (
+        f"EOS weights have collapsed: at alpha = {alpha:.4g} their effective sample size is {left:.1f} of "
+        f"{fit.tally.prior:g} rows, and the learner needs {fit.model.rows_needed}. Raise alpha, or set it to "
+        "'auto'."
+    )

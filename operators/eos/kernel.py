@@ -1,0 +1,216 @@
+"""The closed-form weights of entropic outlier sparsification, as sums over rows that can be merged.
+
+Source: Horenko, Cheap robust learning of data anomalies with analytically solvable entropic outlier
+sparsification, PNAS 119(9), 2022; eq. 2, 3 and Algorithm 1.
+
+For losses g_t and prior weights s_t (1 unless rows count differently) the problem
+
+    minimise over w   sum_t w_t g_t + alpha sum_t w_t log(w_t / s_t),   w >= 0, sum_t w_t = 1
+
+has the solution w_t = s_t exp(-g_t / alpha) / Z, and its value there is -alpha log Z. Z is a sum over rows,
+so each block of rows is summed relative to its own least loss and blocks are merged: a log-sum-exp in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.split.kernel import row_hashes
+
+Floats = npt.NDArray[np.float64]
+Target = npt.NDArray[Any] | None
+
+CONSTANT = 1e-12
+"""Deviation, in units of the mean, below which a feature varies by rounding alone."""
+BLOCK = 4096
+"""Rows looked at together: their whitened copies stay in the processor's cache."""
+
+
+class View(Protocol):
+    """n rows as a model sees them."""
+
+    @property
+    def losses(self) -> Floats:
+        """(n,) g(x_t, theta), finite."""
+        ...
+
+    def sums(self, weight: Floats) -> Floats:
+        """(k,) sums over rows, linear in ``weight`` (n,), that a weighted fit needs."""
+        ...
+
+
+class Model(Protocol):
+    """Parameters theta of a learner whose weighted fit needs only sums over rows."""
+
+    @property
+    def penalty(self) -> float:
+        """Added to the objective: the learner's regulariser at theta."""
+        ...
+
+    @property
+    def rows_needed(self) -> int:
+        """Rows below which a fit is degenerate."""
+        ...
+
+    def view(self, X: npt.NDArray[np.floating], y: Target) -> View:
+        """Rows X (n, d) with targets y, or None, of a block."""
+        ...
+
+    def updated(self, sums: Floats, mass: float) -> Model:
+        """The theta-step: one that has no larger ``sum_t w_t g_t / mass + penalty`` than this.
+
+        ``sums`` were made by views of this model; ``mass`` is the sum of the weights.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What some rows add to a pass. All sums are of s_t exp(-(g_t - low) / alpha)."""
+
+    alpha: float
+    low: float
+    """Least loss of the rows; infinite where there are none."""
+    mass: float
+    square: float
+    """Sum of squares."""
+    prior: float
+    """Sum of s_t: the number of rows where they all count 1."""
+    sums: Floats
+    """(k,) see :meth:`View.sums`; empty for models that are not fitted from sums."""
+
+    @property
+    def objective(self) -> float:
+        """Least of the problem over w, for the losses seen."""
+        return self.low - self.alpha * float(np.log(self.mass))
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(sum w)^2 / sum w^2."""
+        return self.mass**2 / self.square
+
+    def log_weights(self, losses: Floats) -> Floats:
+        """(n,) log(w_t T / s_t), for w_t that sum to 1 over the rows seen: 0 is an average row."""
+        found: Floats = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
+        return found
+
+    def merge(self, other: Tally) -> Tally:
+        """Both together, relative to the smaller of the two least losses."""
+        low = min(self.low, other.low)
+        mine, theirs = (_factor(part.low - low, self.alpha) for part in (self, other))
+        return Tally(
+            self.alpha,
+            low,
+            mine * self.mass + theirs * other.mass,
+            mine**2 * self.square + theirs**2 * other.square,
+            self.prior + other.prior,
+            mine * self.sums + theirs * other.sums,
+        )
+
+
+def merged(parts: Iterable[Tally]) -> Tally:
+    """All together, from left to right. Raises ValueError where there are none, or no row counts."""
+    total: Tally | None = None
+    for part in parts:
+        if part.prior > 0:
+            total = part if total is None else total.merge(part)
+    if total is None:
+        raise ValueError("EOS has nothing to learn from: no row has a positive weight.")
+    return total
+
+
+def tally(model: Model, X: npt.NDArray[np.floating], y: Target, prior: Floats, alpha: float) -> Tally:
+    """One pass over rows: losses, weights and the weighted sums of the next fit, a block at a time.
+
+    Parameters
+    ----------
+    model : theta.
+    X, y : (n, d) rows and their targets, or None.
+    prior : (n,) s_t >= 0.
+    alpha : > 0; infinite gives weights s_t whatever the losses, which is how a uniform start is made.
+
+    Raises
+    ------
+    ValueError
+        A loss is not finite.
+    """
+    total = Tally(alpha, np.inf, 0.0, 0.0, 0.0, np.zeros(0))
+    for start in range(0, len(X), BLOCK):
+        part = slice(start, start + BLOCK)
+        view = model.view(X[part], None if y is None else y[part])
+        found = tally_of_losses(view.losses, prior[part], alpha, view.sums)
+        if found.prior > 0:
+            total = total.merge(found) if total.prior > 0 else found
+    return total
+
+
+def tally_of_losses(
+    losses: Floats, prior: Floats, alpha: float, sums: Callable[[Floats], Floats] | None = None
+) -> Tally:
+    """The same from losses (n,), n > 0, with ``sums`` of the weights where a fit needs them.
+
+    Raises ValueError where a loss is not finite.
+    """
+    weight, low = prior, 0.0
+    if np.isfinite(alpha):
+        _check(losses)
+        low = float(losses.min())
+        weight = prior * np.exp((low - losses) / alpha)
+    summed = np.zeros(0) if sums is None else sums(weight)
+    return Tally(alpha, low, float(weight.sum()), float(weight @ weight), float(prior.sum()), summed)
+
+
+def _check(losses: Floats) -> None:
+    bad = losses[~np.isfinite(losses)]
+    if len(bad):
+        raise ValueError(
+            f"{len(bad)} of {len(losses)} rows have a loss that is not finite, such as {bad[0]}: eq. 3 "
+            "needs finite losses. Look for features beyond 1e150, or regularise the learner."
+        )
+
+
+def _factor(gap: float, alpha: float) -> float:
+    return float(np.exp(-gap / alpha)) if gap else 1.0
+
+
+def closed_form_weights(losses: Floats, alpha: float, prior: Floats | None = None) -> Floats:
+    """(n,) w_t of eq. 3, sum 1, for losses (n,): one exponential and one sum a row, whatever the data.
+
+    ``prior`` (n,) are s_t, default 1.
+    """
+    weight: Floats = np.exp((losses.min() - losses) / alpha)
+    if prior is not None:
+        weight *= prior
+    weight /= weight.sum()
+    return weight
+
+
+def moments(X: npt.NDArray[np.floating], prior: Floats) -> tuple[Floats, Floats]:
+    """Mean and deviation (D,) of rows X (n, D) that count ``prior`` (n,); 1 for a constant feature."""
+    rows = X.astype(np.float64)
+    mean: Floats = np.average(rows, axis=0, weights=prior)
+    spread: Floats = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
+    return mean, np.where(spread > CONSTANT * np.abs(mean), spread, 1.0)
+
+
+def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Floats:
+    """(n,) exponential draws, one for each row id: normalised, a uniform draw from all weights of eq. 2.
+
+    They depend on seed and row id alone, so that shards can draw them apart.
+    """
+    uniform = (row_hashes(row_ids, seed) >> np.uint64(11)).astype(np.float64)
+    found: Floats = -np.log((uniform + 0.5) * 2.0**-53)
+    return found
+
+
+def random_rows(row_ids: npt.NDArray[np.integer], size: int, seed: int) -> npt.NDArray[np.int64]:
+    """Places of the ``size`` rows with the least hashes, in the order of these: a sample without replacement.
+
+    The samples of shards, thrown together and cut to ``size`` again, are the sample of all.
+    """
+    return np.argsort(row_hashes(row_ids, seed), kind="stable")[:size]

@@ -1,0 +1,125 @@
+"""EOS on rows in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.eos.descent import Descent, Fit, best_of, from_sums
+from operators.eos.kernel import (
+    BLOCK,
+    Floats,
+    Tally,
+    Target,
+    merged,
+    random_rows,
+    random_weights,
+    tally,
+    tally_of_losses,
+)
+
+SAMPLE = 4096
+"""Rows that a learner may see before the first pass, and that alpha is chosen on."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """X (n, d), targets y (n, ...) or None, prior weights (n,), and row ids (n,) that draws depend on."""
+
+    X: npt.NDArray[np.floating]
+    y: Target
+    prior: Floats
+    ids: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def take(self, places: npt.NDArray[np.int64]) -> Rows:
+        """Some of the rows."""
+        y = None if self.y is None else self.y[places]
+        return Rows(self.X[places], y, self.prior[places], self.ids[places])
+
+    def sample(self, seed: int, size: int = SAMPLE) -> Rows:
+        """Up to ``size`` of the rows that count, at random."""
+        counted = np.flatnonzero(self.prior > 0)
+        if len(counted) <= size and len(counted) == len(self):
+            return self
+        return self.take(np.sort(counted[random_rows(self.ids[counted], size, seed)]))
+
+    def starting(self, draw: int | None) -> Floats:
+        """(n,) prior weights, times random ones where ``draw`` is their seed."""
+        return self.prior if draw is None else self.prior * random_weights(self.ids, draw)
+
+
+def rows_of(X: npt.NDArray[np.floating], y: Target = None, prior: Floats | None = None) -> Rows:
+    """Rows whose ids are their places."""
+    prior = np.ones(len(X)) if prior is None else prior
+    return Rows(X, y, prior, np.arange(len(X)))
+
+
+def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Floats:
+    """(n,) g(x_t, theta)."""
+    if hasattr(model, "refitted"):
+        found: Floats = model.losses(X, y)
+        return found
+    parts = [slice(start, start + BLOCK) for start in range(0, len(X), BLOCK)]
+    return np.concatenate([model.view(X[part], None if y is None else y[part]).losses for part in parts])
+
+
+def weights(model: Any, found: Tally, rows: Rows) -> Floats:
+    """(n,) w_t, sum 1 over the rows that ``found`` was made of."""
+    weight: Floats = rows.prior * np.exp(found.log_weights(losses(model, rows.X, rows.y))) / found.prior
+    return weight
+
+
+def look(model: Any, rows: Rows, alpha: float, draw: int | None = None) -> Tally:
+    """One pass."""
+    prior = rows.starting(draw)
+    if hasattr(model, "refitted"):
+        return merged([tally_of_losses(losses(model, rows.X, rows.y), prior, alpha)])
+    return merged([tally(model, rows.X, rows.y, prior, alpha)])
+
+
+def step(model: Any, found: Tally, rows: Rows, draw: int | None) -> Any:
+    """The theta-step, from sums where the learner can, else from the weights themselves."""
+    if not hasattr(model, "refitted"):
+        return from_sums(model, found)
+    if np.isfinite(found.alpha):
+        return model.refitted(rows.X, rows.y, weights(model, found, rows))
+    return model.refitted(rows.X, rows.y, rows.starting(draw) / found.mass)
+
+
+def descend(rows: Rows, descent: Descent) -> Descent:
+    """Run it to its end."""
+    while not descent.done:
+        draw = descent.next_draw
+        found = look(descent.ahead, rows, descent.next_alpha, draw)
+        descent.advance(found, partial(step, rows=rows, draw=draw))
+    return descent
+
+
+def fitted(
+    rows: Rows,
+    learner: Any,
+    alpha: float,
+    *,
+    draws: Sequence[int | None] = (None,),
+    seed: int = 0,
+    tol: float = 1e-9,
+    max_iter: int = 100,
+) -> Fit:
+    """EOS from one start for each of ``draws`` (seed of random weights, or None); the lowest end is kept.
+
+    ``seed`` picks the sample and what the learner starts from; restart i uses ``seed + i``.
+    """
+    sample = rows.sample(seed)
+    found = []
+    for index, draw in enumerate(draws):
+        model = learner.start(sample.X, sample.y, sample.prior, seed + index)
+        found.append(descend(rows, Descent(model, alpha, tol, max_iter, draw)))
+    return best_of(found)

@@ -1,0 +1,326 @@
+"""The kernel of EOS: closed-form weights, monotone descent, learners against scikit-learn, the estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+from sklearn.cluster import KMeans as LloydKMeans
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from operators.eos import SPA, EntropicOutlierSparsification, Gaussian, KMeans, LeastSquares, Logistic
+from operators.eos.descent import from_sums
+from operators.eos.kernel import (
+    BLOCK,
+    closed_form_weights,
+    merged,
+    random_rows,
+    random_weights,
+    tally,
+    tally_of_losses,
+)
+from operators.eos.memory import fitted, look, losses, rows_of, step, weights
+
+Floats = npt.NDArray[np.float64]
+LEARNERS = [Gaussian(), KMeans(4), LeastSquares(), LeastSquares(0.1), Logistic(), SPA(4)]
+numbers = st.lists(st.floats(-50, 50), min_size=1, max_size=30)
+
+
+def problem(learner: Any, n: int = 300, d: int = 4, seed: int = 0) -> tuple[Floats, Any]:
+    """Rows with a tenth of outliers, and targets of the kind that the learner needs."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 3 * rng.integers(0, 2, (n, 1))
+    X[: n // 10] = rng.uniform(6, 12, (n // 10, d))
+    y = {"none": None, "class": (X[:, 0] + rng.normal(size=n) > 2).astype(int), "number": X @ np.arange(d)}
+    y["number"] += rng.normal(size=n)
+    y["number"][: n // 20] += 30
+    return X, y[learner.target]
+
+
+@given(found=numbers, alpha=st.floats(0.05, 20), data=st.data())
+def test_weights_are_a_softmax(found: list[float], alpha: float, data: st.DataObject) -> None:
+    g = np.array(found)
+    prior = np.array(data.draw(st.lists(st.floats(0.1, 5), min_size=len(g), max_size=len(g))))
+    np.testing.assert_allclose(closed_form_weights(g, alpha), softmax(-g / alpha), rtol=1e-9, atol=1e-300)
+    expected = softmax(-g / alpha + np.log(prior))
+    np.testing.assert_allclose(closed_form_weights(g, alpha, prior), expected, rtol=1e-9, atol=1e-300)
+    total = tally_of_losses(g, prior, alpha)
+    np.testing.assert_allclose(total.objective, -alpha * logsumexp(-g / alpha, b=prior), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(total.effective_sample_size, 1 / (expected @ expected), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.exp(total.log_weights(g)) * prior / prior.sum(), expected, rtol=1e-9, atol=1e-300
+    )
+
+
+def test_weights_solve_the_problem() -> None:
+    g, alpha = np.random.default_rng(0).normal(size=6), 0.7
+
+    def value(logits: Floats) -> float:
+        w = softmax(logits)
+        return float(w @ g + alpha * w @ np.log(w))
+
+    found = minimize(value, np.zeros(6), tol=1e-12)
+    np.testing.assert_allclose(softmax(found.x), closed_form_weights(g, alpha), atol=1e-5)
+    assert found.fun == pytest.approx(tally_of_losses(g, np.ones(6), alpha).objective)
+
+
+@given(found=numbers, cuts=st.lists(st.integers(0, 30), max_size=4), alpha=st.sampled_from([1e-3, 0.5, 1e6]))
+def test_parts_merge_to_the_whole(found: list[float], cuts: list[int], alpha: float) -> None:
+    g = np.array(found)
+    prior = np.arange(1.0, len(g) + 1)
+    parts = [part for part in np.split(np.arange(len(g)), sorted(min(c, len(g)) for c in cuts)) if len(part)]
+    total = merged(
+        tally_of_losses(g[part], prior[part], alpha, lambda w, part=part: np.array([w @ g[part]]))
+        for part in parts
+    )
+    whole = tally_of_losses(g, prior, alpha, lambda w: np.array([w @ g]))
+    assert total.low == whole.low
+    assert total.prior == whole.prior
+    for name in ("mass", "square", "sums"):
+        np.testing.assert_allclose(getattr(total, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
+
+
+def test_far_losses_do_not_overflow() -> None:
+    w = closed_form_weights(np.array([-1e8, 0.0, 1e8]), 1e-3)
+    assert w.tolist() == [1, 0, 0]
+    total = merged(tally_of_losses(np.array([g]), np.ones(1), 1e-3) for g in (1e8, -1e8, 0.0))
+    assert (total.mass, total.low) == (1, -1e8)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 3.0])
+@pytest.mark.parametrize("draw", [None, 5])
+def test_objective_never_rises(learner: Any, alpha: float, draw: int | None) -> None:
+    X, y = problem(learner)
+    rows = rows_of(X, y)
+    fit = fitted(rows, learner, alpha, draws=[draw])
+    assert len(fit.objective) > 1
+    assert np.diff(fit.objective).max() <= 1e-9 * max(1, abs(fit.objective[0]))
+    w = weights(fit.model, fit.tally, rows)
+    assert w.sum() == pytest.approx(1)
+    positive = w[w > 0]
+    by_definition = w @ losses(fit.model, X, y) + alpha * positive @ np.log(positive) + fit.model.penalty
+    assert by_definition == pytest.approx(fit.objective[-1], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_a_fit_is_the_best_for_its_weights(learner: Any) -> None:
+    """A second theta-step with the same weights changes nothing, nor does a step in any direction help."""
+    X, y = problem(learner)
+    rows = rows_of(X, y, np.random.default_rng(1).uniform(0.1, 2, len(X)))
+    model = learner.start(X, y, np.ones(len(X)), 0)
+    value = np.inf
+    for _ in range(60):
+        model = step(model, look(model, rows, np.inf), rows, None)
+        now = rows.prior @ losses(model, X, y) / rows.prior.sum() + model.penalty
+        assert now <= value + 1e-8
+        value = now
+    again = step(model, look(model, rows, np.inf), rows, None)
+    np.testing.assert_allclose(losses(again, X, y), losses(model, X, y), rtol=1e-3, atol=1e-6)
+
+
+def test_gaussian_is_the_weighted_moments() -> None:
+    X, _ = problem(Gaussian(), n=BLOCK + 77, d=5)
+    X = X * [1e-2, 1, 100, 1, 1] + 1e3
+    s = np.random.default_rng(1).uniform(0, 2, len(X))
+    learner = Gaussian(regularization=0.0)
+    start = learner.start(X[:50], None, np.ones(50), 0)
+    model = from_sums(start, tally(start, X, None, s, np.inf))
+    np.testing.assert_allclose(model.mean, np.average(X, axis=0, weights=s), rtol=1e-12)
+    np.testing.assert_allclose(model.covariance, np.cov(X.T, aweights=s, ddof=0), rtol=1e-9, atol=1e-9)
+    from scipy.stats import multivariate_normal
+
+    expected = -multivariate_normal(model.mean, model.covariance).logpdf(X) / 5
+    np.testing.assert_allclose(losses(model, X, None), expected, rtol=1e-7)
+
+
+def test_gaussian_fixed_point_is_the_shrunken_covariance() -> None:
+    X = np.random.default_rng(0).normal(size=(200_000, 2))
+    model = EntropicOutlierSparsification(alpha=2.0).fit(X)  # kappa = D alpha = 4
+    np.testing.assert_allclose(model.model_.covariance, 0.75 * np.eye(2), atol=0.02)
+    assert model.effective_sample_size_ / len(X) == pytest.approx(1 - 1 / 16, abs=0.005)
+
+
+def test_kmeans_is_weighted_lloyd() -> None:
+    X, _ = problem(KMeans())
+    s = np.random.default_rng(1).uniform(0, 2, len(X))
+    learner = KMeans(5, standardize=False)
+    model = learner.start(X, None, np.ones(len(X)), 3)
+    first = model.centres
+    for _ in range(100):
+        model = from_sums(model, tally(model, X, None, s, np.inf))
+    expected = LloydKMeans(5, init=first, n_init=1, max_iter=100, tol=0).fit(X, sample_weight=s)
+    np.testing.assert_allclose(model.centres, expected.cluster_centers_, rtol=1e-9)
+    found = rows_of(X, None, s)
+    assert s @ losses(model, X, None) * X.shape[1] == pytest.approx(expected.inertia_)
+    assert len(found) == 300
+
+
+def test_least_squares_is_weighted_regression() -> None:
+    X, y = problem(LeastSquares())
+    X[:, 3] = X[:, 2]  # rank deficient
+    s = np.random.default_rng(1).uniform(0, 2, len(X))
+    start = LeastSquares().start(X[:50], y[:50], np.ones(50), 0)
+    model = from_sums(start, tally(start, X, y, s, np.inf))
+    expected = LinearRegression().fit(X, y, sample_weight=s).predict(X)
+    np.testing.assert_allclose(model.predict(X)[:, 0], expected, rtol=1e-7, atol=1e-7)
+
+
+def test_logistic_is_scikit_learns() -> None:
+    X, y = problem(Logistic())
+    s = np.random.default_rng(1).uniform(0, 2, len(X))
+    s /= s.sum()
+    start = Logistic(l2=0.1).start(X, y, np.ones(len(X)), 0)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    expected = LogisticRegression(C=10, tol=1e-10).fit(Z, y, sample_weight=s).predict_proba(Z)
+    np.testing.assert_allclose(start.refitted(X, y, s).predict_proba(X), expected, atol=1e-5)
+
+
+def test_spa_follows_its_definition() -> None:
+    X, y = problem(SPA())
+    learner = SPA(3, label_weight=2.0, smoothing=0.01, standardize=False)
+    model = learner.start(X, y, np.ones(len(X)), 0)
+    s = np.random.default_rng(1).uniform(0, 2, len(X))
+    for _ in range(3):
+        cost = np.array(
+            [
+                [
+                    ((x - c) ** 2).mean() - 2.0 / 2 * np.log(model.shares[label, k])
+                    for k, c in enumerate(model.centres)
+                ]
+                for x, label in zip(X, y, strict=True)
+            ]
+        )
+        np.testing.assert_allclose(losses(model, X, y), cost.min(axis=1), rtol=1e-9, atol=1e-9)
+        box = cost.argmin(axis=1)
+        model = from_sums(model, tally(model, X, y, s, np.inf))
+        for k in range(3):
+            np.testing.assert_allclose(model.centres[k], np.average(X[box == k], axis=0, weights=s[box == k]))
+            share = np.array([s[(box == k) & (y == label)].sum() / s.sum() + 0.01 for label in (0, 1)])
+            np.testing.assert_allclose(model.shares[:, k], share / share.sum())
+    nearest = ((X[:, None] - model.centres) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(model.predict_proba(X), model.shares.T[nearest])
+
+
+def test_an_empty_box_stays() -> None:
+    model = KMeans(2, standardize=False).start(np.array([[0.0], [9.0]]), None, np.ones(2), 0)
+    again = from_sums(model, tally(model, np.zeros((5, 1)), None, np.ones(5), np.inf))
+    assert sorted(again.centres[:, 0]) == [0, 9]
+
+
+@given(n=st.integers(1, 40), cut=st.integers(0, 40), size=st.integers(1, 12), seed=st.integers(0, 9))
+def test_samples_of_parts_make_the_sample_of_all(n: int, cut: int, size: int, seed: int) -> None:
+    ids = np.random.default_rng(seed).permutation(1000)[:n]
+    parts = np.concatenate([part[random_rows(part, size, seed)] for part in (ids[:cut], ids[cut:])])
+    whole = ids[random_rows(ids, size, seed)]
+    assert parts[random_rows(parts, size, seed)].tolist() == whole.tolist()
+
+
+def test_random_weights_are_exponential_and_know_their_row() -> None:
+    w = random_weights(np.arange(100_000), 3)
+    assert w.min() > 0
+    assert w.mean() == pytest.approx(1, abs=0.02)
+    assert w.var() == pytest.approx(1, abs=0.05)
+    np.testing.assert_array_equal(random_weights(np.arange(500, 600), 3), w[500:600])
+    assert (random_weights(np.arange(100), 4) != w[:100]).all()
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_sample_weights_count_rows(learner: Any) -> None:
+    X, y = problem(learner, n=120)
+    counts = np.random.default_rng(2).integers(0, 4, len(X))
+    repeated = np.repeat(X, counts, axis=0), None if y is None else np.repeat(y, counts, axis=0)
+    start = learner.start(X, y, np.ones(len(X)), 0)
+
+    class Same:
+        target = learner.target
+
+        def start(self, *_: Any) -> Any:
+            return start
+
+    options: dict[str, Any] = {"loss": Same(), "alpha": 3.0, "random_state": 0}
+    weighted = EntropicOutlierSparsification(**options).fit(X, y, sample_weight=counts)
+    plain = EntropicOutlierSparsification(**options).fit(*repeated)
+    assert weighted.objective_[-1] == pytest.approx(plain.objective_[-1], rel=1e-6)
+    np.testing.assert_allclose(
+        np.repeat(weighted.weights_ / np.maximum(counts, 1), counts), plain.weights_, rtol=1e-3, atol=1e-9
+    )
+
+
+def test_restarts_keep_the_lowest() -> None:
+    X, _ = problem(KMeans())
+    options: dict[str, Any] = {"loss": KMeans(6), "alpha": 0.3, "random_state": 0}
+    one = EntropicOutlierSparsification(**options).fit(X)
+    many = EntropicOutlierSparsification(**options, n_init=8).fit(X)
+    assert many.objective_[-1] <= one.objective_[-1]
+    draws = [EntropicOutlierSparsification(**options, start="random").fit(X).objective_ for _ in range(2)]
+    assert draws[0] == draws[1] != one.objective_
+
+
+def test_scores_of_the_rows_learnt_from_are_their_weights() -> None:
+    X, y = problem(SPA())
+    names = np.array(["no", "yes"])[y]
+    model = EntropicOutlierSparsification("spa", alpha=0.3, random_state=1).fit(X, names)
+    np.testing.assert_allclose(np.exp(model.score_samples(X, names)) / len(X), model.weights_)
+    np.testing.assert_array_equal(model.predict(X, names) == -1, model.outlier_mask_)
+    np.testing.assert_array_equal(model.outlier_mask_, model.weights_ < 0.01 / len(X))
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
+    with pytest.raises(ValueError, match=r"labels \['maybe'\], which fit has not seen"):
+        model.predict(X, np.full(len(X), "maybe"))
+
+
+def test_collapse_is_warned_of() -> None:
+    X = np.random.default_rng(0).normal(size=(300, 6))
+    with pytest.warns(UserWarning, match=r"collapsed: at alpha = 0.01 .* of 300 rows, .* needs 7"):
+        EntropicOutlierSparsification(alpha=0.01).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"loss": "hinge"}, "loss is 'hinge'"),
+        ({"alpha": 0}, "alpha == 0"),
+        ({"alpha": np.inf}, "alpha == inf"),
+        ({"start": "zero"}, "start is 'zero'"),
+        ({"threshold": 1.0}, "threshold == 1.0"),
+        ({"n_init": 0}, "n_init == 0"),
+        ({"loss": "spa"}, "needs y"),
+        ({"loss": "logistic"}, "needs y"),
+        ({"loss": "least_squares"}, "needs y"),
+    ],
+)
+def test_bad_parameters_are_named(options: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        EntropicOutlierSparsification(**options).fit(np.eye(5))
+
+
+def test_bad_rows_are_named() -> None:
+    model = EntropicOutlierSparsification(alpha=0.5)
+    with pytest.raises(ValueError, match="no row has a positive weight"):
+        merged([])
+    with pytest.raises(ValueError, match="negative entries"):
+        model.fit(np.eye(3), sample_weight=[-1, 1, 1])
+    with pytest.raises(ValueError, match="y has 2 entries for 3 rows"):
+        EntropicOutlierSparsification("spa", alpha=0.5).fit(np.eye(3), [0, 1])
+    with pytest.raises(ValueError, match="3 of 3 rows have a loss that is not finite"):
+        tally_of_losses(np.full(3, np.nan), np.ones(3), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore:EOS weights have collapsed")
+@parametrize_with_checks(
+    # Some checks want outliers in rows that have none: hence the threshold.
+    [
+        EntropicOutlierSparsification(threshold=0.5, random_state=0),
+        EntropicOutlierSparsification(KMeans(2), alpha=1.0, threshold=0.5),
+    ]
+)
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)

@@ -1,0 +1,117 @@
+"""Alpha: why sum log w cannot pick it, what the label-free rule finds, and the validation grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import chi2
+from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import roc_auc_score
+
+from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, validated_alpha
+from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.kernel import closed_form_weights
+from operators.eos.memory import rows_of
+
+
+def contaminated(
+    n: int, d: int, share: float, seed: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """The paper's synthetic rows: standard normal, and outliers uniform on [1, 6]^d."""
+    rng = np.random.default_rng(seed)
+    is_outlier = np.arange(n) >= round((1 - share) * n)
+    return np.where(is_outlier[:, None], rng.uniform(1, 6, (n, d)), rng.normal(size=(n, d))), is_outlier
+
+
+def test_the_papers_likelihood_has_no_finite_maximum() -> None:
+    g = np.random.default_rng(0).exponential(size=500)
+    sums = [np.log(closed_form_weights(g, alpha)).sum() for alpha in np.geomspace(0.1, 1e6, 40)]
+    assert np.all(np.diff(sums) > 0)
+    assert sums[-1] == pytest.approx(-500 * np.log(500))
+
+
+@pytest.mark.parametrize("d", [3, 10, 40])
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_auto_finds_the_papers_outliers(d: int, share: float) -> None:
+    X, is_outlier = contaminated(1000, d, share, seed=100)
+    found = EntropicOutlierSparsification(random_state=0).fit(X).outlier_mask_
+    assert (found & is_outlier).sum() >= 0.95 * found.sum()
+    assert (found & is_outlier).sum() >= (0.8 if d == 3 else 0.99) * is_outlier.sum()
+
+
+@pytest.mark.parametrize("d", [3, 10, 40])
+def test_auto_leaves_clean_rows_alone(d: int) -> None:
+    X, _ = contaminated(1000, d, 0.0, seed=101)
+    model = EntropicOutlierSparsification(random_state=0).fit(X)
+    assert model.outlier_mask_.mean() <= 0.005
+    assert model.effective_sample_size_ >= 0.7 * len(X)
+
+
+def test_units_and_axes_of_the_features_do_not_matter() -> None:
+    X, _ = contaminated(500, 4, 0.1, seed=102)
+    moved = X @ np.random.default_rng(0).normal(size=(4, 4)) * 1e3 + 1e4
+    found = [EntropicOutlierSparsification(random_state=0).fit(rows) for rows in (X, moved)]
+    assert found[0].alpha_ == pytest.approx(found[1].alpha_, rel=1e-3)
+    np.testing.assert_array_equal(found[0].outlier_mask_, found[1].outlier_mask_)
+
+
+def test_the_gaussian_curve_is_the_closed_form() -> None:
+    d, threshold = 4, 0.01
+    X = np.random.default_rng(0).normal(size=(20_000, d))
+    for point in effective_sample_size_curve(rows_of(X), Gaussian()):
+        kappa = d * point.alpha
+        if kappa < 1.5 or point.effective_share < 0.4:
+            continue
+        assert point.effective_share == pytest.approx((1 - kappa**-2) ** (d / 2), abs=0.02)
+        cut = (kappa - 1) * (-2 * np.log(threshold) + d * np.log(kappa / (kappa - 1)))
+        assert point.flagged_share == pytest.approx(
+            chi2.sf(cut, d), abs=4 * np.sqrt(chi2.sf(cut, d) / len(X)) + 1e-4
+        )
+
+
+def test_regression_outliers_are_found() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 5))
+    y = X @ np.arange(5) + rng.normal(size=800)
+    y[:80] += 15
+    model = EntropicOutlierSparsification(LeastSquares(), random_state=0).fit(X, y)
+    assert model.outlier_mask_[:80].all()
+    assert model.outlier_mask_[80:].mean() <= 0.05
+
+
+def test_the_least_efficient_enough_alpha_is_taken() -> None:
+    curve = [
+        Point(4, 0.99, 0),
+        Point(3, 0.6, 0),
+        Point(2, 0.7, 0.2),
+        Point(1, 0.5, 0.2),
+        Point(0.5, 0.3, 0.7),
+    ]
+    assert choose_alpha(curve, 0.75) == 2
+    assert choose_alpha(curve, 0.9) == 4
+    assert choose_alpha(curve, 0.4) == 1
+    assert choose_alpha(curve, 0.999) == 4
+
+
+def test_rows_that_are_all_alike_have_equal_weights() -> None:
+    model = EntropicOutlierSparsification(random_state=0).fit(np.ones((20, 2)))
+    np.testing.assert_allclose(model.weights_, 1 / 20)
+    assert not model.outlier_mask_.any()
+
+
+def test_a_validation_score_picks_alpha() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(y))
+    train, held = order[:300], order[300:]
+    noisy = np.where(rng.random(len(train)) < 0.3, 1 - y[train], y[train])
+
+    def fit(alpha: float) -> EntropicOutlierSparsification:
+        return EntropicOutlierSparsification("spa", alpha=alpha, random_state=0).fit(X[train], noisy)
+
+    def score(model: EntropicOutlierSparsification) -> float:
+        return float(roc_auc_score(y[held], model.predict_proba(X[held])[:, 1]))
+
+    alpha, scores = validated_alpha([0.1, 1.0, 10.0], fit, score)
+    assert score(fit(alpha)) == max(scores)
