@@ -67,6 +67,8 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
 
 def show_retrained(found: Retrained) -> None:
     """Scores by split and group, then what the registry has."""
+    from engine.training.page import PAGE
+
     result = found.result
     verb = "found again" if result.reused else "trained"
     console.print(
@@ -91,6 +93,7 @@ def show_retrained(found: Retrained) -> None:
         verb = "is champion now" if found.verdict.promoted else "is not champion"
         console.print(f"  {verb}: {escape(found.verdict.reason)}", soft_wrap=True)
     console.print(f"  {escape(str(result.folder))}", soft_wrap=True)
+    console.print(f"  report: {escape(str(result.folder / PAGE))}", soft_wrap=True)
 
 
 def _groups(table: GroupTable) -> Table:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined, Template
 
 from engine.plan import Plan
 from engine.publish import DATA, version_folder
@@ -21,8 +18,8 @@ from engine.report.selection import projected, read_grids, selection_figures
 from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
+from engine.report.templates import template
 from engine.report.verdicts import sentence, verdicts
-from engine.report.words import count, interval, number, percent, short
 
 MOST_FILES = 200
 OPENING = "pandas.read_parquet({folder!r})"
@@ -38,7 +35,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
     verdict = verdicts(plan, found)
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
-    return template().render(
+    return template("report.html.j2").render(
         title=plan.recipe.report.title or plan.recipe.name,
         plan=plan,
         manifest=manifest,
@@ -59,16 +56,6 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         files=sources[:MOST_FILES],
         more_files=max(0, len(sources) - MOST_FILES),
     )
-
-
-def template() -> Template:
-    """The page, with every value escaped."""
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    for words in (number, percent, short, interval, count):
-        environment.filters[words.__name__] = words
-    return environment.from_string(files("engine.report").joinpath("report.html.j2").read_text("utf-8"))
 
 
 def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:

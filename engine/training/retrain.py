@@ -14,6 +14,7 @@ from engine.errors import InputError
 from engine.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.training.condition import Condition
 from engine.training.job import TrainingJob
+from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw
 from engine.training.registry import Registered, Verdict, promote, register
 from engine.training.running import TrainResult, TrainSpec, train
@@ -70,6 +71,9 @@ def retrain(
     if registered and condition:
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
         verdict = promote(registered, result, job, condition, executor=executor, truth=spec.truth)
+    page = write_page(result, registered, verdict)
+    if registered:
+        client(result.version.output).log_artifact(registered.run_id, str(page))
     return Retrained(result, selection, registered, verdict)
 
 

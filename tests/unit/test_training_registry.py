@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
@@ -20,6 +21,7 @@ from engine.errors import InputError
 from engine.lineage import trace
 from engine.training import Ensemble
 from engine.training.condition import Condition
+from engine.training.page import sentences
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.version import open_version
 from tests.data import small_recipe
@@ -74,6 +76,7 @@ def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pyte
     (used,) = run.inputs.dataset_inputs
     assert (used.dataset.name, used.dataset.digest) == ("small", version.manifest["content"])
     assert run.data.metrics["validation.worst_group_accuracy"] == pytest.approx(worst[1])
+    assert "report.html" in {entry.path for entry in client.list_artifacts(run.info.run_id)}
     assert {entry.path for entry in client.list_artifacts(run.info.run_id, "plots/validation")} >= {
         "plots/validation/cvar.png"
     }
@@ -181,3 +184,11 @@ def test_conditions() -> None:
 def test_settings_and_grids_are_yaml() -> None:
     assert parse_settings(["hidden=[3, 4]", "model=mlp"]) == {"hidden": [3, 4], "model": "mlp"}
     assert parse_grid(["lr=0.1,1e-2", "noise=erm,drop"]) == {"lr": [0.1, "1e-2"], "noise": ["erm", "drop"]}
+
+
+def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None:
+    result = retrain("--dataset", str(published), "--trainer", "erm")
+    page = (Path(result["folder"]) / "report.html").read_text("utf-8")
+    assert "validation rows the model is worst on" in page
+    unscored = SimpleNamespace(evaluations={})
+    assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]

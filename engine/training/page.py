@@ -1,0 +1,114 @@
+"""One HTML file about a trained model: where it is worst, its tails, and where it comes from."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.report.templates import template
+from engine.report.words import count, interval, percent
+from engine.store import write_text
+from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
+from engine.training.plots import MOST_GROUPS, PLOTS
+from engine.training.running import TrainResult
+
+if TYPE_CHECKING:
+    from engine.training.registry import Registered, Verdict
+
+PAGE = "report.html"
+CHOSEN_HERE = (
+    "The mixture, or the best epoch or setting, may have been chosen on these rows: then these figures are "
+    "too good. Test rows (split.test in the recipe) tell."
+)
+
+
+def write_page(
+    result: TrainResult, registered: Registered | None = None, verdict: Verdict | None = None
+) -> Path:
+    """Write ``report.html`` beside the model, from its scores and pictures; return the path."""
+    about = result.model.about
+    text = template("model.html.j2").render(
+        title=f"{about['trainer']} on {result.version.name}",
+        version=result.version,
+        recipe=result.version.manifest["recipe"],
+        record=result.record,
+        models=len(result.model.models),
+        seed=about.get("seed", 0),
+        sentences=sentences(result, verdict),
+        parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
+        folder=str(result.folder),
+        registered=registered,
+        params={key: json.dumps(value) for key, value in about.get("params", {}).items()},
+    )
+    write_text(result.folder / PAGE, text)
+    return result.folder / PAGE
+
+
+def sentences(result: TrainResult, verdict: Verdict | None = None) -> list[str]:
+    """What was found, in words; by the test rows where there are some."""
+    texts = []
+    for split in ("test", "validation"):
+        evaluation = result.evaluations.get(split)
+        if evaluation is not None:
+            texts.append(_worst(split, evaluation))
+            break
+    else:
+        texts.append(
+            "There are no validation or test rows, so nothing is known about how good the model is. Set "
+            "split.validation and split.test in the recipe."
+        )
+    if verdict is not None:
+        now = "The model is champion now" if verdict.promoted else "The champion stays"
+        texts.append(f"{now}: {verdict.reason}.")
+    return texts
+
+
+def _worst(split: str, evaluation: Evaluation) -> str:
+    table = evaluation.groupings[INFERRED]
+    worst = next((group for group in table.groups if group.group == table.worst_group), None)
+    if worst is None or worst.accuracy is None or evaluation.accuracy is None:
+        return f"No inferred group has rows among the {split} rows."
+    name = worst.group if worst.group.startswith("noise") else f"group {worst.group}"
+    return (
+        f"On {count(evaluation.rows, split + ' row')} the model is worst on {name}: "
+        f"{percent(worst.accuracy)} of {count(worst.rows, 'row')} right (95 % interval "
+        f"{interval((worst.low, worst.high))}), against {percent(evaluation.accuracy)} overall."
+    )
+
+
+def _part(result: TrainResult, split: str, evaluation: Evaluation) -> dict[str, Any]:
+    pictures = result.folder / PLOTS / split
+    return {
+        "name": split,
+        "rows": evaluation.rows,
+        "accuracy": "–" if evaluation.accuracy is None else percent(evaluation.accuracy),
+        "note": CHOSEN_HERE if split == "validation" else "",
+        "tables": [
+            _table(name, table, pictures / f"groups-{name}.png")
+            for name, table in evaluation.groupings.items()
+        ],
+        "cvar": _data_uri(pictures / "cvar.png"),
+        "calibration": _data_uri(pictures / "calibration.png"),
+    }
+
+
+def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
+    shown = sorted(table.groups, key=_by_accuracy)[:MOST_GROUPS]
+    return {
+        "name": name,
+        "worst": table.worst_group,
+        "average": "–" if table.average is None else percent(table.average),
+        "groups": [group for group in table.groups if group in shown],
+        "hidden": len(table.groups) - len(shown),
+        "picture": _data_uri(picture),
+    }
+
+
+def _by_accuracy(group: GroupScore) -> float:
+    return 2.0 if group.accuracy is None else group.accuracy
+
+
+def _data_uri(path: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
