@@ -21,6 +21,8 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "groups": "operators.groups.operator:Groups",
         "outliers": "operators.outliers.adaptor:Outliers",
         "neighbours": "operators.neighbours.adaptor:Neighbours",
+        "dckm": "operators.dckm.adaptor:Dckm",
+        "decorrelation": "operators.dckm.adaptor:Decorrelation",
         "weights": "operators.weights.adaptor:Weights",
         "split": "operators.split.adaptor:Split",
     }

@@ -7,8 +7,10 @@ The objective (equation 7) for weights w = omega^2 >= 0, centres f_k and assignm
 with the balance cost of :mod:`operators.dckm.balance`. An outer loop sets the centres to the weighted means
 (10), assigns each row to the nearest (14), and takes one accelerated gradient step in omega with backtracking
 (15-20). The paper leaves the step open; here the gradient is taken at y = omega + k / (k + 3) (omega - omega
-before), and the step size is halved until f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009). Where
-the objective would rise, momentum is dropped for that loop (O'Donoghue & Candes 2015), so that it never does.
+before), and the step size is halved until f(y - r g) <= f(y) - r |g|^2 / 2 (Beck & Teboulle 2009); each
+loop starts at twice the last one's, since curvature falls with the sum of weights and a trial reads no rows.
+Where the objective would rise, momentum is dropped for that loop (O'Donoghue & Candes 2015), so that it never
+does.
 
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
@@ -157,7 +159,7 @@ class _Search:
     def __init__(self, passes: Passes, settings: Settings) -> None:
         self._passes = passes
         self._settings = settings
-        self._rate = 1.0
+        self._rate = 0.5
         self._steps = 0
         self.point: Point
 
@@ -177,6 +179,7 @@ class _Search:
     def _try(self, centres: Wide | None, step: float | None, momentum: float) -> tuple[Point, float]:
         """The next point, and the error of the clusters where the last one was."""
         chosen = self._settings
+        self._rate *= 2
         looked = self._passes.look(centres, step, momentum)
         weight = float(looked.moments.weight)
         cost, derivative = balance_derivative(looked.moments)

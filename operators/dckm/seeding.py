@@ -6,7 +6,6 @@ of independent exponential times. The u_i are hashes of the row ids, so the draw
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +33,6 @@ def candidate(coded: Coded, row_ids: Ids, centres: Wide, seed: int) -> Candidate
     return Candidate(float(times[first]), int(row_ids[first]), coded.Z[first].astype(np.float64))
 
 
-def earliest(candidates: Iterable[Candidate]) -> Candidate:
-    """The first of all; of equals (rows that all lie on centres) the one with the smallest row id."""
-    return min(candidates, key=lambda found: (found.time, found.row_id))
+def earlier(first: Candidate, second: Candidate) -> Candidate:
+    """The first of two; of equals (rows that all lie on centres) the one with the smaller row id."""
+    return min(first, second, key=lambda found: (found.time, found.row_id))

@@ -17,7 +17,7 @@ from operators.dckm.features import CODINGS, Coder, column_sums, join_sums, squa
 from operators.dckm.kernel import INITS, Settings, Solution, solve
 from operators.dckm.memory import InMemory
 from operators.dckm.moments import COLUMN_BLOCK, ROW_BLOCK, Coded, gram, moments, row_gradient, total
-from operators.dckm.seeding import candidate, earliest
+from operators.dckm.seeding import candidate, earlier
 from operators.metrics import effective_sample_size
 
 seeds = st.integers(0, 10_000)
@@ -152,7 +152,7 @@ def test_a_step_follows_the_gradient_of_equation_7(seed: int, coding: Any) -> No
 
 def by_the_book(Z: Any, labels: Any, settings: Settings) -> tuple[Any, Any, list[float]]:
     """Equations 10, 14 and 16-20 with accelerated backtracking, nothing shared with the kernel."""
-    n, rate, k = len(Z), 1.0, 0
+    n, rate, k = len(Z), 0.5, 0
     omega = before = np.ones(n)
     values: list[float] = []
     centres = np.tile(Z.mean(axis=0), (settings.n_clusters, 1))
@@ -172,6 +172,7 @@ def by_the_book(Z: Any, labels: Any, settings: Settings) -> tuple[Any, Any, list
         for momentum in (k / (k + 3), 0.0):
             y = omega + momentum * (omega - before)
             g = slopes(f, y)
+            rate *= 2
             while f(y - rate * g) > f(y) - rate * (g @ g) / 2:
                 rate /= 2
             if k == 0 or f(y - rate * g) <= f(omega):
@@ -212,7 +213,8 @@ def test_the_objective_never_rises(
     coded = problem(seed, n=20, coding=coding)
     rows = InMemory(coded)
     found = solve(rows, Settings(n_clusters, lambda1, lambda2, 1.0, 25, 0.0, init, seed))
-    assert (np.diff(found.objective) <= 1e-9 * found.objective[:-1]).all()
+    values = found.objective
+    assert (np.diff(values) <= 1e-9 * values[:-1] + 1e-12 * values[0]).all()
     check_solution(coded, rows, found)
     if n_clusters:
         assert found.sizes.sum() == 20
@@ -269,7 +271,7 @@ def test_draws_do_not_depend_on_shards(seed: int, cut: int, n_centres: int) -> N
         candidate(Coded(coded.Z[rows], True), ids[rows], centres, seed)
         for rows in (slice(cut), slice(cut, None))
     ]
-    assert earliest(parts).row_id == whole.row_id
+    assert earlier(*parts).row_id == whole.row_id
 
 
 def test_k_means_plus_plus_takes_distinct_rows() -> None:

@@ -1,0 +1,163 @@
+"""``dckm`` and ``decorrelation`` over shards: passes until the objective stands still, then columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    FEATURES,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+)
+from operators.dckm.params import BalanceParams, DckmParams, DecorrelationParams
+
+if TYPE_CHECKING:
+    from operators.dckm.kernel import Init, Solution
+
+STATE = "balance.json"
+CENTRES = "centres.npy"
+DCKM_WEIGHT = "dckm_weight"
+DCKM_CLUSTER = "dckm_cluster"
+DECORRELATION_WEIGHT = "decorrelation_weight"
+P = TypeVar("P", bound=BalanceParams)
+
+
+class Balanced(Operator[P]):
+    """What both operators do: minimise, leave weights of mean 1 beside their shards, add them."""
+
+    weight: ClassVar[str]
+    cluster: ClassVar[str | None] = None
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Features."""
+        return (FEATURES,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """Weights of mean 1, and the cluster where there are any."""
+        weight = pa.field(self.weight, pa.float32())
+        return (weight,) if self.cluster is None else (weight, pa.field(self.cluster, pa.int32()))
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one task."""
+        return self.params.resources
+
+    def minimise(self, context: Context, executor: Executor, n_clusters: int, init: Init) -> dict[str, float]:
+        """Run the passes; leaves ``result-<shard>.npz``, ``centres.npy`` and ``balance.json``.
+
+        Returns objective, balance, correlation_before and correlation_after (Frobenius norm of the
+        off-diagonal covariance), effective_sample_size, iterations and converged (0 or 1).
+
+        Raises
+        ------
+        OperatorError
+            No rows, rows of different lengths, or fewer rows than clusters.
+        """
+        # Not at the top: planning imports this module.
+        from operators.dckm.kernel import Settings, solve
+        from operators.dckm.sharded import Sharded, survey
+
+        params = self.params
+        place, n_rows = survey(context.shards, params.coding, context.state, executor, params.resources)
+        if n_clusters > n_rows:
+            raise OperatorError(
+                f"operators.{self.name}.n_clusters is {n_clusters}, but there are only {n_rows} valid rows. "
+                "Lower it."
+            )
+        settings = Settings(
+            n_clusters,
+            params.lambda1,
+            params.lambda2,
+            params.lambda3,
+            params.max_iter,
+            params.tol,
+            init,
+            context.seed,
+        )
+        found = solve(Sharded(place, n_rows, executor, params.resources), settings)
+        return _leave(context.state, found, n_rows)
+
+    def open(self, context: Context) -> Apply:
+        """Load the scale; each shard's weights are read when it comes."""
+        from operators.dckm.sharded import read_result
+
+        scale = json.loads((context.state / STATE).read_text("utf-8"))["scale"]
+        firsts = np.array([shard.first_row for shard in context.shards.shards])
+
+        def apply(table: pa.Table) -> pa.Table:
+            columns: dict[str, Any] = {self.weight: np.empty(0, np.float32)}
+            cluster = np.empty(0, np.int32)
+            if table.num_rows:
+                shard = int(np.searchsorted(firsts, table.column(ROW_ID)[0].as_py(), side="right")) - 1
+                weight, cluster = read_result(context.state, shard)
+                columns[self.weight] = (weight * scale).astype(np.float32)
+            if self.cluster is not None:
+                columns[self.cluster] = cluster
+            return pa.table(columns)
+
+        return apply
+
+
+class Dckm(Balanced[DckmParams]):
+    """Adds ``dckm_weight`` and ``dckm_cluster``: k-means on rows weighted so that features correlate less."""
+
+    name = "dckm"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = DckmParams
+    weight = DCKM_WEIGHT
+    cluster = DCKM_CLUSTER
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """See :meth:`Balanced.minimise`; also returns clusters: those that have rows."""
+        return self.minimise(context, executor, self.params.n_clusters, self.params.init)
+
+
+class Decorrelation(Balanced[DecorrelationParams]):
+    """Adds ``decorrelation_weight``: weights under which features correlate less, for any trainer."""
+
+    name = "decorrelation"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = DecorrelationParams
+    weight = DECORRELATION_WEIGHT
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """See :meth:`Balanced.minimise`."""
+        return self.minimise(context, executor, 0, "random")
+
+
+def _leave(state: Path, found: Solution, n_rows: int) -> dict[str, float]:
+    """Write what is known apart from rows; return the metrics."""
+    metrics = {
+        "objective": float(found.objective[-1]),
+        "balance": float(found.balance[-1]),
+        "correlation_before": found.correlation_before,
+        "correlation_after": found.correlation_after,
+        "effective_sample_size": found.effective_sample_size,
+        "iterations": float(len(found.objective)),
+        "converged": float(found.converged),
+    }
+    if found.centres is not None:
+        np.save(state / CENTRES, found.centres, allow_pickle=False)
+        metrics["clusters"] = float(np.count_nonzero(found.sizes))
+    record = {
+        **metrics,
+        "scale": n_rows / found.weight_sum,
+        "sizes": found.sizes.tolist(),
+        "objective_by_loop": found.objective.tolist(),
+        "balance_by_loop": found.balance.tolist(),
+    }
+    (state / STATE).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    return metrics

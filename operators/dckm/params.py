@@ -1,0 +1,48 @@
+"""Parameters of the ``dckm`` and ``decorrelation`` operators."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from operators.base import OperatorParams, Resources
+
+
+class BalanceParams(OperatorParams):
+    """What both operators minimise, and over what."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
+
+    lambda1: float = Field(
+        default=0.01, ge=0, description="Factor of the balance cost: how much correlation weighs"
+    )
+    lambda2: float = Field(
+        default=10.0, ge=0, description="Factor of the sum of squared weights: how much inequality weighs"
+    )
+    lambda3: float = Field(
+        default=1.0, gt=0, description="Factor of (sum of weights - 1)^2: keeps weights from vanishing"
+    )
+    max_iter: int = Field(default=100, ge=1, description="Most steps; each reads the rows twice")
+    tol: float = Field(default=0.01, ge=0, description="Stop when the objective changes by less")
+    coding: Literal["binarize", "standardize"] = Field(
+        default="binarize",
+        description="binarize: -1 or +1, above the mean (binary features stay as they are); standardize: "
+        "mean 0 and standard deviation 1, treated above the mean",
+    )
+    resources: Resources = Resources()
+    """Of one task."""
+
+
+class DckmParams(BalanceParams):
+    """Decorrelated k-means."""
+
+    n_clusters: int = Field(default=10, ge=1, description="Number of clusters")
+    init: Literal["random", "k-means++"] = Field(
+        default="random", description="random: every row starts in a random cluster, as in the paper"
+    )
+    max_iter: int = Field(default=20, ge=1, description="Most outer loops; each reads the rows twice")
+
+
+class DecorrelationParams(BalanceParams):
+    """Weights without clusters."""

@@ -1,0 +1,212 @@
+"""DCKM's passes over shards: rows and what is remembered of them stay in files, sums come back.
+
+Shards are dealt to a fixed number of slots. Sums are formed within each slot, in the order of its shards,
+and then over the slots, in their order, so that the number of workers changes no bit. What a pass remembers
+of a shard goes into a new file; the one it came from is kept for one more pass, so that a task can be
+repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources, ShardReader
+from operators.columns import vectors_to_numpy
+from operators.dbscan.sharded.layout import save_array
+from operators.dckm import steps
+from operators.dckm.features import Coder, Coding, column_sums, join_sums, squared_deviations
+from operators.dckm.moments import Coded
+from operators.dckm.seeding import Candidate, candidate, earlier
+from operators.dckm.steps import (
+    Begun,
+    Finished,
+    Ids,
+    Labels,
+    Line,
+    Looked,
+    RowState,
+    Slope,
+    Wide,
+    add,
+)
+
+SLOTS = 32
+"""The most workers that can share a pass. Another number gives other last bits."""
+
+R = TypeVar("R")
+Rows: TypeAlias = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows and their states are. Picklable."""
+
+    shards: ShardReader
+    used: tuple[int, ...]
+    """Shards that have rows."""
+    folder: Path
+    """For states and results; all workers must see it."""
+    coder: Coder
+    version: int = 0
+    """Of the states: the pass that wrote them."""
+
+    def read(self, shard: int) -> tuple[Coded, Ids]:
+        """Coded features and row ids."""
+        table = self.shards.read(shard, [FEATURES])
+        return self.coder(vectors_to_numpy(table.column(FEATURES))), table.column(ROW_ID).to_numpy()
+
+    def load(self, shard: int) -> RowState:
+        """What the last pass remembered of a shard."""
+        with np.load(self._state(shard, self.version), allow_pickle=False) as stored:
+            return RowState(**stored)
+
+    def save(self, state: RowState, shard: int, version: int) -> None:
+        """Remember a shard's rows. The state before stays, for a task that is repeated; older ones go."""
+        save_array(self._state(shard, version), vars(state))
+        self._state(shard, version - 2).unlink(missing_ok=True)
+
+    def _state(self, shard: int, version: int) -> Path:
+        return self.folder / f"rows-{shard}-{version}.npz"
+
+
+class Sharded:
+    """See :class:`operators.dckm.kernel.Passes`; ``finish`` leaves ``result-<shard>.npz`` in the folder."""
+
+    def __init__(self, place: Place, n_rows: int, executor: Executor, resources: Resources) -> None:
+        self._place = place
+        self._n_rows = n_rows
+        self._executor = executor
+        self._resources = resources
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self._n_rows
+
+    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+        """See :func:`operators.dckm.steps.begin`."""
+        step = partial(steps.begin, n_clusters=n_clusters, start=start, seed=seed)
+        return self._total(partial(_begin, self._place, step))
+
+    def draw(self, centres: Wide, seed: int) -> Wide:
+        """See :mod:`operators.dckm.seeding`."""
+        return self._total(partial(_draw, self._place, centres, seed), earlier).row
+
+    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+        """See :func:`operators.dckm.steps.look`."""
+        return self._advance(partial(steps.look, centres=centres, step=step, momentum=momentum))
+
+    def descend(self, slope: Slope, n_clusters: int) -> Line:
+        """See :func:`operators.dckm.steps.descend`."""
+        return self._advance(partial(steps.descend, slope=slope, n_clusters=n_clusters))
+
+    def finish(self, centres: Wide | None, step: float) -> Finished:
+        """See :func:`operators.dckm.steps.finish`."""
+        sums = self._total(partial(_finish, self._place, centres, step))
+        for path in self._place.folder.glob("rows-*.npz"):
+            path.unlink()
+        return sums
+
+    def _advance(self, step: Callable[[Coded, RowState], tuple[RowState, R]]) -> R:
+        sums = self._total(partial(_advance, self._place, step))
+        self._place = replace(self._place, version=self._place.version + 1)
+        return sums
+
+    def _total(self, work: Callable[[int], R], join: Callable[[R, R], R] = add) -> R:
+        slots = range(min(SLOTS, len(self._place.used)))
+        in_slot = partial(_in_slot, self._place.used, work, join)
+        return reduce(join, self._executor.map(in_slot, slots, resources=self._resources))
+
+
+def survey(
+    shards: ShardReader, coding: Coding, folder: Path, executor: Executor, resources: Resources
+) -> tuple[Place, int]:
+    """Count rows and learn how features are coded: where everything is, and the number of rows.
+
+    Raises
+    ------
+    OperatorError
+        No rows, or rows of different lengths.
+    """
+    numbers = range(len(shards.shards))
+    found = executor.map(partial(_column_sums, shards), numbers, resources=resources)
+    used, sums = list[int](), None
+    for shard, part in zip(numbers, found, strict=True):
+        if part is None:
+            continue
+        if sums is not None and part.shape != sums.shape:
+            raise OperatorError(
+                f"{shards.shards[shard].path}: rows of {part.shape[1]} features, in earlier shards "
+                f"{sums.shape[1]}. Every row needs the same features; fix the source."
+            )
+        used.append(shard)
+        sums = part if sums is None else join_sums(sums, part)
+    if sums is None:
+        raise OperatorError(
+            f"There is nothing to weigh: none of the {len(numbers)} shards has a valid row. See what "
+            "`ingest` rejected, and why."
+        )
+    squares = None
+    if coding == "standardize":
+        work = partial(_squared_deviations, shards, sums[1] / sums[0])
+        squares = reduce(add, executor.map(work, used, resources=resources))
+    coder = Coder.from_sums(coding, sums, squares)
+    return Place(shards, tuple(used), folder, coder), int(sums[0, 0])
+
+
+def read_result(folder: Path, shard: int) -> tuple[Wide, Labels]:
+    """Weights as minimised, and clusters, of a shard's rows."""
+    path = folder / f"result-{shard}.npz"
+    if not path.exists():
+        return np.empty(0), np.empty(0, np.int32)
+    with np.load(path, allow_pickle=False) as stored:
+        return stored["weight"], stored["cluster"]
+
+
+def _features(shards: ShardReader, shard: int) -> Rows:
+    return vectors_to_numpy(shards.read(shard, [FEATURES]).column(FEATURES))
+
+
+def _column_sums(shards: ShardReader, shard: int) -> Wide | None:
+    X = _features(shards, shard)
+    return column_sums(X) if len(X) else None
+
+
+def _squared_deviations(shards: ShardReader, mean: Wide, shard: int) -> Wide:
+    return squared_deviations(_features(shards, shard), mean)
+
+
+def _in_slot(used: Sequence[int], work: Callable[[int], R], join: Callable[[R, R], R], slot: int) -> R:
+    # One thread: more would change the order of sums.
+    with threadpool_limits(limits=1):
+        return reduce(join, map(work, used[slot::SLOTS]))
+
+
+def _draw(place: Place, centres: Wide, seed: int, shard: int) -> Candidate:
+    return candidate(*place.read(shard), centres, seed)
+
+
+def _begin(place: Place, step: Callable[[Coded, Ids], tuple[RowState, Begun]], shard: int) -> Begun:
+    state, sums = step(*place.read(shard))
+    place.save(state, shard, 0)
+    return sums
+
+
+def _advance(place: Place, step: Callable[[Coded, RowState], tuple[RowState, R]], shard: int) -> R:
+    state, sums = step(place.read(shard)[0], place.load(shard))
+    place.save(state, shard, place.version + 1)
+    return sums
+
+
+def _finish(place: Place, centres: Wide | None, step: float, shard: int) -> Finished:
+    weight, labels, sums = steps.finish(place.read(shard)[0], place.load(shard), centres, step)
+    save_array(place.folder / f"result-{shard}.npz", {"weight": weight, "cluster": labels})
+    return sums
