@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +11,10 @@ import pyarrow as pa
 
 class ConnectorError(Exception):
     """A source or sink cannot be used: the text names the file, row, column, value and the fix."""
+
+
+class CorruptError(ConnectorError):
+    """The bytes of a file, or of one of its shards, are not what its format asks for."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +35,24 @@ class SourceShard:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a source holds right now. ``identities`` maps each path to what changes when its bytes do."""
+    """What a source holds right now. ``identities`` maps each path to what changes when its bytes do.
+
+    ``skipped`` maps each file that was left out to the reason: it cannot be read, and that was allowed.
+    """
 
     schema: pa.Schema
     shards: tuple[SourceShard, ...]
     identities: dict[str, str]
+    skipped: dict[str, str] = field(default_factory=dict)
 
 
 class Source(Protocol):
     """Bytes to Arrow. Picklable; holds no open handles."""
+
+    @property
+    def skip_corrupt(self) -> bool:
+        """Whether files that cannot be read are left out, and shards taken for rows without values."""
+        ...
 
     def list(self) -> Listing:
         """Find the files, read their schemas and freeze shards. Raises ConnectorError."""

@@ -24,6 +24,7 @@ def open_source(
     *,
     identities: Identities | None = None,
     text_columns: tuple[str, ...] = (),
+    skip_corrupt: bool = False,
 ) -> FileSource:
     """Source over a file, folder or glob; local, or any URI that pyarrow's filesystems know.
 
@@ -39,6 +40,8 @@ def open_source(
         Answers for local files instead of :func:`connectors.paths.identity`, for example from a cache.
     text_columns
         CSV columns to read as text although they look like numbers or dates.
+    skip_corrupt
+        Leave out files that cannot be read, with the reason in ``Listing.skipped``.
 
     Raises
     ------
@@ -49,11 +52,11 @@ def open_source(
     root = os.getcwd()
     found = find_files(path, format, root)
     if found.format == "parquet":
-        return ParquetSource(path, shard_bytes, root, identities)
+        return ParquetSource(path, shard_bytes, root, identities, skip_corrupt)
     if shard_bytes > MAX_TEXT_SHARD:
         raise ConnectorError(
             f"source.shard_bytes is {shard_bytes}: a shard of text is parsed at once, so choose at most "
             f"{MAX_TEXT_SHARD} (1 GiB)."
         )
     kind = CsvSource if found.format == "csv" else JsonlSource
-    return kind(path, shard_bytes, root, identities, text_columns)
+    return kind(path, shard_bytes, root, identities, text_columns, skip_corrupt)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connectors.base import ConnectorError, Listing, SourceShard
+from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
 from connectors.paths import Identities, find_files, identify, reading, resolve
-from connectors.schema import check_names, merge, pick
+from connectors.schema import check_names, check_types, merge, pick
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,37 @@ class ParquetSource:
     shard_bytes: int
     root: str = ""
     identities: Identities | None = None
+    skip_corrupt: bool = False
 
     def list(self) -> Listing:
         """Read every footer; see :class:`connectors.base.Source`."""
         paths = find_files(self.path, "parquet", self.root).paths
-        schema, shards = None, []
+        schemas: dict[str, pa.Schema] = {}
+        shards: list[SourceShard] = []
+        skipped: dict[str, str] = {}
         for path in paths:
-            with self._opened(path) as file:
-                found = _plain(file.schema_arrow)
-                check_names(path, found.names)
-                schema = found if schema is None else merge(path, found, paths[0], schema)
-                shards += list(_shards(path, file.metadata, self.shard_bytes))
-        if schema is None or not shards:
-            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.")
-        return Listing(schema, tuple(shards), identify(paths, self.root, self.identities))
+            try:
+                schemas[path], found = self._footer(path)
+            except CorruptError as error:
+                if not self.skip_corrupt:
+                    raise
+                skipped[path] = str(error)
+                continue
+            shards += found
+        if not shards:
+            reason = f" {next(iter(skipped.values()))}" if skipped else ""
+            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.{reason}")
+        first, schema = next(iter(schemas.items()))
+        for path, other in schemas.items():
+            schema = merge(path, other, first, schema)
+        return Listing(schema, tuple(shards), identify(list(schemas), self.root, self.identities), skipped)
+
+    def _footer(self, path: str) -> tuple[pa.Schema, list[SourceShard]]:
+        with self._opened(path) as file:
+            check_types(path, file.schema_arrow)
+            schema = _plain(file.schema_arrow)
+            check_names(path, schema.names)
+            return schema, list(_shards(path, file.metadata, self.shard_bytes))
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
@@ -62,11 +79,11 @@ class ParquetSource:
         filesystem, where = resolve(path, self.root)
         with reading(path), filesystem.open_input_file(where) as handle:
             if handle.size() == 0:
-                raise ConnectorError(f"{path} is empty (0 bytes). Remove it or write it again.")
+                raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:
                 yield pq.ParquetFile(handle)
             except (pa.ArrowException, OSError) as error:
-                raise ConnectorError(
+                raise CorruptError(
                     f"{path} is no whole Parquet file: {_first_line(error)} "
                     f"It may have been cut off while written or copied: write or copy it again."
                 ) from error

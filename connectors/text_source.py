@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from connectors.base import ConnectorError, Listing, SourceShard
+from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
 from connectors.cutting import BadByteError, cut, first_failing, row_spans
 from connectors.paths import Format, Identities, find_files, identify, reading, resolve
 from connectors.schema import pick
@@ -34,6 +33,7 @@ class TextSource(ABC):
     root: str = ""
     identities: Identities | None = None
     text_columns: tuple[str, ...] = ()
+    skip_corrupt: bool = False
 
     @property
     @abstractmethod
@@ -68,12 +68,22 @@ class TextSource(ABC):
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
         paths = find_files(self.path, self.format, self.root).paths
-        shards = tuple(itertools.chain.from_iterable(self._cut(path, paths[0]) for path in paths))
+        shards: list[SourceShard] = []
+        skipped: dict[str, str] = {}
+        for path in paths:
+            try:
+                shards += list(self._cut(path, paths[0]))
+            except CorruptError as error:
+                if not self.skip_corrupt:
+                    raise
+                skipped[path] = str(error)
         if not shards:
-            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.")
+            reason = f" {next(iter(skipped.values()))}" if skipped else ""
+            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.{reason}")
         schema = self._first_schema(shards[0])
         pick(schema, self.text_columns, f"source.text_columns: {self.path}")
-        return Listing(schema, shards, identify(paths, self.root, self.identities))
+        kept = [path for path in paths if path not in skipped]
+        return Listing(schema, tuple(shards), identify(kept, self.root, self.identities), skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard as ``schema`` has them."""
@@ -105,7 +115,7 @@ class TextSource(ABC):
     def _cut(self, path: str, first_path: str) -> Iterator[SourceShard]:
         size = self._size(path)
         if size == 0:
-            raise ConnectorError(f"{path} is empty (0 bytes). Remove it or write it again.")
+            raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
         start = self._body(path, first_path)
         file_row = 0
         try:
@@ -118,7 +128,7 @@ class TextSource(ABC):
 
     def _explain(
         self, shard: SourceShard, data: bytes, schema: pa.Schema | None, error: Exception | None
-    ) -> ConnectorError:
+    ) -> CorruptError:
         """Find the first bad row of a shard whose rows do not parse, or are not as many as listed."""
         starts, stops = row_spans(data, quoted=self.quoted)
 
@@ -128,14 +138,12 @@ class TextSource(ABC):
 
         if not len(starts) or not fails(0, len(starts)):
             reason = f"cannot be read: {error}" if error else "has changed since it was listed"
-            return ConnectorError(f"{shard.path} {reason}. Plan and run again.")
+            return CorruptError(f"{shard.path} {reason}. Plan and run again.")
         bad = first_failing(len(starts), fails)
         if schema is None:
             schema = self._infer(shard.path, data[: starts[bad]]) if bad else pa.schema([])
         place = f"{shard.path}, line {self._line(shard.path, shard.start + int(starts[bad]))}"
-        return ConnectorError(
-            f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}"
-        )
+        return CorruptError(f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}")
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
         try:
@@ -144,16 +152,16 @@ class TextSource(ABC):
         except pa.ArrowInvalid:
             return False
 
-    def _bad_byte(self, path: str, error: BadByteError) -> ConnectorError:
+    def _bad_byte(self, path: str, error: BadByteError) -> CorruptError:
         line = self._line(path, error.offset)
         if error.kind == "quote":
-            return ConnectorError(
+            return CorruptError(
                 f"{path}, line {line}: the quote character at byte {error.offset} is inside an unquoted "
                 f"field or never closed. Put the whole field in quotes and double each quote inside it "
                 f'("5"" pipe").'
             )
         byte = self._bytes(path, error.offset, error.offset + 1)
-        return ConnectorError(
+        return CorruptError(
             f"{path}, line {line}: byte {error.offset} (0x{byte.hex()}) is not UTF-8. Save the file "
             f"as UTF-8, for example with: iconv -f latin1 -t utf-8 (give the encoding it was written in)."
         )

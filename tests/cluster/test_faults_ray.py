@@ -1,0 +1,100 @@
+"""Workers, actors, a node and the driver die while a run goes on Ray: nothing is lost, nothing done twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.execution.job import Job
+from engine.execution.on_ray import RayExecutor
+from engine.lease import writing
+from engine.plan import make_plan
+from engine.recipe import Recipe
+from engine.runner import run
+from engine.store import Commit
+from operators.base import Context
+from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_of
+from tests.data import recipe_for, small_recipe, spurious_table, write_shards
+from tests.faults.killing import complete, published, recipe_in, run_and_kill
+from tests.unit.test_run import content
+
+pytestmark = [pytest.mark.cluster]
+
+
+def many_shards(folder: Path, output: str, shards: int = 12, **sections: Any) -> dict[str, Any]:
+    """A recipe over so many shards that something can happen in between."""
+    if not (folder / "data").exists():
+        write_shards(folder / "data", spurious_table(), shards)
+    return recipe_for(folder / "data", folder / output, **sections)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("kind", [Striking, KeptOpen])
+def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) -> None:
+    """Tasks and actors: every shard is committed once, those of the dead too."""
+    recipe = small_recipe(tmp_path)
+    run(recipe)
+    plan = make_plan(recipe)
+    (tmp_path / "marks").mkdir()
+    operator = kind(StrikingParams(marks=str(tmp_path / "marks"), row_ids=(70, 200)))
+    with writing(plan.output, "test") as lease:
+        context = Context(plan.reader(), plan.store.state("struck"))
+        job = Job(operator, context, plan.reader(), "struck", lease)
+        found = list(RayExecutor().apply(job, range(4)))
+    assert sorted(entry.shard for entry in found) == [0, 1, 2, 3]
+    assert all(isinstance(entry, Commit) for entry in found)
+    assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"70", "200"}
+    assert sum(commit.rows for commit in plan.store.committed("struck").values()) == 240
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("ray_cluster")
+def test_workers_killed_from_outside(tmp_path: Path) -> None:
+    """Whatever worker is busy is killed now and then; the version is the same to the byte."""
+    alone = run(Recipe.parse(many_shards(tmp_path, "alone")))
+    recipe = Recipe.parse(many_shards(tmp_path, "killed", run={"executor": "ray", "shards_in_flight": 2}))
+    over, killed = threading.Event(), list[int]()
+
+    def kill_some() -> None:
+        while not over.wait(1.5):
+            for pid in workers_of(os.getpid())[:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    thread = threading.Thread(target=kill_some)
+    thread.start()
+    try:
+        result = run(recipe)
+    finally:
+        over.set()
+        thread.join()
+    assert content(result.path) == content(alone.path)
+    assert killed
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(400)
+def test_a_lost_node(tmp_path: Path) -> None:
+    alone = run(Recipe.parse(many_shards(tmp_path, "alone")))
+    command = [sys.executable, "-m", "tests.cluster.lose_node", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=380)
+    assert done.returncode == 0, done.stderr
+    words = dict(zip(*[iter(done.stdout.split())] * 2, strict=True))
+    assert words["lost"] == "True"
+    assert content(Path(words["version"])) == content(alone.path)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_a_killed_driver(tmp_path: Path) -> None:
+    """Ray's processes of a killed driver go by themselves; its workers commit nothing under a new writer."""
+    reference = published(run(Recipe.parse(recipe_in(tmp_path, "alone"))).path.parent.parent)
+    for events in (40, 90):
+        recipe = recipe_in(tmp_path, f"ray{events}", run={"executor": "ray", "cpus": 4})
+        assert run_and_kill(tmp_path, recipe, events)
+        assert complete(tmp_path, recipe, reference)
