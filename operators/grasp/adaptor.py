@@ -197,6 +197,7 @@ def _infer_class(
     """Cluster one class and store its labels and model; small values only come back."""
     # Not at the top: planning imports this module, and needs no scikit-learn.
     from operators.grasp.kernel import infer_class
+    from operators.models import prepare_device
 
     index, name = named
     row_ids, gradients = source.gradients(index)
@@ -213,6 +214,7 @@ def _infer_class(
         neighbours=params.neighbours,
         nprobe=params.nprobe,
         ef_search=params.ef_search,
+        device=prepare_device(params.resources.cpus, params.resources.gpus),
         keep=partial(write_grid, state, index, row_ids, 0) if keep else None,
     )
     write_labels(state, index, row_ids, labels)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric
 from operators.dbscan.estimator import Neighbours
+from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.forms import ClassRows, Labels, Model, assign, class_rows
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
@@ -24,6 +26,7 @@ from operators.grasp.selection import FAILED, Rule, grid_facts, pick_by_facts
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
+Quality: TypeAlias = Callable[[int, int], Any]
 
 MAX_CORES = 10_000
 
@@ -40,6 +43,7 @@ def infer_class(
     neighbours: Neighbours = "exact",
     nprobe: int = 16,
     ef_search: int = 128,
+    device: Device = "cpu",
     keep: Callable[[Labels], None] | None = None,
 ) -> tuple[Labels, Selection, Model]:
     """Groups of one class.
@@ -55,8 +59,8 @@ def infer_class(
     Parameters
     ----------
     gradients : (n, p) float32 or float64, finite, n >= 1; or factored, with exact neighbours only.
-    metric, eps_grid, min_samples_grid, select, random_state, max_cores, neighbours, nprobe, ef_search : see
-        :class:`GroupInference`.
+    metric, eps_grid, min_samples_grid, select, random_state, max_cores, neighbours, nprobe, ef_search,
+    device : see :class:`GroupInference`.
     keep : is given the (n_eps, n_min_samples, n) labels of all cells.
 
     Returns
@@ -71,38 +75,51 @@ def infer_class(
     """
     eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
     min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
-    indexed = neighbours in ("ivf", "hnsw")
-    if indexed and isinstance(gradients, FactoredGradients):
-        raise ValueError(
-            f"neighbours is {neighbours!r}, and the gradients are factored, which FAISS cannot index. "
-            "Use neighbours='exact'."
-        )
     rows = class_rows(gradients, metric)
-    approximate = None
+    quality: Quality | None = None
     if rows.alike:
         cells = _one_group(rows.points.n, len(eps_values), len(min_samples_values))
-    elif indexed:
-        from operators.neighbours.approximate import Settings, approximate_grid  # only these need FAISS
-
-        kind: Any = neighbours
+    elif neighbours in ("ivf", "hnsw"):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        settings = Settings(kind, metric, nprobe, ef_search, seed)
-        flat = cast(Matrix, gradients)
-        approximate = approximate_grid(flat, eps_values, min_samples_values, settings)
-        cells = _scored(rows, approximate.labels, approximate.cores)
+        search = partial(_approximate, gradients, neighbours, metric, nprobe, ef_search, seed)
+        labels, cores, quality = search(eps_values, min_samples_values)
+        cells = _scored(rows, labels, cores)
     else:
-        cells = _scored(rows, *cluster(rows.points, eps_values, min_samples_values))
+        cells = _scored(rows, *cluster(rows.points, eps_values, min_samples_values, device=device))
     if keep is not None:
         keep(cells.labels)
     facts = grid_facts(cells.labels, *cells.silhouettes)
     pick = pick_by_facts(facts, select)
     selection = describe_pick(facts, pick, select, eps_values, min_samples_values)
-    if approximate is not None:
-        selection = replace(selection, approximation=approximate.quality(flat, *pick.cell))
+    if quality is not None:
+        selection = replace(selection, approximation=quality(*pick.cell))
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
     model = rows.model(np.inf if rows.alike else selection.eps, kept, labels[kept])
     return labels, selection, model
+
+
+def _approximate(
+    gradients: Matrix | FactoredGradients,
+    kind: Any,
+    metric: Metric,
+    nprobe: int,
+    ef_search: int,
+    seed: int,
+    eps_values: Sequence[float],
+    min_samples_values: Sequence[int],
+) -> tuple[Labels, npt.NDArray[np.bool_], Quality]:
+    """Labels and core flags of all cells by a FAISS index, and how far a cell is from exact DBSCAN."""
+    if isinstance(gradients, FactoredGradients):
+        raise ValueError(
+            f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
+            "Use neighbours='exact'."
+        )
+    from operators.neighbours.approximate import Settings, approximate_grid  # only these need FAISS
+
+    settings = Settings(kind, metric, nprobe, ef_search, seed)
+    found = approximate_grid(gradients, eps_values, min_samples_values, settings)
+    return found.labels, found.cores, partial(found.quality, gradients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +169,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         :class:`operators.dbscan.DBSCAN`. The last two may lose groups; ``selection_`` then says how
         far the pick is from exact DBSCAN, and a warning is given where that is much.
     nprobe, ef_search : as in :class:`operators.dbscan.DBSCAN`.
+    device : torch device that makes the products of the exact search, default "cpu"; the labels do not
+        depend on it. A GPU must hold all rows of a class.
 
     Attributes
     ----------
@@ -174,6 +193,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         neighbours: Neighbours = "exact",
         nprobe: int = 16,
         ef_search: int = 128,
+        device: Device = "cpu",
     ) -> None:
         self.metric = metric
         self.eps_grid = eps_grid
@@ -184,6 +204,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.neighbours = neighbours
         self.nprobe = nprobe
         self.ef_search = ef_search
+        self.device = device
 
     def fit(self, gradients: Gradients, y: npt.ArrayLike) -> GroupInference:
         """Infer the groups of every class.

@@ -55,6 +55,7 @@ def infer_class_in_blocks(
         eps=eps,
         least=least,
         block_rows=params.block_rows,
+        gpus=params.resources.gpus,
     )
     solved = None if alike else solve(map_, layout)
     facts = _one_group(layout) if solved is None else _facts(map_, solved)

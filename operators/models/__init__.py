@@ -12,14 +12,15 @@ from operators.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from operators.models.building import Standardize, build
-    from operators.models.device import prepare_device
+    from operators.models.device import device_for, prepare_device
     from operators.models.storage import load, save
 
-__all__ = ["ModelSpec", "Standardize", "build", "load", "prepare_device", "save"]
+__all__ = ["ModelSpec", "Standardize", "build", "device_for", "load", "prepare_device", "save"]
 
 _HOMES = {
     "Standardize": "building",
     "build": "building",
+    "device_for": "device",
     "prepare_device": "device",
     "load": "storage",
     "save": "storage",

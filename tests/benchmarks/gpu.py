@@ -19,11 +19,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from operators.dbscan import DBSCAN
 from operators.gradients.kernel import per_sample_gradients
+from tests.benchmarks.dbscan.rows import gradient_rows, radius
 from tests.benchmarks.harness import machine, measure
 
 ROUNDS = 5
 TOLERANCE = 1e-5
+HALF, MIN_SAMPLES = 0.5, 10
+CLUSTERED = ((20_000, 64, "tight"), (20_000, 512, "mid"), (100_000, 512, "loose"))
+"""Rows, columns and spread of the clustered gradients."""
 Model = Callable[[], nn.Module]
 
 
@@ -79,7 +84,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         compare(name, make, min(n, options.rows or n), d, n_classes, options.device)
         for name, make, n, d, n_classes in CASES
     ]
+    print(f"\n{'DBSCAN, one radius':<34} {'CPU, s':>12} {'GPU, s':>12} {'ratio':>8} {'labels':>10}")
+    agree += [
+        cluster(f"{n:,} x {d}, {spread}", min(n, options.rows or n), d, spread, options.device)
+        for n, d, spread in CLUSTERED
+    ]
     return 0 if all(agree) else 1
+
+
+def cluster(name: str, n: int, d: int, spread: str, device: str) -> bool:
+    """Print one line; return whether the labels are the same."""
+    X = gradient_rows(n, d, spread)
+    eps = radius(X, HALF)
+    runs = {
+        "cpu": lambda: DBSCAN(eps, MIN_SAMPLES).fit(X).labels_,
+        "there": lambda: DBSCAN(eps, MIN_SAMPLES, device=device).fit(X).labels_,
+    }
+    measure(runs, 1)
+    found = measure(runs, ROUNDS, clock=time.perf_counter)
+    cpu, other = found["cpu"], found["there"]
+    same = bool(np.array_equal(cpu.result, other.result))
+    ratio = f"{cpu.median:>12.3f} {other.median:>12.3f} {cpu.median / other.median:>7.1f}x"
+    print(f"{name:<34} {ratio} {'equal' if same else 'DIFFER':>10}")
+    return same
 
 
 def _gradients(model: nn.Module, X: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.dbscan import tiles
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Metric, Points, mean_row
 from operators.dbscan.sharded import BlockLabels, lay_out, solve
@@ -168,3 +169,9 @@ def test_query_groups_hold_every_selected_row_once() -> None:
     assert found == [(b, k) for b, n in enumerate(counts) for k in range(n)]
     assert [sum(stop - start for _, start, stop in group) for group in groups] == [4, 4, 1]
     assert query_groups([0, 0], 4) == []
+
+
+def test_labels_do_not_depend_on_who_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "NUMPY_COMPARES", False)  # what a GPU does, on whatever device this is
+    X, eps = REGIMES["many clusters"]
+    check(X, "euclidean", eps, [1, 4, 12], 64)

@@ -152,10 +152,11 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
 def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
     """(len(rows), n_hubs) first level at which the products are sure of a neighbour; n_levels: none."""
     side = tiles.side(np.arange(n_hubs))
-    products = np.asarray(tiles.products(rows, side, tiles.buffer()))
-    level = np.zeros(products.shape, np.int16)
+    room = tiles.buffer()
+    products = tiles.products(rows, side, room)
+    level = np.full(products.shape, len(tiles.eps), np.int16)
     for k in range(len(tiles.eps)):
-        level += products < np.asarray(tiles.at_least(rows, side, k, certain=True)).reshape(-1, 1)
+        level -= tiles.near(products, tiles.at_least(rows, side, k, certain=True), room)
     return level
 
 

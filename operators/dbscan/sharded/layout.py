@@ -42,6 +42,7 @@ class Layout:
     least : min_samples, ascending, no repeats.
     frame : how rows are prepared.
     query_rows : rows that one task compares with all blocks.
+    gpus : what a worker has; above 0 its GPU makes the products. The labels do not depend on it.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Layout:
     least: tuple[int, ...]
     frame: Frame
     query_rows: int
+    gpus: float = 0.0
 
     @property
     def blocks(self) -> range:

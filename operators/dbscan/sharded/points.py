@@ -10,6 +10,7 @@ import numpy.typing as npt
 from operators.dbscan.distances import Index, Matrix, Points, blocks
 from operators.dbscan.sharded.layout import Frame, Layout
 from operators.dbscan.tiles import Tiles
+from operators.models import device_for
 
 
 class BlockPoints(Points):
@@ -99,4 +100,4 @@ class Window:
         self._half[self.n_head : end] = self._layout.load("half", block, mapped=True)
         raw = Stacked(self._head.raw, self._layout.load("raw", block, mapped=True))
         points = BlockPoints(raw, self._vectors[:end], self._half[:end], self._layout.frame)
-        return Tiles(points, self._layout.eps)
+        return Tiles(points, self._layout.eps, device_for(self._layout.gpus))

@@ -45,6 +45,7 @@ def lay_out(
     eps: Sequence[float],
     least: Sequence[int],
     block_rows: int,
+    gpus: float = 0.0,
 ) -> tuple[Layout, bool]:
     """Write the blocks of a class; whether all of its rows are equal.
 
@@ -56,6 +57,7 @@ def lay_out(
     metric : as in :class:`~operators.dbscan.DBSCAN`.
     eps, least : radii and min_samples, ascending, no repeats.
     block_rows : rows of a block, >= 1; a worker holds one block, and up to QUERY_ROWS rows beside it.
+    gpus : what every worker has; above 0 its GPU makes the products.
     """
     n, n_features = shape
     spans = list(blocks.spans(n))
@@ -67,7 +69,7 @@ def lay_out(
         unit = blocks.unit_of(largest, n_features)
     query_rows = min(QUERY_ROWS, block_rows)
     frame = Frame(metric, centre, unit)
-    layout = Layout(folder, n, n_features, block_rows, tuple(eps), tuple(least), frame, query_rows)
+    layout = Layout(folder, n, n_features, block_rows, tuple(eps), tuple(least), frame, query_rows, gpus)
     _each(map_, partial(blocks.write_block, layout, source), layout.blocks)
     return layout, all(alike)
 
