@@ -23,8 +23,9 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "neighbours": "operators.neighbours.adaptor:Neighbours",
         "dckm": "operators.dckm.adaptor:Dckm",
         "decorrelation": "operators.dckm.adaptor:Decorrelation",
+        "eos": "operators.eos.adaptor:Eos",
         "weights": "operators.weights.adaptor:Weights",
-        "split": "operators.split.adaptor:Split",
+        "split": "operators.splits.operator:Split",
     }
 )
 _log = logging.getLogger("winnow")

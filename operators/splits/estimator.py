@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.splits.features import Float64, Kernel, check_gamma, make_map, square_distances
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
-from operators.splits.landmarks import Way, pick_landmarks
+from operators.splits.landmarks import Way
 from operators.splits.lloyd import Fit, iterate, mmd_of, random_mmd
 from operators.splits.programs import make_selector
-from operators.splits.sample import begin_on, sample_rows
 from operators.splits.selection import Ints, Mask, Tolerance
+from operators.splits.start import Settings, begin, generator, sample_rows
 
 LARGEST_GRAM = 2**31
 """Bytes of the largest kernel matrix that is held."""
@@ -105,7 +104,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=[np.float32, np.float64], ensure_min_samples=2)
         self._check(X.shape)
         codes, tolerance = encode(groups, len(X), self.tolerance)
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        random = generator(self.random_state)
         with threadpool_limits(limits=1):
             fit, rows, ends = self._split(X, codes, tolerance, random)
         self.validation_mask_ = fit.chosen.handle
@@ -125,38 +124,41 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         self, X: npt.NDArray[Any], codes: Ints, tolerance: Tolerance, random: np.random.Generator
     ) -> tuple[Fit[Mask], InMemory, list[float]]:
         selector = make_selector(codes, self.holdout, tolerance)
-        drawn = sample_rows(np.arange(len(X)), int(random.integers(2**63)))
-        sample = X[drawn]
+        settings = self._settings(tolerance)
+
+        def sample(seed: int) -> tuple[npt.NDArray[Any], Ints]:
+            rows = sample_rows(np.arange(len(X)), seed)
+            return X[rows], codes[rows]
+
+        rows: InMemory
         if self.kernel == "rbf" and self.landmarks is None:
-            gram, self.gamma_ = full_kernel(X, sample, self.gamma, self.standardize)
+            drawn, _ = sample(int(random.integers(2**63)))
+            gram, self.gamma_ = full_kernel(X, drawn, self.gamma, self.standardize)
             self.feature_map_ = None
-            rows: InMemory = GramRows(gram, selector)
+            rows = GramRows(gram, selector)
             start, _, ends = best_start(rows, self.n_init, self.max_iter, random)
             return iterate(rows, start, self.max_iter), rows, ends
-        landmarks = self._pick(sample, random)
-        self.feature_map_ = make_map(sample, self.kernel, self.gamma, landmarks, self.standardize)
+        self.feature_map_, start, ends = begin(sample, len(X), settings, random)
         self.gamma_ = self.feature_map_.gamma
-        begin, ends = begin_on(
-            self.feature_map_.features(sample),
-            codes[drawn],
-            self.holdout,
-            tolerance,
-            whole=len(drawn) == len(X),
-            n_init=self.n_init,
-            max_iter=self.max_iter,
-            random=random,
-        )
         rows = FeatureRows(self.feature_map_.features(X), selector)
-        return iterate(rows, begin, self.max_iter), rows, ends
+        return iterate(rows, start, self.max_iter), rows, ends
 
-    def _pick(self, sample: npt.NDArray[Any], random: np.random.Generator) -> npt.NDArray[Any] | None:
-        if self.kernel == "linear":
-            return None
-        if np.ndim(self.landmarks):  # type: ignore[arg-type]
-            given: npt.NDArray[Any] = check_array(self.landmarks, dtype=np.float64)
-            return given
-        seed, count = int(random.integers(2**31)), int(self.landmarks)  # type: ignore[arg-type]
-        return pick_landmarks(sample, count, self.landmarks_by, seed, self.standardize)
+    def _settings(self, tolerance: Tolerance) -> Settings:
+        landmarks = self.landmarks
+        if landmarks is not None:
+            many = np.ndim(landmarks) > 0
+            landmarks = check_array(landmarks, dtype=np.float64) if many else int(landmarks)  # type: ignore[arg-type]
+        return Settings(
+            self.holdout,
+            self.kernel,
+            self.gamma,
+            landmarks,
+            self.landmarks_by,
+            self.standardize,
+            tolerance,
+            self.n_init,
+            self.max_iter,
+        )
 
     def _check(self, shape: tuple[int, ...]) -> None:
         if not 0 < self.holdout < 1:

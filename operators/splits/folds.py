@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.splits.features import Float64, Kernel, make_map
 from operators.splits.programs import binary_program
 from operators.splits.selection import Ints
+from operators.splits.start import generator
 
 MOST_ROWS = 20_000
 
@@ -79,7 +79,7 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
                 f"for each, and no more than {MOST_ROWS:,} rows: a linear program deals them. Fold a sample."
             )
         codes = np.zeros(len(X), np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
-        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        random = generator(self.random_state)
         marks = X[np.sort(random.choice(len(X), min(self.landmarks, len(X)), replace=False))]
         with threadpool_limits(limits=1):
             by = make_map(X, self.kernel, self.gamma, marks, self.standardize)

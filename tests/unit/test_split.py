@@ -12,9 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from operators.base import GROUP, IS_OUTLIER, LABEL, SPLIT
-from operators.split.adaptor import Split, SplitParams
+from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, VECTOR
 from operators.split.kernel import END, PARTS, Search, assign_parts, histograms, part_sizes, row_hashes
+from operators.splits.at_random import Random
+from operators.splits.params import RandomParams
 from tests.unit.in_memory import run_operator, split_table
 
 Row = tuple[int, int, bool]
@@ -29,7 +30,7 @@ def splitmix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def reference(found: list[Row], params: SplitParams, seed: int) -> list[str]:
+def reference(found: list[Row], params: RandomParams, seed: int) -> list[str]:
     parts = ["train"] * len(found)
     members: dict[object, list[int]] = {}
     for row, (y, group, outlier) in enumerate(found):
@@ -49,8 +50,14 @@ def reference(found: list[Row], params: SplitParams, seed: int) -> list[str]:
 
 def as_table(found: list[Row]) -> pa.Table:
     y, group, outlier = zip(*found, strict=True)
-    kinds = pa.schema([(LABEL, pa.int32()), (GROUP, pa.int32()), (IS_OUTLIER, pa.bool_())])
-    return pa.table([pa.array(y, pa.int32()), pa.array(group, pa.int32()), pa.array(outlier)], schema=kinds)
+    return pa.table(
+        {
+            LABEL: pa.array(y, pa.int32()),
+            GROUP: pa.array(group, pa.int32()),
+            IS_OUTLIER: pa.array(outlier),
+            FEATURES: pa.array([[float(row % 5)] for row in range(len(found))], VECTOR),
+        }
+    )
 
 
 @given(
@@ -67,13 +74,13 @@ def test_rows_are_split_as_by_sorting(
 ) -> None:
     if validation + test >= 1:
         test = 0.0
-    params = SplitParams(validation=validation, test=test, stratify_by_group=stratify, drop_outliers=drop)
+    params = RandomParams(validation=validation, test=test, stratify_by_group=stratify, drop_outliers=drop)
     with TemporaryDirectory() as folder:
-        result, metrics = run_operator(Split(params), split_table(as_table(found), cuts), Path(folder), seed)
+        result, metrics = run_operator(Random(params), split_table(as_table(found), cuts), Path(folder), seed)
     expected = reference(found, params, seed)
     assert result[SPLIT].to_pylist() == expected
-    assert metrics == {part: expected.count(part) for part in PARTS}
-    assert result.schema == pa.schema(list(Split(params).adds))
+    assert {part: metrics[part] for part in PARTS} == {part: expected.count(part) for part in PARTS}
+    assert result.schema == pa.schema(list(Random(params).adds))
     assert result[SPLIT].chunk(0).dictionary.to_pylist() == ["train", "validation", "test", "dropped"]
 
 
@@ -118,7 +125,7 @@ def test_seeds_differ() -> None:
     for seed in (0, 1):
         with TemporaryDirectory() as folder:
             found.append(
-                run_operator(Split(SplitParams()), [table], Path(folder), seed)[0][SPLIT].to_pylist()
+                run_operator(Random(RandomParams()), [table], Path(folder), seed)[0][SPLIT].to_pylist()
             )
     assert found[0] != found[1]
 
@@ -127,4 +134,4 @@ def test_something_must_be_left_to_train() -> None:
     with pytest.raises(
         ValidationError, match=r"validation \(0\.5\) and test \(0\.5\) leave nothing to train on"
     ):
-        SplitParams(validation=0.5, test=0.5)
+        RandomParams(validation=0.5, test=0.5)

@@ -1,0 +1,120 @@
+"""``split`` by a hash: count the strata, find their thresholds, then name each row's part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    OperatorParams,
+    ShardReader,
+)
+from operators.split.kernel import (
+    DROPPED,
+    PARTS,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Hashes,
+    Ints,
+    Search,
+    assign_parts,
+    part_sizes,
+    row_hashes,
+)
+from operators.splits.operator import Split, split_column, stratum_keys
+from operators.splits.params import RandomParams, SplitParams
+from operators.splits.ranks import count_strata, find_ends
+from operators.splits.shift import measure
+
+STATE = "thresholds.json"
+
+
+class Random(Split[RandomParams]):
+    """Rows by a hash of seed and row id, with exact shares in every stratum."""
+
+    Params: ClassVar[type[OperatorParams]] = RandomParams
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Find each stratum's thresholds; leaves ``thresholds.json``. Returns rows by part, and the shift."""
+        by = self.params.stratify_by_group
+        draw = Draw(context.shards, context.seed, self.params.drop_outliers, by_label=by, by_group=by)
+        found, counts = draw.thresholds(executor, self.params, self.params.validation, self.params.test)
+        state = [[key, *ends] for key, ends in found.items()]
+        (context.state / STATE).write_text(json.dumps(sorted(state)), "utf-8")
+        return counts | measure(self, context, executor)
+
+    def open(self, context: Context) -> Apply:
+        """Load the thresholds."""
+        by = self.params.stratify_by_group
+        draw = Draw(context.shards, context.seed, self.params.drop_outliers, by_label=by, by_group=by)
+        state = json.loads((context.state / STATE).read_text("utf-8"))
+        thresholds = {key: (first, second) for key, first, second in state}
+        return lambda table: split_column(draw.parts(table, thresholds))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows drawn by their hash in strata of labels, and groups. Picklable."""
+
+    reader: ShardReader
+    seed: int
+    drop_outliers: bool
+    by_label: bool
+    by_group: bool
+
+    def keys(self, table: pa.Table) -> Ints:
+        """Stratum of each row, -1 for rows to drop."""
+        return stratum_keys(
+            table, by_label=self.by_label, by_group=self.by_group, drop_outliers=self.drop_outliers
+        )
+
+    def thresholds(
+        self, executor: Executor, params: SplitParams, validation: float, test: float
+    ) -> tuple[dict[int, tuple[int, int]], dict[str, float]]:
+        """Per stratum the hashes where validation and then test end; and the rows of each part."""
+        shards = range(len(self.reader.shards))
+        sizes = count_strata(executor, shards, partial(_keys, self), params.resources)
+        n_dropped = sizes.pop(-1, 0)
+        parts = {key: part_sizes(n, validation, test) for key, n in sizes.items()}
+        searches = [Search(key, rank) for key, (a, b) in parts.items() for rank in (a, a + b)]
+        found = find_ends(executor, shards, partial(_hashed, self), searches, params.resources)
+        ends = [end for end in found if isinstance(end, int)]  # all of them: no two rows share a hash
+        pairs = zip(parts, ends[::2], ends[1::2], strict=True)
+        counts = {VALIDATION: sum(v for v, _ in parts.values()), TEST: sum(t for _, t in parts.values())}
+        counts |= {TRAIN: sum(sizes.values()) - sum(counts.values()), DROPPED: n_dropped}
+        named = {PARTS[part]: float(n) for part, n in sorted(counts.items())}
+        return {key: (first, second) for key, first, second in pairs}, named
+
+    def parts(
+        self, table: pa.Table, thresholds: Mapping[int, tuple[int, int]]
+    ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+        """Index into ``PARTS`` of each row."""
+        keys = self.keys(table)
+        kept = keys >= 0
+        parts = np.full(table.num_rows, DROPPED, np.int8)
+        hashes = row_hashes(table[ROW_ID].to_numpy()[kept], self.seed)
+        parts[kept] = assign_parts(keys[kept], hashes, thresholds)
+        return parts
+
+
+def _keys(draw: Draw, shard: int) -> Ints:
+    return draw.keys(draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER]))
+
+
+def _hashed(draw: Draw, shard: int) -> tuple[Ints, Hashes]:
+    table = draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER])
+    return draw.keys(table), row_hashes(table[ROW_ID].to_numpy(), draw.seed)

@@ -1,0 +1,164 @@
+"""``split`` by constrained kernel k-means: fitted over shards, applied to each row by its own features."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.base import (
+    FEATURES,
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    OperatorError,
+    OperatorParams,
+)
+from operators.columns import vectors_to_numpy
+from operators.split.kernel import TRAIN, VALIDATION, Ints
+from operators.splits.at_random import Draw
+from operators.splits.operator import Split, split_column, stratum_keys
+from operators.splits.params import ClusterParams
+from operators.splits.shift import settings_of, stored_landmarks
+
+THRESHOLDS, RULE, MAP = "test.json", "rule.npz", "map.npz"
+
+
+class Cluster(Split[ClusterParams]):
+    """Validation rows as far from training rows as can be, with exact shares of every label or group."""
+
+    Params: ClassVar[type[OperatorParams]] = ClusterParams
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Find the rows; leaves the feature map, the last centroids' rule and its limits per stratum.
+
+        Returns rows by part; ``mmd``, and ``mmd_random``, its root mean square over random splits;
+        ``objective``, ``steps``; ``start_mmd_min`` and ``start_mmd_max`` over the starts.
+
+        Raises
+        ------
+        OperatorError
+            No split has these shares, or the kernel is degenerate.
+        """
+        try:
+            with threadpool_limits(limits=1):
+                return self._fit(context, executor)
+        except ValueError as error:
+            raise OperatorError(f"operators.split: {error}") from None
+
+    def _fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        # Not at the top: planning imports this module, and needs no scikit-learn.
+        from operators.splits.drawing import Taking, draw
+        from operators.splits.lloyd import iterate, mmd_of, random_mmd
+        from operators.splits.ranks import count_strata
+        from operators.splits.selection import make_quotas
+        from operators.splits.sharded import Files, ShardedRows
+        from operators.splits.start import begin, generator
+
+        params = self.params
+        test, counts = self._draw(context).thresholds(executor, params, 0.0, params.test)
+        (context.state / THRESHOLDS).write_text(json.dumps(sorted(test.items())), "utf-8")
+        strata = Strata(self._draw(context), params.within == "group", test)
+        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), strata)
+        sizes = count_strata(executor, taking.shards, partial(_keys, taking), params.resources)
+        sizes.pop(-1, None)
+        names = np.array(sorted(sizes), np.int64)
+        settings = settings_of(params, stored_landmarks(params, context))
+        quotas = make_quotas(
+            names, np.array([sizes[int(name)] for name in names]), settings.holdout, settings.tolerance
+        )
+
+        def sample(seed: int) -> tuple[npt.NDArray[Any], Ints]:
+            drawn = draw(executor, taking, seed, params.resources)
+            return drawn.X, np.searchsorted(names, drawn.keys)[:, None]
+
+        begun = begin(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
+        begun.by.save(context.state / MAP)
+        work = context.state / "work"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        rows = ShardedRows(executor, Files(work, taking), begun.by, quotas, params.resources)
+        fit = iterate(rows, begun.centroids, params.max_iter)
+        shutil.rmtree(work)
+        direction, offset, sign = fit.rule
+        np.savez(
+            context.state / RULE, direction=direction, offset=offset, sign=sign, **fit.chosen.handle._asdict()
+        )
+        taken = float(fit.chosen.count)
+        return counts | {
+            "validation": taken,
+            "train": counts["train"] - taken,
+            "mmd": mmd_of(rows, fit.chosen),
+            "mmd_random": random_mmd(rows.scatter, rows.n, fit.chosen.count),
+            "objective": rows.scatter - fit.between[-1],
+            "steps": float(len(fit.between)),
+            "start_mmd_min": min(begun.ends),
+            "start_mmd_max": max(begun.ends),
+        }
+
+    def open(self, context: Context) -> Apply:
+        """Load map and rule."""
+        from operators.splits.features import FeatureMap
+
+        by = FeatureMap.load(context.state / MAP)
+        test = {
+            key: (first, last) for key, (first, last) in json.loads((context.state / THRESHOLDS).read_text())
+        }
+        with np.load(context.state / RULE) as found:
+            rule = dict(found)
+        strata = Strata(self._draw(context), self.params.within == "group", test)
+        return partial(_apply, by, rule, strata)
+
+    def _draw(self, context: Context) -> Draw:
+        by_group = self.params.within == "group"
+        return Draw(context.shards, context.seed, self.params.drop_outliers, by_label=True, by_group=by_group)
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Stratum of each row of a table, -1 for dropped and test rows. Picklable."""
+
+    draw: Draw
+    by_group: bool
+    test: dict[int, tuple[int, int]]
+
+    def parts(self, table: pa.Table) -> npt.NDArray[np.int8]:
+        """Index into ``PARTS``; training stands for what is still to be divided."""
+        return self.draw.parts(table, self.test)
+
+    def __call__(self, table: pa.Table) -> Ints:
+        """See :class:`operators.splits.drawing.Taking`."""
+        keys = stratum_keys(table, by_label=True, by_group=self.by_group, drop_outliers=False)
+        return np.where(self.parts(table) == TRAIN, keys, -1)
+
+
+def _keys(taking: Any, shard: int) -> Ints:
+    keys: Ints = taking.read(shard).keys
+    return keys
+
+
+def _apply(by: Any, rule: dict[str, Any], strata: Strata, table: pa.Table) -> pa.Table:
+    from operators.splits.in_memory import project
+    from operators.splits.sharded import Cut
+
+    parts, keys = strata.parts(table), strata(table)
+    rows = np.flatnonzero(keys >= 0)
+    if len(rows):
+        ids = table[ROW_ID].to_numpy()[rows]
+        with threadpool_limits(limits=1):
+            phi = by.features(vectors_to_numpy(table[FEATURES])[rows], ids)
+            gain = project(phi, ids, rule["direction"], float(rule["offset"]))
+        cut = Cut(rule["names"], rule["ends"], rule["ties"])
+        parts[rows[cut.mask(keys[rows], int(rule["sign"]) * gain, ids)]] = VALIDATION
+    return split_column(parts)

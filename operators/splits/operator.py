@@ -1,0 +1,95 @@
+"""The operator ``split``: what its methods have in common, and which class carries a method out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.base import (
+    CATEGORY,
+    FEATURES,
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    SPLIT,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+)
+from operators.split.kernel import PARTS, strata
+from operators.splits.params import SplitParams
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+METHODS = {
+    "random": "at_random:Random",
+    "cluster": "cluster:Cluster",
+    "leave_one_domain_out": "by_domain:ByDomain",
+}
+P = TypeVar("P", bound=SplitParams)
+
+
+class Split(Operator[P]):
+    """Adds ``split``, the same for each row however the dataset is cut into shards."""
+
+    name = "split"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = SplitParams
+
+    def __init__(self, params: P) -> None:
+        super().__init__(params)
+        self.uses = ("neighbours",) if params.kernel == "rbf" and params.landmarks_by == "density" else ()
+
+    @classmethod
+    def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
+        """The class of ``method``, by default ``random``. Raises OperatorError for an unknown one."""
+        name = str(params.get("method", "random"))
+        if name not in METHODS:
+            near = difflib.get_close_matches(name, METHODS, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(METHODS)}."
+            raise OperatorError(f"operators.split.method: there is no method {name!r}. {hint}")
+        module, _, attribute = METHODS[name].partition(":")
+        found: type[Operator[Any]] = getattr(import_module(f"operators.splits.{module}"), attribute)
+        return found
+
+    @classmethod
+    def variants(cls) -> Mapping[str, type[Operator[Any]]]:
+        """All methods by name."""
+        return {name: cls.variant({"method": name}) for name in METHODS}
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """What rows are kept, what keeps its shares, and what the shift is measured in."""
+        return (LABEL, GROUP, IS_OUTLIER, FEATURES)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """``split``."""
+        return (pa.field(SPLIT, CATEGORY),)
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one shard's work."""
+        return self.params.resources
+
+
+def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Ints:
+    """Stratum of each row, -1 for rows to drop."""
+    keys: Ints = np.zeros(table.num_rows, np.int64)
+    if by_label:
+        groups = table[GROUP].to_numpy()
+        keys = strata(table[LABEL].to_numpy(), groups if by_group else np.zeros_like(groups))
+    if drop_outliers:
+        keys[table[IS_OUTLIER].to_numpy()] = -1
+    return keys
+
+
+def split_column(parts: npt.NDArray[np.int8]) -> pa.Table:
+    """The column ``split`` from indices into ``PARTS``."""
+    return pa.table({SPLIT: pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS))})

@@ -1,0 +1,83 @@
+"""Parameters of the operator ``split``, one class for each method."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from operators.base import OperatorParams, Resources
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class SplitParams(OperatorParams):
+    """What all methods share: the sizes, and the kernel in which the shift (MMD) is measured."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
+
+    validation: Share = 0.2
+    """Share of rows for validation."""
+    test: Share = 0.0
+    """Share of rows for test, drawn at random before anything else."""
+    drop_outliers: bool = False
+    """Leave outliers out; noise is often the minority, so look at it first."""
+    kernel: Literal["linear", "rbf"] = "linear"
+    """Of features ``x``; compare methods by their metric ``mmd`` in the same kernel."""
+    gamma: Annotated[float, Field(gt=0)] | None = None
+    """Of ``rbf``; default: 1 / median squared distance."""
+    landmarks: Annotated[int, Field(ge=1, le=5000)] = 500
+    """Landmarks that ``rbf`` is approximated by."""
+    landmarks_by: Literal["uniform", "kmeans", "density"] = "uniform"
+    """How landmarks are chosen from 5,000 sampled rows; ``density``: from all rows, evenly over the space, by
+    the graph of the operator ``neighbours`` (with ``space: x``)."""
+    standardize: bool = True
+    """Centre and scale every feature before the kernel."""
+    resources: Resources = Resources()
+    """Of one shard's work."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.validation + self.test >= 1:
+            raise ValueError(
+                f"validation ({self.validation}) and test ({self.test}) leave nothing to train on: "
+                f"their sum must be below 1"
+            )
+        given = sorted({"gamma", "landmarks", "landmarks_by"}.intersection(self.model_fields_set))
+        if self.kernel == "linear" and given:
+            raise ValueError(f"{given[0]} is read by kernel: rbf only; kernel is 'linear'")
+        return self
+
+
+class RandomParams(SplitParams):
+    """Rows by a hash of seed and row id."""
+
+    method: Literal["random"] = "random"
+    stratify_by_group: bool = True
+    """Take these shares of every group and every class's noise."""
+
+
+class ClusterParams(SplitParams):
+    """Validation rows as far from training rows as can be, by constrained kernel k-means."""
+
+    method: Literal["cluster"] = "cluster"
+    validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of rows for validation."""
+    within: Literal["label", "group"] = "label"
+    """What keeps its share: every label, or every pair of label and inferred group (noise is one of them)."""
+    tolerance: Annotated[float, Field(ge=0)] = 0.0
+    """tau: a label or group may give (1 - tau) to (1 + tau) times its share."""
+    n_init: Annotated[int, Field(ge=1)] = 10
+    """Starts, on 5,000 sampled rows; the best goes on with all rows."""
+    max_iter: Annotated[int, Field(ge=1)] = 50
+    """Most steps of a start, and with all rows."""
+
+
+class DomainParams(SplitParams):
+    """All rows of one domain for validation; ``validation`` only says which, where ``leave_out`` does not."""
+
+    method: Literal["leave_one_domain_out"] = "leave_one_domain_out"
+    domain: str = "group"
+    """Source column with the domain of each row; ``group``: the inferred groups."""
+    leave_out: str | None = None
+    """The domain, as text; default: the one whose size is nearest to the share ``validation``."""

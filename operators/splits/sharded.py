@@ -1,0 +1,166 @@
+"""Constrained kernel k-means over shards: features and gains stay in files, sums and counts travel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.base import Executor, Resources
+from operators.split.kernel import END, Hashes, Search
+from operators.splits.drawing import Taking
+from operators.splits.features import FeatureMap, Float64, Ints
+from operators.splits.in_memory import project, scatter_of, totals
+from operators.splits.lloyd import Chosen
+from operators.splits.ranks import find_ends, order_keys
+from operators.splits.selection import Mask, Quotas
+
+LAST = np.iinfo(np.int64).max
+
+
+class Cut(NamedTuple):
+    """Per stratum (g,): rows with a gain key below ``ends`` are taken, of those at it ids below ``ties``."""
+
+    names: Ints
+    ends: Hashes
+    ties: Ints
+
+    def mask(self, keys: Ints, gain: Float64, row_ids: Ints) -> Mask:
+        """(n,) validation rows; ``keys`` are strata, all of them in ``names``."""
+        place = np.searchsorted(self.names, keys)
+        ordered, end = order_keys(gain), self.ends[place]
+        found: Mask = (ordered < end) | ((ordered == end) & (row_ids < self.ties[place]))
+        return found
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a shard's features, keys and gains lie. Picklable."""
+
+    folder: Path
+    taking: Taking
+
+    def write(self, by: FeatureMap, shard: int) -> tuple[int, Float64, float]:
+        """Compute and store the features; rows, sum of phi, and sum of |phi - mean of the shard|^2."""
+        rows = self.taking.read(shard)
+        X = self.taking.features(shard, rows.places)
+        with threadpool_limits(limits=1):
+            phi = by.features(X, rows.row_ids) if len(X) else np.empty((0, by.width), np.float32)
+            total = totals(phi, np.ones((1, len(phi)), bool))[0]
+        for name, values in (("phi", phi), ("keys", rows.keys), ("ids", rows.row_ids)):
+            self._save(name, shard, values)
+        return len(phi), total, scatter_of(phi, total)
+
+    def load(self, name: str, shard: int) -> npt.NDArray[Any]:
+        """What was stored, mapped into memory."""
+        found: npt.NDArray[Any] = np.load(self._path(name, shard), mmap_mode="r")
+        return found
+
+    def gains(self, direction: Float64, offset: float, names: Ints, shard: int) -> tuple[Ints, Ints]:
+        """Store each row's gain; (2, g) counts of negative and of positive ones in each stratum."""
+        with threadpool_limits(limits=1):
+            gain = project(self.load("phi", shard), self.load("ids", shard), direction, offset)
+        self._save("gain", shard, gain)
+        place = np.searchsorted(names, self.load("keys", shard))
+        below, above = (np.bincount(place[side], minlength=len(names)) for side in (gain < 0, gain > 0))
+        return below, above
+
+    def ranked(self, sign: int, shard: int) -> tuple[Ints, Hashes]:
+        """Strata and gain keys."""
+        return np.asarray(self.load("keys", shard)), order_keys(sign * self.load("gain", shard))
+
+    def tied(self, sign: int, names: Ints, ends: Hashes, shard: int) -> tuple[Ints, Hashes]:
+        """Strata, -1 for rows whose gain key is not at their stratum's end, and row ids."""
+        keys, ordered = self.ranked(sign, shard)
+        place = np.minimum(np.searchsorted(names, keys), len(names) - 1)
+        at_end = (names[place] == keys) & (ordered == ends[place])
+        return np.where(at_end, keys, -1), np.asarray(self.load("ids", shard)).astype(np.uint64)
+
+    def sums(self, cuts: Sequence[Cut], shard: int) -> tuple[Float64, Ints]:
+        """Sum of phi, and rows, under the straight and the swapped cut."""
+        keys, gain, ids = (np.asarray(self.load(name, shard)) for name in ("keys", "gain", "ids"))
+        masks = np.stack([cut.mask(keys, sign * gain, ids) for cut, sign in zip(cuts, (1, -1), strict=True)])
+        with threadpool_limits(limits=1):
+            return totals(self.load("phi", shard), masks), masks.sum(axis=1)
+
+    def _path(self, name: str, shard: int) -> Path:
+        return self.folder / f"{name}-{shard}.npy"
+
+    def _save(self, name: str, shard: int, values: npt.NDArray[Any]) -> None:
+        # Renamed, as a task that Ray runs twice must not write under a reader.
+        path = self._path(name, shard)
+        half = path.with_suffix(f".{np.random.default_rng().integers(2**63):x}")
+        with half.open("wb") as file:
+            np.save(file, values)
+        half.replace(path)
+
+
+class ShardedRows:
+    """Rows over shards as :mod:`operators.splits.lloyd` sees them."""
+
+    def __init__(
+        self, executor: Executor, files: Files, by: FeatureMap, quotas: Quotas, resources: Resources
+    ) -> None:
+        self._executor, self._files, self._quotas = executor, files, quotas
+        self._shards, self._resources = files.taking.shards, resources
+        self.n, self.scatter, self.total = 0, 0.0, np.zeros(by.width)
+        for n, total, scatter in self._map(partial(files.write, by)):
+            if n and self.n:
+                # Chan, Golub, LeVeque: scatter of two parts together.
+                apart = total / n - self.total / self.n
+                self.scatter += float(apart @ apart) * n * self.n / (n + self.n)
+            self.scatter += scatter
+            self.total += total
+            self.n += n
+
+    def inner(self, a: Float64, b: Float64) -> float:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        return float(a @ b)
+
+    def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Cut], Chosen[Cut]]:
+        """See :class:`operators.splits.lloyd.Rows`."""
+        quotas = self._quotas
+        negative = np.zeros((2, len(quotas.names)), np.int64)
+        for counts in self._map(partial(self._files.gains, direction, offset, quotas.names)):
+            negative += counts
+        cuts = [
+            self._cut(sign, np.clip(count, quotas.low, quotas.high))
+            for sign, count in zip((1, -1), negative, strict=True)
+        ]
+        sums, sizes = np.zeros((2, len(self.total))), np.zeros(2, np.int64)
+        for found, counts in self._map(partial(self._files.sums, cuts)):
+            sums += found
+            sizes += counts
+        straight, swapped = (Chosen(s, int(n), cut) for s, n, cut in zip(sums, sizes, cuts, strict=True))
+        return straight, swapped
+
+    def _cut(self, sign: int, wanted: Ints) -> Cut:
+        """The gains, and among equal ones the row ids, that bound the ``wanted`` (g,) rows of a stratum."""
+        names = self._quotas.names
+        found = self._find(
+            partial(self._files.ranked, sign),
+            [Search(key, rank) for key, rank in zip(names.tolist(), wanted.tolist(), strict=True)],
+        )
+        ends, ties = np.empty(len(names), np.uint64), np.zeros(len(names), np.int64)
+        for place, end in enumerate(found):
+            value = end.low if isinstance(end, Search) else end
+            ends[place], ties[place] = (value, 0) if value < END else (END - 1, LAST)
+        lacking = {place: end.rank for place, end in enumerate(found) if isinstance(end, Search)}
+        if lacking:
+            places = np.array(list(lacking))
+            tied = partial(self._files.tied, sign, names[places], ends[places])
+            searches = [Search(int(names[place]), rank) for place, rank in lacking.items()]
+            ties[places] = [end if isinstance(end, int) else LAST for end in self._find(tied, searches)]
+        return Cut(names, ends, ties)
+
+    def _find(self, keyed: Any, searches: list[Search]) -> list[int | Search]:
+        return find_ends(self._executor, self._shards, keyed, searches, self._resources)
+
+    def _map(self, work: Any) -> Any:
+        return self._executor.map(work, self._shards, resources=self._resources)
