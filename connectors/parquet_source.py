@@ -13,6 +13,8 @@ from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
 from connectors.paths import Identities, find_files, identify, reading, resolve
 from connectors.schema import check_names, check_types, merge, pick
 
+Shards = list[SourceShard]
+
 
 @dataclass(frozen=True)
 class ParquetSource:
@@ -32,7 +34,7 @@ class ParquetSource:
         """Read every footer; see :class:`connectors.base.Source`."""
         paths = find_files(self.path, "parquet", self.root).paths
         schemas: dict[str, pa.Schema] = {}
-        shards: list[SourceShard] = []
+        shards: Shards = []
         skipped: dict[str, str] = {}
         for path in paths:
             try:
@@ -51,12 +53,12 @@ class ParquetSource:
             schema = merge(path, other, first, schema)
         return Listing(schema, tuple(shards), identify(list(schemas), self.root, self.identities), skipped)
 
-    def _footer(self, path: str) -> tuple[pa.Schema, list[SourceShard]]:
+    def _footer(self, path: str) -> tuple[pa.Schema, Shards]:
         with self._opened(path) as file:
             check_types(path, file.schema_arrow)
             schema = _plain(file.schema_arrow)
             check_names(path, schema.names)
-            return schema, list(_shards(path, file.metadata, self.shard_bytes))
+            return schema, [*_shards(path, file.metadata, self.shard_bytes)]
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
@@ -81,7 +83,7 @@ class ParquetSource:
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:
-                yield pq.ParquetFile(handle)
+                yield pq.ParquetFile(handle, page_checksum_verification=True)
             except (pa.ArrowException, OSError) as error:
                 raise CorruptError(
                     f"{path} is no whole Parquet file: {_first_line(error)} "

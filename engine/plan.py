@@ -22,7 +22,7 @@ from engine.hints import explain, nearest
 from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.store import RunStore
-from operators.base import FEATURES, Operator, OperatorError, ShardInfo
+from operators.base import FEATURES, VALID, Operator, OperatorError, ShardInfo
 from operators.registry import operator_class, operator_names
 
 FORMAT = 1
@@ -104,8 +104,11 @@ class Plan:
         hidden = frozenset(self.recipe.truth.columns)
         if planned is not None:
             hidden = hidden.difference(planned.operator.oracle_columns)
+        read = columns if planned is None else planned.operator.requires
+        gates = tuple(sorted({columns[name] for name in read} - {columns.get(VALID)}))
+        source, shards = self.source, self.listing.shards
         return StoreReader(
-            self.source, self.listing.shards, self.listing.schema, self.shards, self.store, columns, hidden
+            source, shards, self.listing.schema, self.shards, self.store, columns, hidden, gates
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,6 +124,7 @@ class Plan:
                 for s, i in zip(self.listing.shards, self.shards, strict=True)
             ],
             "files": self.listing.identities,
+            "skipped": self.listing.skipped,
             "operators": [
                 {
                     "name": planned.name,
@@ -155,6 +159,8 @@ def make_plan(recipe: Recipe) -> Plan:
     features = features or (maker.source_columns if maker else ())
     compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
+    if recipe.source.on_corrupt == "skip":  # what was skipped once must not pass for read under `fail`
+        content = digest([content, "skip", listing.skipped])
     planned = _fingerprints(chain, content, recipe.seed)
     fingerprint = digest([content, [p.fingerprint for p in planned]])
     version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]

@@ -27,7 +27,8 @@ from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEI
 POINTER = "CURRENT"
 DATA = "data"
 """Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
-QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: "quarantine", WEIGHT: 0.0, SPLIT: "dropped"}
+SET_ASIDE = "quarantine"
+QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
 """Contract values of rows that no operator saw."""
 
 
@@ -88,8 +89,11 @@ def write_part(job: PartJob) -> dict[str, Any]:
     """Publish one shard. Runs on a worker."""
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
     ours = job.reader.read_all(job.shard, names)
+    seen = pc.invert(ours.column(names[0]).is_null())
+    for name in names[1:]:
+        seen = pc.and_(seen, pc.invert(ours.column(name).is_null()))
     columns = {ROW_ID: ours.column(ROW_ID)}
-    columns |= {name: fill(ours.column(name), QUARANTINED[name]) for name in names}
+    columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
     source_names = job.schema.names[: -len(CONTRACT)]
     table = job.reader.read_unhidden(job.shard, source_names)
     for field in CONTRACT:
@@ -105,22 +109,24 @@ def write_part(job: PartJob) -> dict[str, Any]:
     }
 
 
-def fill(column: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    """Replace nulls (rows no operator saw) by the contract's value."""
-    if column.null_count == 0:
+def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    """The contract's value for rows that were set aside, by whichever operator."""
+    if pc.all(seen).as_py():
         return column
     if pa.types.is_dictionary(column.type):
-        return pc.fill_null(column.cast(pa.string()), value)
-    return pc.fill_null(column, pa.scalar(value, column.type))
+        column = column.cast(pa.string())
+    return pc.if_else(seen, column, pa.scalar(value, column.type))
 
 
 def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
     """Small counts of a part; they add up over parts."""
     weight = columns[WEIGHT].to_numpy().astype(np.float64)
+    set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
     return {
         "groups": _counts(columns[GROUP]),
         "splits": _counts(columns[SPLIT]),
         "outliers": int(pc.sum(columns[IS_OUTLIER]).as_py() or 0),
+        "quarantined": int(pc.sum(set_aside).as_py() or 0),
         "weight_sum": float(weight.sum()),
         "weight_square_sum": float((weight**2).sum()),
     }
@@ -146,6 +152,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "features": list(plan.features),
             "files": record["files"],
             "shards": record["shards"],
+            "skipped": record["skipped"],
         },
         "operators": [
             {
@@ -169,6 +176,7 @@ def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         **{key: dict(counter) for key, counter in counts.items()},
         "outliers": sum(summary["outliers"] for summary in summaries),
+        "quarantined": sum(summary["quarantined"] for summary in summaries),
         "effective_sample_size": weight**2 / square if square else 0.0,
     }
 

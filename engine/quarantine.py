@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +16,7 @@ from connectors.sink import write_parquet
 from engine.errors import BudgetError
 from engine.execution.job import Job
 from engine.plan import Plan
-from engine.store import Commit
-from operators.base import ROW_ID, VALID
+from operators.base import ROW_ID, VALID, Fault
 
 SCHEMA = pa.schema(
     [
@@ -31,15 +33,26 @@ SCHEMA = pa.schema(
 
 
 def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> int:
-    """Write the rejected rows of a shard with their reasons; return how many there are."""
-    rejected = pc.invert(columns.column(VALID)).combine_chunks()
-    n_rejected = int(pc.sum(rejected).as_py() or 0)
-    if n_rejected == 0:
+    """Write the rows that `ingest` rejected, with its reasons; return how many there are."""
+    if pc.all(columns.column(VALID)).as_py():
         return 0
-    info = job.reader.shards[shard]
     faults = {fault.row: fault for fault in job.operator.faults(job.context, table)}
-    raw = table.filter(rejected).drop_columns([ROW_ID]).to_pylist()
-    rows = pc.indices_nonzero(rejected).to_pylist()
+    write_records(job, shard, faults, job.reader.read_unhidden)
+    return len(faults)
+
+
+def write_records(
+    job: Job, shard: int, faults: Mapping[int, Fault], read: Callable[[int, list[str]], pa.Table] | None
+) -> None:
+    """Write faulty rows of a shard, by their position in it; ``read`` gets the raw rows, if they can be had.
+
+    Truth columns are left out: whoever mends a row need not see them.
+    """
+    info, rows = job.reader.shards[shard], sorted(faults)
+    raw = [""] * len(rows)
+    if read is not None:
+        names = [name for name in job.reader.schema.names if name not in job.reader.hidden]
+        raw = [_as_json(values) for values in read(shard, names).take(rows).to_pylist()]
     records = [
         {
             ROW_ID: info.first_row + row,
@@ -49,37 +62,58 @@ def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> in
             "column": faults[row].column,
             "value": faults[row].value,
             "error": faults[row].error,
-            "raw": json.dumps(values, default=str, ensure_ascii=False),
+            "raw": text,
         }
-        for row, values in zip(rows, raw, strict=True)
+        for row, text in zip(rows, raw, strict=True)
     ]
     path = job.reader.store.quarantine(job.fingerprint, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_parquet(pa.Table.from_pylist(records, schema=SCHEMA), str(path))
-    return n_rejected
 
 
-def check_budget(plan: Plan, commits: Iterable[Commit]) -> int:
-    """Number of quarantined rows. Raises BudgetError when they are too many."""
-    n_faulty = sum(commit.quarantined for commit in commits)
+def _as_json(values: dict[str, Any]) -> str:
+    """A row as JSON; bytes as base64."""
+
+    def plain(value: Any) -> str:
+        return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
+
+    return json.dumps(values, default=plain, ensure_ascii=False)
+
+
+def allowed_rows(plan: Plan) -> int:
+    """Most rows that may be set aside."""
+    source = plan.recipe.source
+    return int(source.max_error_rate * plan.n_rows) if source.on_error == "quarantine" else 0
+
+
+def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
+    """Raises BudgetError when the rows set aside so far, last by ``operator``, are too many."""
     allowed = plan.recipe.source.max_error_rate
     if n_faulty > allowed * plan.n_rows:
-        folder = plan.store.folder(plan.fingerprint_of("ingest"))
+        folder = plan.store.folder(plan.fingerprint_of(operator))
         raise BudgetError(
             f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "
             f"source.max_error_rate allows {allowed:.2%}. The rows and the reasons are in "
             f"{folder}/quarantine-*.parquet (`winnow quarantine RECIPE` shows them). Mend the rows, or raise "
             f"the rate."
         )
-    return n_faulty
 
 
-def read_quarantine(plan: Plan, limit: int) -> pa.Table:
-    """The first rejected rows, in row order."""
-    folder = plan.store.folder(plan.fingerprint_of("ingest"))
+def quarantine_files(plan: Plan) -> list[Path]:
+    """Files with the rows set aside in this plan's run, by operator in its order, then by shard."""
+    found: list[Path] = []
+    for planned in plan.operators:
+        commits = plan.store.committed(planned.fingerprint).values()
+        shards = sorted(commit.shard for commit in commits if commit.quarantined or commit.skipped)
+        found += [plan.store.quarantine(planned.fingerprint, shard) for shard in shards]
+    return found
+
+
+def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
+    """The first rows set aside, by operator, then in row order."""
     tables = [SCHEMA.empty_table()]
-    for path in sorted(folder.glob("quarantine-*.parquet")):
+    for path in quarantine_files(plan):
         tables.append(pq.read_table(path, partitioning=None))
-        if sum(table.num_rows for table in tables) >= limit:
+        if limit is not None and sum(table.num_rows for table in tables) >= limit:
             break
     return pa.concat_tables(tables).slice(0, limit)

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from connectors.base import Source, SourceShard
+from connectors.base import CorruptError, Source, SourceShard
 from engine.errors import InputError
 from engine.store import RunStore
 from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
@@ -30,6 +31,8 @@ class StoreReader:
     """Sidecar column -> fingerprint of the operator that adds it."""
     hidden: frozenset[str] = frozenset()
     """Truth columns: kept for scoring, refused to operators."""
+    gates: tuple[str, ...] = ()
+    """Fingerprints of the operators that may have set rows aside: those are left out of what is read."""
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Sidecar columns and ``row_id`` of the shard's valid rows."""
@@ -48,7 +51,34 @@ class StoreReader:
         for path, names in by_part.items():
             table = pq.read_table(path, columns=names, partitioning=None, memory_map=True)
             found.update((name, table.column(name)) for name in names)
+        kept = self._kept(shard)
+        if kept is not None:
+            places = pa.array(np.arange(len(kept)), mask=~kept)
+            found = {
+                name: column if name == ROW_ID else column.take(places) for name, column in found.items()
+            }
+            if VALID in found:
+                found[VALID] = pc.fill_null(found[VALID], False)
         return pa.table({name: found[name] for name in dict.fromkeys([ROW_ID, *columns])})
+
+    def _kept(self, shard: int) -> NDArray[np.bool_] | None:
+        """Rows that no operator has set aside of those whose columns are read here; None for all.
+
+        Not only of the columns that are asked for now: who reads one column first and another one later
+        gets the same rows.
+        """
+        kept: NDArray[np.bool_] | None = None
+        for fingerprint in self.gates:
+            path = self.store.part(fingerprint, shard)
+            if path.exists() and VALID in pq.read_schema(path, memory_map=True).names:
+                gate = pq.read_table(path, columns=[VALID], partitioning=None, memory_map=True)
+                valid = gate.column(VALID).to_numpy()
+                kept = valid if kept is None else kept & valid
+        return kept
+
+    def ingested(self, shard: int) -> pa.ChunkedArray:
+        """Which rows `ingest` took; later operators may have set aside some of them."""
+        return pq.read_table(self._part(shard, VALID), columns=[VALID], partitioning=None).column(VALID)
 
     def row_ids(self, shard: int) -> pa.Array:
         """The shard's dense row ids."""
@@ -66,8 +96,17 @@ class StoreReader:
         return self.read_unhidden(shard, columns)
 
     def read_unhidden(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Source columns, truth among them: for the report and the publisher only."""
-        table = self.source.read(self.source_shards[shard], columns, self.schema)
+        """Source columns, truth among them: for the report and the publisher only.
+
+        Nulls for a shard that cannot be read, if the recipe lets such shards be skipped.
+        """
+        try:
+            table = self.source.read(self.source_shards[shard], columns, self.schema)
+        except CorruptError:
+            if not self.source.skip_corrupt:
+                raise
+            n_rows = self.shards[shard].n_rows
+            return pa.table({name: _nothing(self.schema.field(name).type, n_rows) for name in columns})
         expected = self.shards[shard].n_rows
         if table.num_rows != expected:
             path = self.shards[shard].path
@@ -77,8 +116,26 @@ class StoreReader:
             )
         return table
 
+    def corruption(self, shard: int) -> str:
+        """Why a shard cannot be read; empty where it can, or where that would be an error anyway."""
+        if not self.source.skip_corrupt:
+            return ""
+        try:
+            self.source.read(self.source_shards[shard], self.schema.names, self.schema)
+        except CorruptError as error:
+            return str(error)
+        return ""
+
     def _part(self, shard: int, column: str) -> Path:
         if column not in self.columns:
             known = ", ".join(sorted(self.columns))
             raise OperatorError(f"No operator adds the column {column!r}; there are: {known}.")
         return self.store.part(self.columns[column], shard)
+
+
+def _nothing(kind: pa.DataType, n_rows: int) -> pa.Array:
+    """Nulls; lists of nulls where the length is fixed, as Parquet cannot be read back otherwise."""
+    if not pa.types.is_fixed_size_list(kind):
+        return pa.nulls(n_rows, kind)
+    values = _nothing(kind.value_type, n_rows * kind.list_size)
+    return pa.FixedSizeListArray.from_arrays(values, type=kind)

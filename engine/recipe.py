@@ -48,6 +48,9 @@ class SourceSection(Section):
     max_error_rate: float = Field(
         default=0.01, ge=0, le=1, description="Share of rows that may be quarantined"
     )
+    on_corrupt: Literal["fail", "skip"] = Field(
+        default="fail", description="What to do with a file, or a shard of one, that cannot be read"
+    )
 
 
 class TruthSection(Section):

@@ -15,7 +15,7 @@ from engine.execution.job import Failure, Job, ShardExecutor
 from engine.lease import Lease, writing
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.publish import is_published, point_to, publish, read_manifest, version_folder
-from engine.quarantine import check_budget
+from engine.quarantine import allowed_rows, check_budget
 from engine.recipe import Recipe
 from engine.report import write_report
 from engine.results import OperatorResult, RunResult
@@ -56,13 +56,9 @@ class Session:
     """The steps of one run. Ray starts only when something is left to compute."""
 
     def __init__(self, plan: Plan, listener: Listener, stack: ExitStack, verbose: bool, lease: Lease) -> None:
-        self.plan, self.listener, self._stack, self._verbose, self._lease = (
-            plan,
-            listener,
-            stack,
-            verbose,
-            lease,
-        )
+        self.plan, self.listener, self._stack = plan, listener, stack
+        self._verbose, self._lease = verbose, lease
+        self._faulty: dict[str, int] = {}
 
     @cached_property
     def executor(self) -> ShardExecutor:
@@ -81,7 +77,7 @@ class Session:
         missing = [shard.index for shard in self.plan.shards if shard.index not in done]
         fitted = store.fitted(planned.fingerprint)
         if fitted and not missing:
-            check_budget_of(planned, self.plan, done)
+            self._check_budget(planned, done)
             self._meter(planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
         meter = self._begin(planned.name)
@@ -91,7 +87,7 @@ class Session:
         for commit in self._apply(planned, missing):
             done[commit.shard] = commit
             meter.add(commit.rows, worked=commit.seconds)
-        check_budget_of(planned, self.plan, done)
+        self._check_budget(planned, done)
         meter.tell("finish")
         pace = meter.event("finish").rows_per_worker_second
         return OperatorResult(
@@ -117,6 +113,11 @@ class Session:
         write_report(self.plan, manifest, {result.name: result.metrics for result in results}, path)
         meter.tell("finish")
         return path
+
+    def _check_budget(self, planned: PlannedOperator, commits: dict[int, Commit]) -> None:
+        """Whether the operator was reused or not: too many rows set aside by all of them end the run."""
+        self._faulty[planned.fingerprint] = sum(commit.quarantined for commit in commits.values())
+        check_budget(self.plan, sum(self._faulty.values()), planned.name)
 
     def _begin(self, name: str) -> Meter:
         _ = self.executor  # opened before the clock starts: Ray takes seconds
@@ -146,7 +147,8 @@ class Session:
         if not shards:
             return
         context = self._context(planned, self.plan.store.state(planned.fingerprint))
-        job = Job(planned.operator, context, self.plan.reader(planned), planned.fingerprint, self._lease)
+        reader, allowed = self.plan.reader(planned), allowed_rows(self.plan)
+        job = Job(planned.operator, context, reader, planned.fingerprint, self._lease, allowed)
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):
                 raise result.raised()
@@ -156,9 +158,3 @@ class Session:
         plan = self.plan
         states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
         return Context(plan.reader(planned), state, states, plan.recipe.seed)
-
-
-def check_budget_of(planned: PlannedOperator, plan: Plan, commits: dict[int, Commit]) -> None:
-    """After ingest, whether it was reused or not: too many faulty rows end the run."""
-    if planned.name == "ingest":
-        check_budget(plan, commits.values())

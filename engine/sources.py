@@ -28,6 +28,7 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
         shard_bytes=spec.shard_bytes,
         identities=cache.identities,
         text_columns=spec.text_columns,
+        skip_corrupt=spec.on_corrupt == "skip",
     )
     return source, source.list()
 

@@ -32,6 +32,8 @@ class Commit:
     sha256: str
     seconds: float
     quarantined: int = 0
+    skipped: int = 0
+    """Rows of a shard that could not be read and was left out."""
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -74,13 +76,20 @@ class RunStore:
         return self.folder(fingerprint) / "state"
 
     def commit(
-        self, fingerprint: str, shard: int, table: pa.Table, *, seconds: float, quarantined: int = 0
+        self,
+        fingerprint: str,
+        shard: int,
+        table: pa.Table,
+        *,
+        seconds: float,
+        quarantined: int = 0,
+        skipped: int = 0,
     ) -> Commit:
         """Write a part, then its record. A crash in between leaves the part uncommitted."""
         path = self.part(fingerprint, shard)
         path.parent.mkdir(parents=True, exist_ok=True)
         written = write_parquet(table, str(path))
-        record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined)
+        record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined, skipped)
         write_json(path.with_suffix(".json"), asdict(record))
         return record
 

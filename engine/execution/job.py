@@ -42,6 +42,8 @@ class Job:
     fingerprint: str
     lease: Lease
     """Checked before each commit."""
+    allowed: int = 0
+    """Rows that may be set aside because the operator raises on them."""
 
 
 class ShardExecutor(Executor, Protocol):

@@ -6,14 +6,18 @@ import time
 import traceback
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.base import ConnectorError
 from engine.errors import InputError, LockedError
+from engine.execution.faulty import apply_without_faulty
 from engine.execution.job import Failure, Job
-from engine.quarantine import write_faults
+from engine.quarantine import write_faults, write_records
 from engine.store import Commit
-from operators.base import ROW_ID, VALID, Operator, OperatorError, RowError
+from operators.base import FEATURE_FAULT, REASON, ROW_ID, VALID, Fault, Operator, OperatorError, RowError
 
 
 class ShardWorker:
@@ -22,6 +26,7 @@ class ShardWorker:
     def __init__(self, job: Job) -> None:
         self.job = job
         self._apply = job.operator.open(job.context)
+        self._declared = [field.name for field in job.operator.adds]
 
     def __call__(self, shard: int) -> Commit | Failure:
         """Process one shard; faults come back as values."""
@@ -40,34 +45,85 @@ class ShardWorker:
 
     def _process(self, shard: int) -> Commit:
         started = time.perf_counter()
-        job, operator = self.job, self.job.operator
-        if operator.source_columns:
-            table = job.reader.read_source(shard, operator.source_columns)
-            table = table.add_column(0, ROW_ID, job.reader.row_ids(shard))
-            for column in operator.requires:
-                table = table.append_column(column, job.reader.read_all(shard, [column]).column(column))
-        else:
-            table = job.reader.read(shard, operator.requires)
-        columns = check_output(operator, self._apply(table), table.num_rows)
-        n_faults = 0
-        if VALID in columns.column_names:
-            n_faults = write_faults(job, shard, table, columns)
-        else:
-            columns = self._scatter(shard, table.column(ROW_ID), columns)
+        job, reader = self.job, self.job.reader
+        reason = reader.corruption(shard) if VALID in self._declared else ""
+        columns, n_faults = self._skip(shard, reason) if reason else self._compute(shard)
         seconds = time.perf_counter() - started
         job.lease.check()
-        store = job.reader.store
-        return store.commit(job.fingerprint, shard, columns, seconds=seconds, quarantined=n_faults)
+        kept, skipped = (0, n_faults) if reason else (n_faults, 0)
+        return reader.store.commit(
+            job.fingerprint, shard, columns, seconds=seconds, quarantined=kept, skipped=skipped
+        )
 
-    def _scatter(self, shard: int, row_ids: pa.ChunkedArray, columns: pa.Table) -> pa.Table:
-        """Put results of valid rows back at their places; other rows get nulls."""
-        info = self.job.reader.shards[shard]
-        if columns.num_rows == info.n_rows:
+    def _skip(self, shard: int, reason: str) -> tuple[pa.Table, int]:
+        """Columns of a shard that cannot be read, and its number of rows: all of them without values."""
+        n_rows = self.job.reader.shards[shard].n_rows
+        columns = {field.name: pa.nulls(n_rows, field.type) for field in self.job.operator.adds}
+        columns[VALID] = pa.repeat(pa.scalar(False), n_rows)
+        write_records(self.job, shard, {row: Fault(row, "", "", reason) for row in range(n_rows)}, None)
+        return pa.table(columns), n_rows
+
+    def _compute(self, shard: int) -> tuple[pa.Table, int]:
+        """The operator's columns for all rows of a shard, and how many were set aside."""
+        job, operator, table = self.job, self.job.operator, self._read(shard)
+        found, raised = apply_without_faulty(self._apply, table, job.allowed)
+        columns = check_output(operator, found, table.num_rows - len(raised))
+        if VALID in columns.column_names and not raised:
+            return columns, write_faults(job, shard, table, columns)
+        good = np.delete(np.arange(table.num_rows), list(raised))
+        first = job.reader.shards[shard].first_row
+        places = table.column(ROW_ID).to_numpy() - first
+        faults = {int(places[row]): Fault(int(places[row]), "", "", text) for row, text in raised.items()}
+        if VALID in columns.column_names:
+            rejected = operator.faults(job.context, table.take(good))
+            faults |= {int(places[good[fault.row]]): fault for fault in rejected}
+        if raised and FEATURE_FAULT in self._declared:  # before `ingest`, which sets these rows aside
+            return self._with_reasons(shard, places[good], columns, faults), 0
+        if faults:
+            write_records(job, shard, faults, job.reader.read_unhidden)
+        return self._scatter(shard, places[good], columns), len(faults)
+
+    def _with_reasons(
+        self, shard: int, places: npt.NDArray[np.int64], columns: pa.Table, faults: dict[int, Fault]
+    ) -> pa.Table:
+        """Columns of an operator that makes features: rows on which it raised get the reason instead."""
+        taken = np.full(self.job.reader.shards[shard].n_rows, -1)
+        taken[places] = np.arange(len(places))
+        scattered = columns.take(pa.array(taken, mask=taken < 0))
+        reasons = scattered.column(FEATURE_FAULT).to_pylist()
+        for row, fault in faults.items():
+            error = f"operators.{self.job.operator.name} raised {fault.error}"
+            reasons[row] = {"column": self.job.operator.source_columns[0], "value": "", "error": error}
+        index = scattered.column_names.index(FEATURE_FAULT)
+        return scattered.set_column(index, FEATURE_FAULT, pa.array(reasons, REASON))
+
+    def _read(self, shard: int) -> pa.Table:
+        job, operator = self.job, self.job.operator
+        if not operator.source_columns:
+            return job.reader.read(shard, operator.requires)
+        table = job.reader.read_source(shard, operator.source_columns)
+        table = table.add_column(0, ROW_ID, job.reader.row_ids(shard))
+        for column in operator.requires:
+            table = table.append_column(column, job.reader.read_all(shard, [column]).column(column))
+        return table
+
+    def _scatter(self, shard: int, places: npt.NDArray[np.int64], columns: pa.Table) -> pa.Table:
+        """Put results back at their places; other rows get nulls.
+
+        Where more rows lack a result than `ingest` had set aside, a column `valid` tells the next readers.
+        """
+        n_rows = self.job.reader.shards[shard].n_rows
+        if columns.num_rows == n_rows:
             return columns
-        places = pa.nulls(info.n_rows, pa.int64()).to_numpy(zero_copy_only=False)
-        positions = row_ids.to_numpy() - info.first_row
-        places[positions] = range(len(positions))
-        return columns.take(pa.array(places, from_pandas=True).cast(pa.int64()))
+        taken = np.full(n_rows, -1)
+        taken[places] = np.arange(len(places))
+        present = pa.array(taken >= 0)
+        scattered = columns.take(pa.array(taken, mask=taken < 0))
+        if VALID in self._declared:
+            index = scattered.column_names.index(VALID)
+            return scattered.set_column(index, VALID, pc.fill_null(scattered.column(VALID), False))
+        known = pa.chunked_array([present]).equals(self.job.reader.ingested(shard))
+        return scattered if known else scattered.append_column(VALID, present)
 
     def _locate(self, error: RowError) -> str:
         reader = self.job.reader
