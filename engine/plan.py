@@ -6,6 +6,7 @@ starts Ray and holds nothing row-sized.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,8 +161,9 @@ def make_plan(recipe: Recipe) -> Plan:
     compose(chain)
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     if recipe.source.on_corrupt == "skip":  # what was skipped once must not pass for read under `fail`
-        content = digest([content, "skip", listing.skipped])
-    planned = _fingerprints(chain, content, recipe.seed)
+        content = digest([content, "skip"])
+    again = RunStore(Path(recipe.output.path).absolute() / "store").replays()
+    planned = _fingerprints(chain, content, recipe.seed, again)
     fingerprint = digest([content, [p.fingerprint for p in planned]])
     version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
     return Plan(recipe, source, listing, features, planned, fingerprint, version)
@@ -207,7 +209,9 @@ def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _fingerprints(chain: list[Operator[Any]], content: str, seed: int) -> tuple[PlannedOperator, ...]:
+def _fingerprints(
+    chain: list[Operator[Any]], content: str, seed: int, again: Mapping[str, int]
+) -> tuple[PlannedOperator, ...]:
     """Each operator's fingerprint covers only those it reads from, so that others may change freely."""
     adder: dict[str, str] = {}
     planned: list[PlannedOperator] = []
@@ -219,6 +223,8 @@ def _fingerprints(chain: list[Operator[Any]], content: str, seed: int) -> tuple[
             inputs.add(by_name["ingest"])
         params = operator.params.model_dump(mode="json", exclude=set(operator.params.execution_only))
         value = digest([operator.name, operator.version, params, seed, content, sorted(inputs)])
+        if value in again:
+            value = digest([value, "replay", again[value]])
         adder.update((field.name, value) for field in operator.adds)
         by_name[operator.name] = value
         planned.append(PlannedOperator(operator, value))

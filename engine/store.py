@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.sink import write_parquet
+
+REPLAYS = "replays.json"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,19 @@ class RunStore:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+    def replays(self) -> dict[str, int]:
+        """Fingerprint -> how often it was to be computed again although nothing in it had changed."""
+        try:
+            found: dict[str, int] = json.loads((self.root / REPLAYS).read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def replay(self, fingerprints: Iterable[str]) -> None:
+        """Have these computed again, under other fingerprints. Only for who holds the output's lease."""
+        counts = self.replays()
+        write_json(self.root / REPLAYS, counts | {name: counts.get(name, 0) + 1 for name in fingerprints})
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Record of a committed fit (its metrics), or None."""

@@ -153,17 +153,17 @@ def compare(
 @app.command()
 def quarantine(
     recipe: RecipeFile,
+    action: Annotated[str, typer.Argument(help="list, export or replay")] = "list",
+    to: Annotated[Path | None, typer.Option(help="File for export: .parquet, .csv or .jsonl")] = None,
     overrides: Overrides = None,
     limit: Annotated[int, typer.Option(help="Most rows to show", min=1)] = 20,
     verbose: Verbose = False,
 ) -> None:
-    """Show the rows that were set aside, and why."""
+    """Show the rows that were set aside, and why; export them; or run again with them after a fix."""
     with shown_errors(verbose):
-        from engine.cli.show import show_quarantine
-        from engine.plan import make_plan
-        from engine.quarantine import read_quarantine
+        from engine.cli.quarantine import run_quarantine
 
-        show_quarantine(read_quarantine(make_plan(_load(recipe, overrides)), limit))
+        run_quarantine(_load(recipe, overrides), action, to, limit, verbose=verbose)
 
 
 @app.command()

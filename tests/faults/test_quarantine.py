@@ -8,9 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
 
+from engine.cli.app import app
 from engine.errors import BudgetError, InputError, WinnowError
 from engine.execution.faulty import apply_without_faulty
 from engine.plan import make_plan
@@ -178,3 +181,37 @@ def test_a_csv_file_that_is_no_text(tmp_path: Path) -> None:
     plan = make_plan(Recipe.parse(recipe))
     assert plan.n_rows == 120
     assert [Path(path).name for path in plan.listing.skipped] == ["b.csv"]
+
+
+def test_the_command_lists_exports_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_shards(tmp_path / "data", spurious_table())
+    recipe = recipe_for(tmp_path / "data", tmp_path / "out", source=QUARANTINE)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+
+    def command(*words: str) -> Result:
+        return CliRunner().invoke(app, ["quarantine", str(path), *words])
+
+    assert command("replay").exit_code == 2
+    with monkeypatch.context() as broken:
+        broken.setattr(Gradients, "open", raising_on(70, 130))
+        first = run(Recipe.parse(recipe))
+    assert "ZeroDivisionError" in command("list").output
+    for name in ("a.parquet", "a.csv", "a.jsonl"):
+        assert "2 rows written" in command("export", "--to", str(tmp_path / name)).output
+    assert [json.loads(line)["row_id"] for line in (tmp_path / "a.jsonl").read_text().splitlines()] == [
+        70,
+        130,
+    ]
+    assert pq.read_table(tmp_path / "a.parquet").num_rows == 2
+    for words in (["export"], ["export", "--to", "a.txt"], ["lst"]):
+        refused = command(*words)
+        assert (refused.exit_code, "Traceback" in refused.output) == (2, False)
+    done = command("replay")
+    assert "of 2 rows that were set aside, 2 are used now and 0 are not; 0 new" in done.output
+    second = run(Recipe.parse(recipe))
+    assert second.reused
+    assert second.version != first.version
+    assert second.manifest["summary"]["quarantined"] == 0
+    fresh = run(Recipe.parse(recipe | {"output": {"path": str(tmp_path / "fresh")}}))
+    assert published(second).equals(published(fresh))
