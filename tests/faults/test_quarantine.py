@@ -81,7 +81,7 @@ def raising_on(*row_ids: int, error: type[Exception] = ZeroDivisionError) -> Cal
     return opened
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, OperatorError])
+@pytest.mark.parametrize("error", [ZeroDivisionError, pytest.param(OperatorError, marks=pytest.mark.faults)])
 def test_rows_on_which_an_operator_raises(
     error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +183,7 @@ def test_a_csv_file_that_is_no_text(tmp_path: Path) -> None:
     assert [Path(path).name for path in plan.listing.skipped] == ["b.csv"]
 
 
+@pytest.mark.faults
 def test_the_command_lists_exports_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shards(tmp_path / "data", spurious_table())
     recipe = recipe_for(tmp_path / "data", tmp_path / "out", source=QUARANTINE)
