@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from operators.eos.descent import Fit
+from operators.eos.kernel import check_losses
 from operators.eos.memory import Rows, fitted, look, losses, step
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ WIDEST = 4.0
 """First alpha, in units of the spread of the losses of an unweighted fit: nearly equal weights."""
 COLLAPSED = 0.25
 """The curve ends at the first alpha whose effective sample size is below this share of the rows."""
+MAJORITY = 0.5
+"""It also ends where more than this share of the rows is flagged; no such alpha is chosen."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,14 @@ class Point:
 def effective_sample_size_curve(
     rows: Rows, learner: Any, *, threshold: float = 0.01, seed: int = 0, max_iter: int = 100
 ) -> list[Point]:
-    """EOS from a uniform start at falling alpha, until weights rest on a quarter of the rows.
+    """EOS from a uniform start at falling alpha, until a quarter of the rows has the weight.
 
     Raises ValueError where no row counts.
     """
     model = learner.start(rows.X, rows.y, rows.prior, seed)
     first = look(model, rows, np.inf)
     found = losses(step(model, first, rows, None), rows.X, rows.y)
+    check_losses(found)
     low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
     spread = float(high - low)
     if spread <= 0:
@@ -67,7 +71,7 @@ def effective_sample_size_curve(
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.tally.effective_sample_size / first.effective_sample_size
         curve.append(Point(alpha, share, flagged_share(fit, rows, threshold)))
-        if share < COLLAPSED:
+        if share < COLLAPSED or curve[-1].flagged_share > MAJORITY:
             break
     return curve
 
@@ -86,7 +90,7 @@ def choose_alpha(curve: Sequence[Point], efficiency: float = EFFICIENCY) -> floa
     good = [
         point.alpha
         for point in curve
-        if point.flagged_share < 0.5 and point.effective_share >= efficiency * (1 - point.flagged_share)
+        if point.flagged_share < MAJORITY and point.effective_share >= efficiency * (1 - point.flagged_share)
     ]
     return min(good, default=max(point.alpha for point in curve))
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from operators.eos.kernel import Tally
 
+HANDFUL = 10
+"""Effective sample size below which weights have collapsed, whatever the learner needs."""
 ROUNDING = 1e-9
 """Of the objective: a rise below it is no rise."""
 
@@ -43,8 +45,9 @@ class Descent:
     max_iter: int = 100
     draw: int | None = None
     """Seed of random starting weights; None: uniform."""
+    started: bool = False
+    """True from the beginning where ``ahead`` is fitted to the starting weights already."""
     done: bool = False
-    _started: bool = False
     _best: Fit | None = None
 
     @property
@@ -57,17 +60,17 @@ class Descent:
     @property
     def next_alpha(self) -> float:
         """Infinite where the next pass is to use the starting weights."""
-        return self.alpha if self._started else np.inf
+        return self.alpha if self.started else np.inf
 
     @property
     def next_draw(self) -> int | None:
         """Seed of the random weights of the next pass, or None."""
-        return None if self._started else self.draw
+        return None if self.started else self.draw
 
     def advance(self, found: Tally, fit: Callable[[Any, Tally], Any]) -> None:
         """Take the sums of all rows; ``fit(model, found)`` is the theta-step from them."""
-        if not self._started:
-            self._started = True
+        if not self.started:
+            self.started = True
             self.ahead = fit(self.ahead, found)
             return
         value = found.objective + self.ahead.penalty
@@ -94,3 +97,15 @@ def from_sums(model: Any, found: Tally) -> Any:
 def best_of(descents: list[Descent]) -> Fit:
     """The one that ended lowest; the first of equals."""
     return min((descent.best for descent in descents), key=lambda fit: fit.objective[-1])
+
+
+def collapse(fit: Fit) -> str:
+    """A warning if the weights rest on so few rows that the model describes these alone, else ""."""
+    left, wanted = fit.tally.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
+    if left >= min(wanted, fit.tally.prior / 2):
+        return ""
+    return (
+        f"EOS weights have collapsed: at alpha = {fit.tally.alpha:.4g} their effective sample size is "
+        f"{left:.1f} of {fit.tally.prior:g} rows, and the learner needs {fit.model.rows_needed}. Raise "
+        "alpha, or set it to 'auto'."
+    )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 from operators.eos import memory
 from operators.eos.alpha import EFFICIENCY, choose_alpha, effective_sample_size_curve
 from operators.eos.centroids import SPA, KMeans
-from operators.eos.descent import Fit
+from operators.eos.descent import Fit, collapse
 from operators.eos.gaussian import Gaussian
 from operators.eos.kernel import Floats, Target
 from operators.eos.least_squares import LeastSquares
@@ -29,8 +29,6 @@ LEARNERS = {
     "logistic": Logistic,
     "spa": SPA,
 }
-HANDFUL = 10
-"""Effective sample size below which weights have collapsed, whatever the learner needs."""
 
 
 def _predicts_labels(estimator: Any) -> bool:
@@ -142,7 +140,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         self.outlier_mask_ = log_weights < self.offset_
         self.weights_ = rows.prior * np.exp(log_weights) / fit.tally.prior
         self.effective_sample_size_ = fit.tally.effective_sample_size
-        if text := collapse(fit, self.alpha_):
+        if text := collapse(fit):
             warnings.warn(text, stacklevel=3)
 
     def score_samples(self, X: npt.ArrayLike, y: Any = None) -> Floats:
@@ -213,15 +211,3 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         for name in ("n_init", "max_iter"):
             check_scalar(getattr(self, name), name, Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)
-
-
-def collapse(fit: Fit, alpha: float) -> str:
-    """A warning if the weights rest on so few rows that the model describes these alone, else ""."""
-    left, wanted = fit.tally.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
-    if left >= min(wanted, fit.tally.prior / 2):
-        return ""
-    return (
-        f"EOS weights have collapsed: at alpha = {alpha:.4g} their effective sample size is {left:.1f} of "
-        f"{fit.tally.prior:g} rows, and the learner needs {fit.model.rows_needed}. Raise alpha, or set it to "
-        "'auto'."
-    )

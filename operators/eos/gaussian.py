@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +30,23 @@ class Gaussian:
         return GaussianModel(mean, np.diag(spread), self.regularization * spread**2)
 
 
+@dataclass(frozen=True)
 class GaussianModel:
     """mean (D,), Cholesky factor of the covariance (D, D) and the ridge (D,) that is part of it."""
 
-    def __init__(self, mean: Floats, factor: Floats, ridge: Floats) -> None:
-        self.mean, self.factor, self.ridge = mean, factor, ridge
+    mean: Floats
+    factor: Floats
+    ridge: Floats
+
+    @cached_property
+    def _whitener(self) -> Floats:
         # One product a block with the inverse is several times faster than a triangular solve.
-        self._whitener = np.ascontiguousarray(solve_triangular(factor, np.eye(len(mean)), lower=True).T)
-        self._constant = 0.5 * np.log(2 * np.pi) + float(np.log(np.diag(factor)).mean())
+        inverse = solve_triangular(self.factor, np.eye(len(self.mean)), lower=True)
+        return np.ascontiguousarray(inverse.T)
+
+    @cached_property
+    def _constant(self) -> float:
+        return 0.5 * float(np.log(2 * np.pi)) + float(np.log(np.diag(self.factor)).mean())
 
     @property
     def covariance(self) -> Floats:

@@ -158,14 +158,15 @@ def tally_of_losses(
     """
     weight, low = prior, 0.0
     if np.isfinite(alpha):
-        _check(losses)
+        check_losses(losses)
         low = float(losses.min())
         weight = prior * np.exp((low - losses) / alpha)
     summed = np.zeros(0) if sums is None else sums(weight)
     return Tally(alpha, low, float(weight.sum()), float(weight @ weight), float(prior.sum()), summed)
 
 
-def _check(losses: Floats) -> None:
+def check_losses(losses: Floats) -> None:
+    """Raises ValueError where a loss is not finite."""
     bad = losses[~np.isfinite(losses)]
     if len(bad):
         raise ValueError(

@@ -1,0 +1,154 @@
+"""``eos`` over shards: passes until the objective stands still, then a weight and a mark for every row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    FEATURES,
+    GRADIENT,
+    LABEL,
+    LOSS,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    OperatorError,
+    OperatorParams,
+    Resources,
+)
+from operators.eos.params import EosParams
+
+EOS_WEIGHT = "eos_weight"
+EOS_OUTLIER = "eos_outlier"
+TARGETS = {"least_squares": "number", "spa": "class"}
+BY_CLASS = ("gaussian", "kmeans", "loss")
+
+
+class Eos(Operator[EosParams]):
+    """Adds ``eos_weight``, mean 1 over all valid rows, and ``eos_outlier``."""
+
+    name = "eos"
+    version = 1
+    Params: ClassVar[type[OperatorParams]] = EosParams
+    uses: tuple[str, ...] = ("ingest",)
+
+    @classmethod
+    def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
+        """Another class where a classifier is trained in each iteration."""
+        from operators.eos.by_probe import EosByProbe
+
+        return EosByProbe if params.get("model") == "probe" else cls
+
+    @property
+    def column(self) -> str:
+        """What the losses are made of."""
+        if self.params.model == "loss":
+            return LOSS
+        return GRADIENT if self.params.features == "gradient" else FEATURES
+
+    @property
+    def by_class(self) -> bool:
+        """Whether every class has a model of its own."""
+        return self.params.by_class and self.params.model in BY_CLASS
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """What the losses are made of, and labels where they count."""
+        labels = self.by_class or self.params.model in TARGETS
+        return (self.column, LABEL) if labels else (self.column,)
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """``eos_weight`` and ``eos_outlier``."""
+        return pa.field(EOS_WEIGHT, pa.float32()), pa.field(EOS_OUTLIER, pa.bool_())
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one task."""
+        return self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Learn weights and models; leaves ``models.npz`` and ``eos.json``, which has the curve of alpha.
+
+        Returns outliers, effective_sample_size, objective (mean over rows), least_alpha and largest_alpha
+        (of any class), iterations (most), converged (0 or 1) and collapsed: classes whose weights rest on
+        too few rows.
+
+        Raises
+        ------
+        OperatorError
+            There are no rows, or a loss is not finite.
+        """
+        # Not at the top: planning imports this module.
+        from operators.eos.sharded import Passes, solve
+        from operators.eos.state import EVERYONE, record, scorer_of, summary
+
+        counts = class_counts(context.states["ingest"])
+        passes = Passes(self._source(context, len(counts)), executor, self.params.resources)
+        sizes = {key: n for key, n in enumerate(counts) if n} if self.by_class else {EVERYONE: sum(counts)}
+        samples = passes.sample(sizes, context.seed)
+        if not samples:
+            raise OperatorError(
+                "operators.eos: there are no valid rows. See what `ingest` rejected, and why."
+            )
+        learner = learner_of(self.params, len(counts))
+        fits, curves = solve(passes, learner, self.params, samples, context.seed)
+        scorer = scorer_of(fits)
+        metrics = summary(fits) | {"outliers": float(passes.count_outliers(scorer, self.params.threshold))}
+        scorer.save(context.state, record(fits, curves) | {"metrics": metrics})
+        return metrics
+
+    def open(self, context: Context) -> Apply:
+        """Load the models."""
+        from operators.eos.state import Scorer
+
+        scorer = Scorer.load(context.state)
+        source = self._source(context, len(class_counts(context.states["ingest"])))
+
+        def apply(table: pa.Table) -> pa.Table:
+            if not table.num_rows:
+                return self.columns(np.empty(0))
+            rows, keys = source.parsed(table)
+            return self.columns(scorer.log_weights(rows.X, keys, rows.y))
+
+        return apply
+
+    def columns(self, log_weights: np.ndarray[Any, np.dtype[np.float64]]) -> pa.Table:
+        """The columns added, from the log of weights (n,) of mean 1."""
+        is_outlier = log_weights < np.log(self.params.threshold)
+        return pa.table({EOS_WEIGHT: np.exp(log_weights).astype(np.float32), EOS_OUTLIER: is_outlier})
+
+    def _source(self, context: Context, n_classes: int) -> Any:
+        from operators.eos.sharded import Source
+
+        target = TARGETS.get(self.params.model, "none")
+        return Source(context.shards, self.column, self.by_class, target, n_classes)
+
+
+def class_counts(ingest: Path) -> list[int]:
+    """Rows of each class that ``ingest`` counted."""
+    found: dict[str, list[int]] = json.loads((ingest / "classes.json").read_text("utf-8"))
+    return found["counts"]
+
+
+def learner_of(params: EosParams, n_classes: int) -> Any:
+    """The kernel's learner for a recipe's parameters."""
+    from operators.eos import SPA, Gaussian, KMeans, LeastSquares
+    from operators.eos.fixed import FixedLosses
+
+    if params.model == "gaussian":
+        return Gaussian(params.regularization)
+    if params.model == "kmeans":
+        return KMeans(params.n_clusters)
+    if params.model == "least_squares":
+        return LeastSquares(params.l2)
+    if params.model == "spa":
+        return SPA(params.n_clusters, params.label_weight, n_classes=n_classes)
+    return FixedLosses()

@@ -1,0 +1,218 @@
+"""EOS around the recipe's probe: weighted training and weights in turns, by one worker or a crew of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from operators.base import Resources, ShardReader
+from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.descent import Descent, Fit
+from operators.eos.fixed import FixedLosses
+from operators.eos.kernel import Floats, Tally, merged, random_weights, tally_of_losses
+from operators.eos.memory import SAMPLE, rows_of
+from operators.eos.params import EosParams
+from operators.eos.state import EVERYONE, RECORD, constants, record, summary
+from operators.models import ModelSpec, load, prepare_device, save
+from operators.models.storage import load_spec
+from operators.probe.crew import Alone, Crew, Slots
+from operators.probe.job import CachedShards
+from operators.probe.kernel import repeatable, train
+from operators.probe.params import ProbeParams
+from operators.probe.rows import Rows
+from operators.probe.scoring import predict
+from operators.probe.settings import Settings
+from operators.split.kernel import row_hashes
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """What to train on and where to leave it, as a picklable value."""
+
+    reader: ShardReader
+    state: Path
+    """Gets ``model.safetensors``, ``model.json`` and ``eos.json``; all workers must see the folder."""
+    probe_state: Path
+    """The probe as the recipe trained it, on equal weights: theta of the first iteration."""
+    params: EosParams
+    probe: ProbeParams
+    seed: int
+
+    @property
+    def on_ray(self) -> bool:
+        """Whether the probe would be trained by Ray Train's workers, where there is Ray."""
+        n_rows = sum(shard.n_rows for shard in self.reader.shards)
+        auto = self.probe.trainer == "auto" and n_rows > self.probe.small_rows
+        return auto or self.probe.trainer == "ray"
+
+
+@dataclass(frozen=True)
+class ProbeModel:
+    """A trained probe as :class:`operators.eos.descent.Descent` wants it."""
+
+    module: nn.Module
+    l2: float
+    rows_needed: int
+
+    @property
+    def penalty(self) -> float:
+        """l2 / 2 |W|^2 over all matrices: what training adds to the mean loss."""
+        matrices = (p.detach().double() for p in self.module.parameters() if p.requires_grad and p.ndim > 1)
+        return self.l2 / 2 * sum(float(p.square().sum()) for p in matrices)
+
+
+@dataclass
+class WeightedShards:
+    """Training rows with weights; those of a shard are worked out when it is first asked for."""
+
+    shards: CachedShards
+    weigh: Callable[[int, Rows], Floats]
+    _found: dict[int, Floats] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, shard: int, /) -> Rows:
+        rows = self.shards[shard]
+        if shard not in self._found:
+            self._found[shard] = self.weigh(shard, rows) if len(rows) else np.empty(0)
+        return Rows(rows.X, rows.y, self._found[shard])
+
+
+class Worker:
+    """One worker of the crew, which all do the same."""
+
+    def __init__(self, job: ProbeJob, crew: Crew) -> None:
+        self.job, self.crew = job, crew
+        self.shards = CachedShards(job.reader)
+        self.slots = Slots(crew, len(self.shards))
+        self.spec: ModelSpec = load_spec(job.probe_state)
+        resources = job.probe.resources
+        self.device = prepare_device(resources.cpus, resources.gpus)
+
+    def wrapped(self, module: nn.Module) -> ProbeModel:
+        """With its penalty."""
+        return ProbeModel(module.to(self.device), self.job.probe.l2, self.spec.n_classes)
+
+    def losses(self, model: ProbeModel, rows: Rows) -> Floats:
+        """(n,) softmax cross-entropy in nats."""
+        with repeatable(torch.device(self.device)):
+            return predict(model.module, rows.X, rows.y)[1].astype(np.float64)
+
+    def alpha(self, model: ProbeModel) -> tuple[float, list[Point]]:
+        """Chosen for the losses of a sample of all rows; the same on every worker."""
+        job = self.job
+        found = self.slots.each(partial(self._sample, model)).numpy().reshape(-1, 2)
+        found = found[np.argsort(found[:, 0], kind="stable")][:SAMPLE]
+        sample = rows_of(found[np.isfinite(found[:, 0]), 1:])
+        curve = effective_sample_size_curve(sample, FixedLosses(), threshold=job.params.threshold)
+        alpha = choose_alpha(curve, job.params.efficiency) if job.params.alpha == "auto" else job.params.alpha
+        return float(self.crew.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
+
+    def look(self, model: ProbeModel, alpha: float) -> Tally:
+        """One pass over everybody's rows."""
+        found = self.slots.each(partial(self._tally, model, alpha)).tolist()
+        return merged(
+            Tally(alpha, low, mass, square, prior, np.zeros(0)) for low, mass, square, prior in found
+        )
+
+    def fit(self, model: ProbeModel, found: Tally, draw: int | None) -> ProbeModel:
+        """Weighted training from the beginning."""
+
+        def weigh(shard: int, rows: Rows) -> Floats:
+            if np.isinf(found.alpha):
+                return random_weights(self._ids(shard, rows), draw or 0)
+            return np.exp(found.log_weights(self.losses(model, rows)))
+
+        probe = self.job.probe
+        settings = Settings(l2=probe.l2, epochs=probe.epochs, lr=probe.lr, batch_size=probe.batch_size)
+        shards = WeightedShards(self.shards, weigh)
+        crew = self.crew
+        trained = train(
+            self.spec, shards, settings=settings, seed=self.job.seed, crew=crew, device=self.device
+        )
+        return self.wrapped(trained.model)
+
+    def descend(self, first: ProbeModel, alpha: float, draw: int | None) -> Fit:
+        """One start; ``first`` was trained on equal weights."""
+        params = self.job.params
+        descent = Descent(first, alpha, params.tol, params.max_iter, draw, started=draw is None)
+        while not descent.done:
+            # The pass before a random start would only count rows.
+            found = self.look(descent.ahead, descent.next_alpha)
+            descent.advance(found, partial(self.fit, draw=draw))
+        return descent.best
+
+    def _ids(self, shard: int, rows: Rows) -> npt.NDArray[np.int64]:
+        return self.job.reader.shards[shard].first_row + np.arange(len(rows))
+
+    def _tally(self, model: ProbeModel, alpha: float, slot: int) -> Tensor:
+        parts = [
+            tally_of_losses(self.losses(model, rows), rows.weight, alpha)
+            for rows in (self.shards[shard] for shard in self.slots.shards(slot))
+            if len(rows)
+        ]
+        if not parts:
+            return torch.tensor([np.inf, 0.0, 0.0, 0.0], dtype=torch.float64)
+        total = merged(parts)
+        return torch.tensor([total.low, total.mass, total.square, total.prior], dtype=torch.float64)
+
+    def _sample(self, model: ProbeModel, slot: int) -> Tensor:
+        """Hash and loss of the slot's rows of least hash, (2 SAMPLE,): infinite where there are too few."""
+        kept = np.full((SAMPLE, 2), np.inf)
+        for shard in self.slots.shards(slot):
+            rows = self.shards[shard]
+            if len(rows):
+                hashes = row_hashes(self._ids(shard, rows), self.job.seed).astype(np.float64)
+                both = np.concatenate([kept, np.column_stack([hashes, self.losses(model, rows)])])
+                kept = both[np.argsort(both[:, 0], kind="stable")][:SAMPLE]
+        return torch.tensor(kept.ravel())
+
+
+def run_job(job: ProbeJob, crew: Crew | None = None) -> dict[str, float]:
+    """Run EOS; rank 0 writes the state. Returns the metrics that ``eos`` records.
+
+    Raises OperatorError where rows or model cannot be used.
+    """
+    worker = Worker(job, crew or Alone())
+    params = job.params
+    first = worker.wrapped(load(job.probe_state))
+    alpha, curve = worker.alpha(first)
+    draws = [None if params.start == "uniform" and not i else job.seed + i for i in range(params.n_init)]
+    fit = min((worker.descend(first, alpha, draw) for draw in draws), key=lambda fit: fit.objective[-1])
+    limit = float(np.log(params.threshold))
+    outliers = worker.slots.total(partial(_outliers, worker, fit, limit))
+    metrics = summary({EVERYONE: fit}) | {"outliers": float(outliers[0])}
+    if worker.crew.rank == 0:
+        save(fit.model.module.cpu(), worker.spec, job.state)
+        found = {
+            "tally": constants(fit.tally),
+            **record({EVERYONE: fit}, {EVERYONE: curve}),
+            "metrics": metrics,
+        }
+        (job.state / RECORD).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    return metrics
+
+
+def _outliers(worker: Worker, fit: Fit, limit: float, slot: int) -> Tensor:
+    shards = (worker.shards[shard] for shard in worker.slots.shards(slot))
+    found = (fit.tally.log_weights(worker.losses(fit.model, rows)) < limit for rows in shards if len(rows))
+    return torch.tensor([float(sum(part.sum() for part in found))], dtype=torch.float64)
+
+
+def load_scorer(
+    state: Path, resources: Resources
+) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Floats]:
+    """Of rows (n, d) and their classes (n,): the log of weights of mean 1, as :func:`run_job` left them."""
+    found = json.loads((state / RECORD).read_text("utf-8"))
+    tally = Tally(sums=np.zeros(0), **found["tally"])
+    model = load(state).to(prepare_device(resources.cpus, resources.gpus))
+    return lambda X, y: tally.log_weights(predict(model, X, y.astype(np.int64))[1].astype(np.float64))

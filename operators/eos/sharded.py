@@ -1,0 +1,235 @@
+"""EOS over shards: every pass is one task for each run of shards; models go out, sums come back.
+
+Runs of shards are fixed by the plan, sums are formed within a run in the order of its shards and then over
+runs in their order, so that the number of workers changes no bit. Classes and restarts share their passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resources, ShardReader
+from operators.columns import vectors_to_numpy
+from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.descent import Descent, Fit, best_of, from_sums
+from operators.eos.kernel import Tally, merged, random_rows, tally
+from operators.eos.memory import SAMPLE, Rows
+from operators.eos.params import EosParams
+from operators.eos.state import EVERYONE, Scorer
+from operators.split.kernel import END, row_hashes
+
+RUNS = 64
+"""The most workers that can share a pass. Another number gives other last bits."""
+LEAST_SAMPLE = 64
+"""Rows of each class in the sample, however many classes there are."""
+SPARE = 2
+"""Rows looked at for the sample, by a hash below a limit, for each that it is to have."""
+
+
+@cache
+def _controller() -> Any:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Sums in one order. Looking for the libraries takes longer than many a pass, so that is done once."""
+    found: AbstractContextManager[Any] = _controller().limit(limits=1)
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """Reads shards as rows. Picklable."""
+
+    reader: ShardReader
+    column: str
+    """Of the features; :data:`LOSS` gives one number a row."""
+    by_class: bool
+    target: str
+    """Of the learner: none, class or number (indicators of the classes)."""
+    n_classes: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        return (self.column,) if self.target == "none" and not self.by_class else (self.column, LABEL)
+
+    def rows(self, shard: int) -> tuple[Rows, npt.NDArray[np.integer]]:
+        """A shard's rows and the key of each row's model."""
+        return self.parsed(self.reader.read(shard, self.columns))
+
+    def parsed(self, table: Any) -> tuple[Rows, npt.NDArray[np.integer]]:
+        """The same from a table of :attr:`columns` and ``row_id``."""
+        values = table.column(self.column)
+        X = values.to_numpy()[:, None] if self.column == LOSS else vectors_to_numpy(values)
+        labels = table.column(LABEL).to_numpy() if LABEL in self.columns else None
+        y = None
+        if self.target != "none" and labels is not None:
+            y = labels.astype(np.int64) if self.target == "class" else np.eye(self.n_classes)[labels]
+        keys = labels if self.by_class and labels is not None else np.full(len(X), EVERYONE)
+        return Rows(X, y, np.ones(len(X)), table.column(ROW_ID).to_numpy()), keys
+
+    def each(self, shards: Sequence[int]) -> Iterator[tuple[Rows, npt.NDArray[np.integer]]]:
+        """Those that have rows."""
+        for shard in shards:
+            rows, keys = self.rows(shard)
+            if len(rows):
+                yield rows, keys
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one model wants to know in a pass."""
+
+    key: int
+    model: Any
+    alpha: float
+    draw: int | None
+
+
+def runs_of(n_shards: int) -> list[range]:
+    """At most :data:`RUNS` runs of neighbouring shards, sizes as equal as can be."""
+    edges = np.linspace(0, n_shards, min(RUNS, n_shards) + 1).astype(int).tolist()
+    return [range(first, last) for first, last in pairwise(edges)]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The data as a whole."""
+
+    source: Source
+    executor: Executor
+    resources: Resources
+
+    @property
+    def runs(self) -> list[range]:
+        """See :func:`runs_of`."""
+        return runs_of(len(self.source.reader.shards))
+
+    def look(self, requests: Sequence[Request]) -> list[Tally]:
+        """One pass: the tally of each request over all rows of its class."""
+        found: list[list[Tally]] = [[] for _ in requests]
+        work = partial(_tallies, self.source, list(requests))
+        for tallies in self.executor.map(work, self.runs, resources=self.resources):
+            for parts, part in zip(found, tallies, strict=True):
+                if part is not None:
+                    parts.append(part)
+        return [merged(parts) for parts in found]
+
+    def sample(self, counts: Mapping[int, int], seed: int) -> dict[int, Rows]:
+        """Random rows of each key, about :data:`SAMPLE` in all; the same however shards are cut."""
+        size = max(LEAST_SAMPLE, SAMPLE // max(len(counts), 1))
+        limits = {key: min(1.0, SPARE * size / max(n, 1)) for key, n in counts.items()}
+        parts: dict[int, list[Rows]] = {key: [] for key in counts}
+        work = partial(_candidates, self.source, limits, seed)
+        for run in self.executor.map(work, self.runs, resources=self.resources):
+            for key, rows in run.items():
+                parts[key].append(rows)
+        return {key: _least(joined, size, seed) for key, joined in parts.items() if joined}
+
+    def count_outliers(self, scorer: Scorer, threshold: float) -> int:
+        """One pass: rows whose weight is below ``threshold``."""
+        work = partial(_count, self.source, scorer, float(np.log(threshold)))
+        return sum(self.executor.map(work, self.runs, resources=self.resources))
+
+
+def _tallies(source: Source, requests: list[Request], shards: Sequence[int]) -> list[Tally | None]:
+    found: list[list[Tally]] = [[] for _ in requests]
+    with one_thread():
+        for rows, keys in source.each(shards):
+            for parts, request in zip(found, requests, strict=True):
+                parts += _answer(request, rows, keys)
+        return [merged(parts) if parts else None for parts in found]
+
+
+def _answer(request: Request, rows: Rows, keys: npt.NDArray[np.integer]) -> list[Tally]:
+    mine = rows if request.key == EVERYONE else rows.take(np.flatnonzero(keys == request.key))
+    if not len(mine):
+        return []
+    return [tally(request.model, mine.X, mine.y, mine.starting(request.draw), request.alpha)]
+
+
+def _candidates(
+    source: Source, limits: Mapping[int, float], seed: int, shards: Sequence[int]
+) -> dict[int, Rows]:
+    found: dict[int, list[Rows]] = {key: [] for key in limits}
+    for rows, keys in source.each(shards):
+        share = row_hashes(rows.ids, seed) / float(END)
+        for key, limit in limits.items():
+            places = np.flatnonzero((keys == key) & (share <= limit))
+            if len(places):
+                found[key].append(rows.take(places))
+    return {key: _joined(parts) for key, parts in found.items() if parts}
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    y = None if parts[0].y is None else np.concatenate([part.y for part in parts if part.y is not None])
+    X, prior, ids = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "prior", "ids")
+    )
+    return Rows(X, y, prior, ids)
+
+
+def _least(parts: list[Rows], size: int, seed: int) -> Rows:
+    rows = _joined(parts)
+    return rows.take(np.sort(random_rows(rows.ids, size, seed)))
+
+
+def _count(source: Source, scorer: Scorer, limit: float, shards: Sequence[int]) -> int:
+    total = 0
+    with one_thread():
+        for rows, keys in source.each(shards):
+            total += int((scorer.log_weights(rows.X, keys, rows.y) < limit).sum())
+    return total
+
+
+def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[Point]:
+    """The curve of one class, as a task."""
+    with one_thread():
+        return effective_sample_size_curve(
+            sample, learner, threshold=params.threshold, seed=seed, max_iter=params.max_iter
+        )
+
+
+def solve(
+    passes: Passes, learner: Any, params: EosParams, samples: Mapping[int, Rows], seed: int
+) -> tuple[dict[int, Fit], dict[int, list[Point]]]:
+    """The lowest end of all starts, by key, and the effective sample sizes against alpha.
+
+    Raises
+    ------
+    OperatorError
+        A loss is not finite, or rows and learner do not fit together.
+    """
+    keys = sorted(samples)
+    try:
+        work = partial(choose, learner, params, seed)
+        found = passes.executor.map(work, [samples[key] for key in keys], resources=params.resources)
+        curves = dict(zip(keys, found, strict=True))
+        descents = {key: _starts(learner, params, samples[key], curves[key], seed) for key in keys}
+        while going := [(key, one) for key in keys for one in descents[key] if not one.done]:
+            wanted = [Request(key, one.ahead, one.next_alpha, one.next_draw) for key, one in going]
+            for (_, one), tally_ in zip(going, passes.look(wanted), strict=True):
+                one.advance(tally_, from_sums)
+    except ValueError as error:
+        raise OperatorError(f"operators.eos: {error}") from error
+    return {key: best_of(descents[key]) for key in keys}, curves
+
+
+def _starts(learner: Any, params: EosParams, sample: Rows, curve: list[Point], seed: int) -> list[Descent]:
+    alpha = choose_alpha(curve, params.efficiency) if params.alpha == "auto" else params.alpha
+    found = []
+    for index in range(params.n_init):
+        model = learner.start(sample.X, sample.y, sample.prior, seed + index)
+        draw = None if params.start == "uniform" and not index else seed + index
+        found.append(Descent(model, alpha, params.tol, params.max_iter, draw))
+    return found
