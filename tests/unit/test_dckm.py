@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 from operators.dckm import DecorrelatedKMeans, DecorrelationWeights, steps
@@ -18,6 +19,7 @@ from operators.dckm.kernel import INITS, Settings, Solution, solve
 from operators.dckm.memory import InMemory
 from operators.dckm.moments import COLUMN_BLOCK, ROW_BLOCK, Coded, gram, moments, row_gradient, total
 from operators.dckm.seeding import candidate, earlier
+from operators.dckm.selection import Tried, choose_lambdas, pick
 from operators.metrics import effective_sample_size
 
 seeds = st.integers(0, 10_000)
@@ -338,3 +340,43 @@ def test_wrong_parameters_say_what_is_right(changed: dict[str, Any], message: st
     model = DecorrelatedKMeans(2).set_params(**changed)
     with pytest.raises(ValueError, match=message):
         model.fit(problem(0).Z)
+
+
+tried_settings = st.lists(
+    st.builds(
+        Tried,
+        lambda1=st.sampled_from([0.01, 1.0]),
+        lambda2=st.sampled_from([0.01, 1.0]),
+        share=st.floats(0, 1),
+        correlation=st.floats(0, 100),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(tried=tried_settings, least=st.floats(0, 1))
+def test_the_pick_has_the_least_correlation_among_those_with_enough_rows(
+    tried: list[Tried], least: float
+) -> None:
+    picked = pick(tried, least)
+    assert picked in tried
+    if any(setting.share >= least for setting in tried):
+        assert picked.share >= least
+        assert all(s.correlation >= picked.correlation for s in tried if s.share >= least)
+    else:
+        assert picked.share == max(setting.share for setting in tried)
+
+
+def test_lambdas_are_chosen_by_fits_without_labels() -> None:
+    X = problem(0, 60, 4).Z
+    model = DecorrelatedKMeans(2, random_state=3, max_iter=5)
+    picked, tried = choose_lambdas(model, X, grid=(0.1, 10.0), least_share=0.3)
+    assert [(s.lambda1, s.lambda2) for s in tried] == [(0.1, 0.1), (0.1, 10), (10, 0.1), (10, 10)]
+    assert picked == pick(tried, 0.3)
+    seeds = np.random.RandomState(3).randint(np.iinfo(np.int32).max, size=2)
+    fits = [clone(model).set_params(lambda1=10, lambda2=0.1, random_state=s).fit(X) for s in seeds]
+    assert tried[2].correlation == pytest.approx(np.mean([fit.correlation_after_ for fit in fits]))
+    assert tried[2].share == pytest.approx(np.mean([fit.effective_sample_size_ for fit in fits]) / 60)
+    with pytest.raises(ValueError, match="no setting to pick from"):
+        choose_lambdas(model, X, grid=())
