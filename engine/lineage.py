@@ -8,6 +8,8 @@ from typing import Any
 from engine.errors import InputError
 from engine.hints import nearest
 from engine.publish import is_published, read_manifest, version_folder
+from engine.redaction import redact
+from engine.spool import pending, pending_folder, sync
 from engine.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
 
 
@@ -20,11 +22,33 @@ def trace(version: str, output: Path | None) -> dict[str, Any]:
         "folder": str(version_folder(output, name)),
         "content": manifest["content"],
         "rows": manifest["rows"],
-        "tracking_uri": tracking_uri(output),
+        "tracking_uri": redact(tracking_uri(output)),
         "runs": _runs(name, output),
         "source": manifest["source"],
         "operators": manifest["operators"],
     }
+
+
+def sync_records(version: str | None, output: Path | None) -> str:
+    """Deliver the records that wait in an output folder; a line that says how many.
+
+    Raises InputError where no folder is named or MLflow does not answer.
+    """
+    if output is None and version is None:
+        raise InputError("winnow lineage --sync: say of which output folder, for example --output demo/out.")
+    output = output or _locate(str(version), None)[0]
+    if not pending(output):
+        return "No record waits for MLflow."
+    try:
+        delivered, waiting = sync(client(output), output)
+    except Exception as error:
+        raise InputError(
+            f"MLflow at {tracking_uri(output)} does not answer: {' '.join(str(error).split())[:300]}. The "
+            f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
+        ) from None
+    return f"{delivered} records delivered to MLflow" + (
+        f", {waiting} of a run that goes on." if waiting else "."
+    )
 
 
 def _locate(version: str, output: Path | None) -> tuple[Path, str]:

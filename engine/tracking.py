@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import time
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from engine.errors import InputError
+from engine.fingerprint import digest
 from engine.plan import Plan
+from engine.redaction import redact, redact_all
+from engine.spool import RUNNING, Record, deliver, pending_folder, sync
 
 if TYPE_CHECKING:
-    from mlflow.entities import DatasetInput
     from mlflow.tracking import MlflowClient
 
     from engine.results import OperatorResult
 
+_log = logging.getLogger("winnow")
 VERSION_TAG = "winnow.version"
 OUTPUT_TAG = "winnow.output"
 
@@ -34,8 +39,9 @@ def client(output: Path) -> MlflowClient:
     """A client of the server that serves this output; quiet, and without telemetry."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
-    import logging
-
+    # A server that is away must not hold a run up for minutes.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
     from mlflow.tracking import MlflowClient
 
     for name in ("mlflow", "alembic"):
@@ -44,104 +50,125 @@ def client(output: Path) -> MlflowClient:
 
 
 class Tracker:
-    """Writes one MLflow run. With tracking off, every method does nothing."""
+    """Writes one MLflow run. A server that is away stops nothing: the record waits in the output folder."""
 
-    def __init__(self, plan: Plan, mlflow_client: MlflowClient | None, run_id: str | None) -> None:
-        self._plan, self._client, self.run_id = plan, mlflow_client, run_id
+    def __init__(self, output: Path, record: Record | None) -> None:
+        """``record`` None: tracking is off, and every method does nothing."""
+        self._output, self._record = output, record
+        self._away = False
+
+    @property
+    def run_id(self) -> str | None:
+        """MLflow's id of the run; None until the server has it."""
+        return self._record.run_id if self._record else None
 
     @classmethod
     @contextmanager
     def open(cls, plan: Plan) -> Iterator[Tracker]:
-        """Start a run; it ends as FAILED if the block raises."""
+        """Start a run; it ends as FAILED if the block raises. The caller holds the output's lease."""
         if not plan.recipe.tracking.enabled:
-            yield cls(plan, None, None)
+            yield cls(plan.output, None)
             return
-        output = plan.output
-        found = client(output)
-        tracker = cls(plan, found, _start(plan, found, output))
+        tracker = cls(plan.output, started(plan))
+        tracker._send(first=True)
+        status = "FAILED"
         try:
             yield tracker
-        except BaseException:
-            found.set_terminated(str(tracker.run_id), "FAILED")
-            raise
-        found.set_terminated(str(tracker.run_id), "FINISHED")
+            status = "FINISHED"
+        finally:
+            tracker._end(status)
 
     def finish(
         self, manifest: dict[str, Any], results: Sequence[OperatorResult], report: Path | None
     ) -> None:
         """Record timings, metrics, and what the version holds."""
-        if self._client is None or self.run_id is None:
+        record = self._record
+        if record is None:
             return
-        from mlflow.entities import Metric
-
-        values = _metrics(manifest, results)
-        self._client.log_batch(
-            self.run_id, metrics=[Metric(metric_key(key), value, 0, 0) for key, value in values.items()]
-        )
-        self._client.log_dict(self.run_id, manifest, "manifest.json")
+        record.metrics = {metric_key(key): value for key, value in _metrics(manifest, results).items()}
+        record.texts["manifest.json"] = _json(manifest)
         if report is not None:
-            self._client.log_artifact(self.run_id, str(report))
+            record.files = [str(report.relative_to(self._output))]
+
+    def _end(self, status: str) -> None:
+        if self._record is not None:
+            self._record.status, self._record.end_ms = status, _now()
+            self._send()
+
+    def _send(self, *, first: bool = False) -> None:
+        """Keep the record, then try to deliver it, and first of all what waits from before."""
+        record = self._record
+        if record is None:
+            return
+        try:
+            mlflow_client = client(self._output)
+            if first:
+                sync(mlflow_client, self._output, holding=True)
+            record.write(self._output)
+            deliver(record, mlflow_client, self._output)
+            if record.status != RUNNING:
+                record.forget(self._output)
+            else:
+                record.write(self._output)  # with the run's id
+        except Exception as error:  # whatever it is, the run matters more
+            with suppress(OSError):
+                record.write(self._output)
+            if not self._away:
+                _log.warning("%s", redact(_away(self._output, error)))
+            self._away = True
 
 
-def _start(plan: Plan, mlflow_client: MlflowClient, output: Path) -> str:
-    from mlflow.entities import Param
-    from mlflow.exceptions import MlflowException
-
+def started(plan: Plan) -> Record:
+    """The record of a run that starts now."""
     recipe = plan.recipe
-    tags = {VERSION_TAG: plan.version, OUTPUT_TAG: str(output.resolve())}
-    try:
-        run = mlflow_client.create_run(
-            experiment_id(mlflow_client, recipe.tracking.experiment, output), tags=tags
-        )
-    except MlflowException as error:
-        raise InputError(
-            f"MLflow at {tracking_uri(output)} does not answer: {error}. Check MLFLOW_TRACKING_URI, or "
-            f"record nothing with --set tracking.enabled=false."
-        ) from None
-    run_id: str = run.info.run_id
-    mlflow_client.update_run(run_id, name=f"{recipe.name} {plan.version}")
-    params = {"seed": recipe.seed, "rows": plan.n_rows, "shards": len(plan.shards)}
+    params: dict[str, Any] = {"seed": recipe.seed, "rows": plan.n_rows, "shards": len(plan.shards)}
     for planned in plan.operators:
         params |= {f"{planned.name}.{key}": value for key, value in planned.params.items()}
-    entries = [Param(key, param_text(value)) for key, value in params.items()]
-    mlflow_client.log_batch(run_id, params=entries)
-    mlflow_client.log_inputs(run_id, [dataset_input(plan)])
-    mlflow_client.log_text(
-        run_id, yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False), "recipe.yaml"
+    described = redact_all(recipe.model_dump(mode="json"))
+    return Record(
+        id=uuid.uuid4().hex,
+        experiment=recipe.tracking.experiment,
+        name=f"{recipe.name} {plan.version}",
+        start_ms=_now(),
+        tags={VERSION_TAG: plan.version, OUTPUT_TAG: str(plan.output.resolve())},
+        params={key: redact(param_text(value)) for key, value in params.items()},
+        dataset=dataset_of(plan),
+        texts={
+            "recipe.yaml": yaml.safe_dump(described, sort_keys=False),
+            "plan.json": _json(plan.to_dict()),
+        },
     )
-    mlflow_client.log_dict(run_id, plan.to_dict(), "plan.json")
-    return run_id
 
 
-def experiment_id(mlflow_client: MlflowClient, name: str, output: Path) -> str:
-    """The experiment of that name, made if there is none."""
-    found = mlflow_client.get_experiment_by_name(name)
-    if found is not None:
-        known: str = found.experiment_id
-        return known
-    remote = bool(os.environ.get("MLFLOW_TRACKING_URI"))
-    location = None if remote else (output / "mlartifacts").resolve().as_uri()
-    made: str = mlflow_client.create_experiment(name, artifact_location=location)
-    return made
-
-
-def dataset_input(plan: Plan) -> DatasetInput:
-    """The source as an MLflow input: its digest covers every byte that was read."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    from engine.fingerprint import digest
-
+def dataset_of(plan: Plan) -> dict[str, str]:
+    """The source as an MLflow dataset: its digest covers every byte that was read."""
     source = {"path": plan.recipe.source.path, "files": plan.listing.identities}
     schema = {"columns": [{"name": field.name, "type": str(field.type)} for field in plan.listing.schema]}
-    dataset = Dataset(
-        name=plan.recipe.name,
-        digest=digest(plan.listing.identities),
-        source_type="winnow",
-        source=json.dumps(source),
-        schema=json.dumps(schema),
-        profile=json.dumps({"num_rows": plan.n_rows, "num_shards": len(plan.shards)}),
+    return {
+        "name": plan.recipe.name,
+        "digest": digest(plan.listing.identities),
+        "source_type": "winnow",
+        "source": json.dumps(redact_all(source)),
+        "schema": json.dumps(schema),
+        "profile": json.dumps({"num_rows": plan.n_rows, "num_shards": len(plan.shards)}),
+    }
+
+
+def _away(output: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:300]
+    return (
+        f"MLflow at {tracking_uri(output)} does not answer ({reason}). The run goes on; its record waits in "
+        f"{pending_folder(output)} and is delivered by the next run, or by `winnow lineage --sync --output "
+        f"{output}`."
     )
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", "curation")])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(redact_all(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dict[str, float]:

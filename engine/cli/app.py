@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.errors import Exit, WinnowError
+from engine.errors import Exit, InputError, WinnowError
+from engine.redaction import redact
 
 if TYPE_CHECKING:
     from engine.recipe import Recipe
@@ -168,16 +169,23 @@ def quarantine(
 
 @app.command()
 def lineage(
-    version: Annotated[str, typer.Argument(help="A version's name or its folder")],
+    version: Annotated[str | None, typer.Argument(help="A version's name or its folder")] = None,
     output: Annotated[Path | None, typer.Option(help="Output folder of the recipe; default: search")] = None,
+    sync: Annotated[bool, typer.Option(help="First deliver records that wait for MLflow")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Walk from a published version to its MLflow run and its source files."""
     with shown_errors(verbose):
         from engine.cli.show import show_json, show_lineage
-        from engine.lineage import trace
+        from engine.lineage import sync_records, trace
 
+        if sync:
+            typer.echo(sync_records(version, output))
+        if version is None and sync:
+            return
+        if version is None:
+            raise InputError("winnow lineage: name a version, such as v8332abe5d7e9, or its folder.")
         found = trace(version, output)
         if as_json:
             show_json(found)
@@ -253,4 +261,5 @@ def shown_errors(verbose: bool) -> Iterator[None]:
 
 def _complain(text: str) -> None:
     styled = sys.stderr.isatty()
-    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + text, err=True)
+    said = redact(text)
+    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + said, err=True)

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from engine.errors import InputError
 from engine.execution.local import LocalExecutor
+from engine.spool import experiment_id
 from engine.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
     client,
-    experiment_id,
     metric_key,
     param_text,
     tracking_uri,

@@ -1,16 +1,21 @@
 """MLflow as the record: what a run leaves there, and the way back from a version."""
 
+import contextlib
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.errors import InputError
-from engine.lineage import trace
+from engine.lineage import sync_records, trace
 from engine.results import RunResult
 from engine.runner import run
+from engine.spool import Record, deliver, pending
 from engine.tracking import client
 from tests.data import small_recipe
 
@@ -77,8 +82,71 @@ def test_a_failed_run_is_recorded_as_failed(
     assert found.info.status == "FAILED"
 
 
-def test_a_server_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+def test_a_server_that_does_not_answer(
+    tracked: tuple[Path, RunResult],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The run goes on; its record waits, and is delivered once, later."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hunter2@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    recipe = small_recipe(tmp_path, tracking={"enabled": True})
+    with caplog.at_level("WARNING", "winnow"):
+        result = run(recipe)
+    assert result.mlflow_run_id is None
+    (warning,) = caplog.messages
+    assert "winnow lineage --sync" in warning
+    assert "hunter2" not in warning + str(read_everything(tmp_path / "out"))
+    (waiting,) = pending(tmp_path / "out")
+    assert waiting.status == "FINISHED"
     with pytest.raises(InputError, match="MLFLOW_TRACKING_URI"):
-        run(small_recipe(tmp_path, tracking={"enabled": True}))
+        sync_records(None, tmp_path / "out")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(tracked[0] / "out" / "mlflow.db", tmp_path / "out" / "mlflow.db")
+    waiting.status = "RUNNING"  # as if it had been killed
+    waiting.id = "0" * 32
+    waiting.write(tmp_path / "out")
+    command = ["lineage", result.version, "--output", str(tmp_path / "out"), "--sync"]
+    assert "2 records delivered" in CliRunner().invoke(app, command).output
+    assert "No record waits" in CliRunner().invoke(app, command).output
+    found = [entry["status"] for entry in trace(result.version, tmp_path / "out")["runs"]]
+    assert sorted(found) == ["FINISHED", "FINISHED", "KILLED"]  # one was in the database that was copied
+
+
+class Dying:
+    """A client whose server is gone after so many calls."""
+
+    def __init__(self, real: Any, calls: int) -> None:
+        self._real, self._left = real, calls
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._left <= 0:
+                raise ConnectionError("gone")
+            self._left -= 1
+            return getattr(self._real, name)(*args, **kwargs)
+
+        return call
+
+
+def test_a_server_that_dies_at_any_call(tracked: tuple[Path, RunResult]) -> None:
+    """Delivered again and again: one run, each value once."""
+    output = tracked[0] / "out"
+    record = Record("a" * 32, "dying", "name", 1000, params={"k": "v"}, metrics={"m": 1.5})
+    record.dataset = {"name": "d", "digest": "e", "source_type": "winnow", "source": "{}"}
+    record.texts, record.status, record.end_ms = {"plan.json": "{}"}, "FINISHED", 2000
+    real = client(output)
+    for calls in range(12):
+        fresh = replace(record, run_id=None)  # what the file says if the process died, too
+        with contextlib.suppress(ConnectionError):
+            deliver(fresh, Dying(real, calls), output)
+    deliver(replace(record), real, output)
+    (found,) = real.search_runs([real.get_experiment_by_name("dying").experiment_id])
+    assert (found.info.status, found.data.params, found.data.metrics) == ("FINISHED", {"k": "v"}, {"m": 1.5})
+    assert len(found.inputs.dataset_inputs) == 1
+    assert len(real.get_metric_history(found.info.run_id, "m")) == 1
+
+
+def read_everything(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())

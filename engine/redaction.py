@@ -1,0 +1,38 @@
+"""Keeps passwords and tokens out of what people read: errors, logs, MLflow, manifests, reports."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+HIDDEN = "***"
+_WORD = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
+_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]+@")
+_QUERY = re.compile(rf"([?&][^=&\s'\"]*{_WORD}[^=&\s'\"]*=)[^&\s'\"]+", re.IGNORECASE)
+_NAME = re.compile(rf"{_WORD}$", re.IGNORECASE)
+SHORTEST = 8
+"""A shorter value of a variable is no secret worth the name, and would hide ordinary words."""
+
+
+def redact(text: str) -> str:
+    """The text without users and passwords of URIs, secret query values, and secrets of the environment.
+
+    The latter are values of variables with names such as ``..._TOKEN``, ``..._PASSWORD``, ``..._ACCESS_KEY``.
+    """
+    text = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST and _NAME.search(name) and value in text:
+            text = text.replace(value, HIDDEN)
+    return text
+
+
+def redact_all(value: Any) -> Any:
+    """The same for every text in a JSON-able value, keys included."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(str(key)): redact_all(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_all(entry) for entry in value]
+    return value
