@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from engine.plan import Plan, make_plan
@@ -12,18 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run"]
 _HOMES = {
-    "Plan": "engine.plan",
-    "Recipe": "engine.recipe",
-    "RunResult": "engine.results",
-    "make_plan": "engine.plan",
-    "run": "engine.runner",
+    "Plan": "plan",
+    "Recipe": "recipe",
+    "RunResult": "results",
+    "make_plan": "plan",
+    "run": "runner",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load on first use: the command line must start without torch, Ray or MLflow."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy(__name__, _HOMES)

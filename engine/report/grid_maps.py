@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from engine.report.pictures import png
+from engine.report.pictures import Margins, inch_panels, png
 
 MOST_TEXTS = 200
 """Cells of a grid up to which each value is also written as a number."""
 PICK = "#D55E00"
+MARGINS = Margins(left=0.65, right=0.15, bottom=0.5, top=0.35)
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,7 @@ def draw(maps: list[Map], eps: tuple[float, ...], min_samples: tuple[int, ...], 
     """All maps as one PNG data URI, two a row."""
     n_rows = math.ceil(len(maps) / 2)
     height, width = np.clip([0.3 * len(eps) + 1.1, 0.62 * len(min_samples) + 1.2], [2.4, 4.0], [7, 7])
-    figure = Figure(figsize=(2 * width, n_rows * height), layout="constrained")
-    panels = figure.subplots(n_rows, 2, squeeze=False).ravel()
+    panels = inch_panels(Figure(figsize=(2 * width, n_rows * height)), n_rows, 2, MARGINS).ravel()
     for axes, shown in zip(panels, maps, strict=False):
         _draw_one(axes, shown, pick)
         axes.set_xticks(range(len(min_samples)), [f"{value:g}" for value in min_samples], fontsize=9)
@@ -41,7 +41,7 @@ def draw(maps: list[Map], eps: tuple[float, ...], min_samples: tuple[int, ...], 
         axes.set_ylabel("eps", fontsize=10)
     for axes in panels[len(maps) :]:
         axes.set_axis_off()
-    return png(figure)
+    return png(panels[0].figure)
 
 
 def _draw_one(axes: Any, shown: Map, pick: tuple[int, int]) -> None:

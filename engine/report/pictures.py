@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -41,6 +42,36 @@ def png(figure: Figure) -> str:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(buffer, format="png", dpi=130, facecolor="white")
     return data_uri(buffer.getvalue())
+
+
+class Margins(NamedTuple):
+    """Inches around each panel of a figure, for its labels and title."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+
+def inch_panels(
+    figure: Figure, n_rows: int, n_columns: int, margins: Margins, widths: Sequence[float] = ()
+) -> NDArray[Any]:
+    """(n_rows, n_columns) axes in equal cells (or cells of these relative widths), margins inside each.
+
+    Matplotlib's own layouts draw every text twice to measure it, which took most of a report's time.
+    """
+    width, height = figure.get_size_inches()
+    shares = np.asarray(widths or [1.0] * n_columns)
+    edges = width * np.concatenate([[0.0], np.cumsum(shares) / shares.sum()])
+    panels = np.empty((n_rows, n_columns), object)
+    for i, j in np.ndindex(n_rows, n_columns):
+        left, right = edges[j] + margins.left, edges[j + 1] - margins.right
+        bottom = height * (1 - (i + 1) / n_rows) + margins.bottom
+        top = height * (1 - i / n_rows) - margins.top
+        panels[i, j] = figure.add_axes(
+            (left / width, bottom / height, (right - left) / width, (top - bottom) / height)
+        )
+    return panels
 
 
 def sprite(images: NDArray[Any]) -> str:

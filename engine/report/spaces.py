@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from engine.plan import Plan
 from engine.report.factors import directions, plane_of_products
 from engine.report.groups import GroupRow
-from engine.report.pictures import NOISE_STYLE, plain, png, style
+from engine.report.pictures import NOISE_STYLE, Margins, inch_panels, plain, png, style
 from engine.report.sampling import gather
 from engine.report.survey import Survey
 from operators.base import FACTORS, FEATURES, GRADIENT, GROUP, LABEL
@@ -29,6 +28,7 @@ DRAWN_VALUES = 2**25
 """At most so many numbers of gradients or features are held (128 MiB)."""
 MOST_CLASSES = 8
 MOST_NAMES = 12
+MARGINS = Margins(left=0.35, right=0.1, bottom=0.35, top=0.35)
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ def true_colouring(column: pa.ChunkedArray) -> Colouring:
 
 def draw(views: list[View], colourings: list[Colouring]) -> str:
     """A row of panels for each colouring, a panel for each view and its legend, as a PNG data URI."""
-    figure = Figure(figsize=(9.4, 3.7 * len(colourings)), layout=ConstrainedLayoutEngine(hspace=0.06))
-    ratios = [*(1.0 for _ in views), 0.2 * len(views)]
-    grid = figure.subplots(len(colourings), len(views) + 1, squeeze=False, width_ratios=ratios)
+    figure = Figure(figsize=(9.4, 3.7 * len(colourings)))
+    widths = [*(1.0 for _ in views), 0.25 * len(views)]
+    grid = inch_panels(figure, len(colourings), len(views) + 1, MARGINS, widths)
     for panels, colouring in zip(grid, colourings, strict=True):
         for axes, view in zip(panels, views, strict=False):
             draw_panel(axes, view, colouring)

@@ -5,10 +5,10 @@ Importing this package does not import torch, Ray or MLflow: the first use of on
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.training.params import TrainParams, parse_params
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
@@ -38,8 +38,4 @@ _HOMES = {
     "train": "running",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'engine.training' has no attribute {name!r}")
-    return getattr(import_module(f"engine.training.{_HOMES[name]}"), name)
+__getattr__ = lazy(__name__, _HOMES)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from operators.dbscan.distances import Index
+if TYPE_CHECKING:  # distances imports torch, which the report does without
+    from operators.dbscan.distances import Index
 
 
 class Forest:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from operators.gradients.projection import Projection
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.gradients.kernel import per_sample_gradients
 
 __all__ = ["Projection", "per_sample_gradients"]
+_HOMES = {"per_sample_gradients": "kernel"}
 
-
-def __getattr__(name: str) -> Any:
-    if name != "per_sample_gradients":
-        raise AttributeError(f"module 'operators.gradients' has no attribute '{name}'")
-    return import_module("operators.gradients.kernel").per_sample_gradients
+__getattr__ = lazy(__name__, _HOMES)

@@ -5,18 +5,14 @@ Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.grasp.kernel import GroupInference
 
 __all__ = ["GroupInference"]
+_HOMES = {"GroupInference": "kernel"}
 
-
-def __getattr__(name: str) -> Any:
-    """Import the kernel on first use: reading a recipe needs the parameters alone, not scikit-learn."""
-    if name == "GroupInference":
-        from operators.grasp.kernel import GroupInference
-
-        return GroupInference
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

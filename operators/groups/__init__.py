@@ -5,8 +5,9 @@ GRASP, the default, is in :mod:`operators.grasp`. Importing this package imports
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.groups.kernel import GroupMethod, GroupResult
@@ -16,8 +17,4 @@ __all__ = ["GroupMethod", "GroupResult", "assign"]
 
 _HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "placing"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy(__name__, _HOMES)

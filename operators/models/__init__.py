@@ -5,9 +5,9 @@ Importing this package does not import torch: the first use of one of the names 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from operators.lazy import lazy
 from operators.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -26,8 +26,4 @@ _HOMES = {
     "save": "storage",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'operators.models' has no attribute '{name}'")
-    return getattr(import_module(f"operators.models.{_HOMES[name]}"), name)
+__getattr__ = lazy(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.neighbours.clusters import approximate_dbscan
@@ -35,9 +36,4 @@ __all__ = [
     "row_density",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading a recipe needs the parameters alone, not scikit-learn."""
-    if name in _HOMES:
-        return getattr(import_module(f"operators.neighbours.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

@@ -5,9 +5,9 @@ Importing this package does not import torch: the first use of one of the names 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from operators.lazy import lazy
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from operators.probe.scoring import predict
 
 __all__ = ["Settings", "Trained", "predict", "train", "train_on_arrays"]
+_HOMES = {"Trained": "kernel", "predict": "scoring", "train": "kernel", "train_on_arrays": "kernel"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'operators.probe' has no attribute '{name}'")
-    home = "scoring" if name == "predict" else "kernel"
-    return getattr(import_module(f"operators.probe.{home}"), name)
+__getattr__ = lazy(__name__, _HOMES)
