@@ -26,6 +26,8 @@ SETS = ("dslr", "webcam", "OH1")
 K = 10
 STATED = (0.01, 10.0)
 DROPPED_ABOVE = 0.7
+CODE = ("balance", "estimators", "features", "kernel", "memory", "moments", "seeding", "steps")
+"""Modules of ``operators.dckm`` that figures depend on."""
 Array = npt.NDArray[Any]
 
 
@@ -123,7 +125,7 @@ def every_method(name: str, seed: int) -> dict[str, dict[str, Any]]:
 def kept(name: str, compute: Callable[[], Any]) -> Any:
     """A JSON value from its file, or computed; an edit to DCKM or this file computes it anew."""
     digest = hashlib.sha256()
-    for path in [*sorted((ROOT / "operators" / "dckm").glob("*.py")), Path(__file__)]:
+    for path in [*(ROOT / "operators" / "dckm" / f"{module}.py" for module in CODE), Path(__file__)]:
         digest.update(path.read_bytes())
     path = KEPT / f"dckm-{name}-{digest.hexdigest()[:12]}.json".replace(" ", "-")
     if not path.exists():
