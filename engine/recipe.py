@@ -84,6 +84,9 @@ class RunSection(Section):
     cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
     object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
     shards_in_flight: int | None = Field(default=None, ge=1, description="Upper limit of actors per operator")
+    no_progress_seconds: float = Field(
+        default=1800.0, ge=0, description="Silence of an operator on Ray that ends the run; 0: none"
+    )
     lease_seconds: float = Field(
         default=60.0, gt=0, description="Silence after which another run may take the output folder over"
     )

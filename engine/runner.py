@@ -12,6 +12,7 @@ from engine.errors import InfeasibleError, InputError
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
+from engine.journal import Journal
 from engine.lease import Lease, writing
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.publish import is_published, point_to, publish, read_manifest, version_folder
@@ -32,24 +33,30 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
     output = plan.output
-    quiet = recipe.run.lease_seconds
-    with (
-        writing(output, recipe.name, stale_seconds=quiet) as lease,
-        Tracker.open(plan) as tracker,
-        ExitStack() as stack,
-    ):
-        session = Session(plan, listener, stack, verbose, lease)
-        results = tuple(session.operator(planned) for planned in plan.operators)
-        reused = session.publish()
-        manifest = read_manifest(version_folder(output, plan.version))
-        report = session.report(manifest, results)
-        tracker.finish(manifest, results, report)
-        point_to(output, plan.version, lease)
-        path = version_folder(output, plan.version)
-        seconds = meter.seconds
-        record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
-        write_json(output / "runs" / f"{plan.version}.json", record)
-        return RunResult(plan.version, path, reused, results, manifest, report, tracker.run_id, seconds)
+    journal = Journal(output, plan.version, listener)
+    with writing(output, recipe.name, stale_seconds=recipe.run.lease_seconds) as lease:
+        try:
+            with Tracker.open(plan) as tracker, ExitStack() as stack:
+                result = _carry_out(plan, Session(plan, journal, stack, verbose, lease), tracker, meter)
+        except BaseException as error:
+            journal.failed(error)
+            raise
+        journal.succeeded()
+        return result
+
+
+def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> RunResult:
+    results = tuple(session.operator(planned) for planned in plan.operators)
+    reused = session.publish()
+    path = version_folder(plan.output, plan.version)
+    manifest = read_manifest(path)
+    report = session.report(manifest, results)
+    tracker.finish(manifest, results, report)
+    session.point()
+    seconds = meter.seconds
+    record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
+    write_json(plan.output / "runs" / f"{plan.version}.json", record)
+    return RunResult(plan.version, path, reused, results, manifest, report, tracker.run_id, seconds)
 
 
 class Session:
@@ -105,6 +112,10 @@ class Session:
         meter.tell("finish")
         return False
 
+    def point(self) -> None:
+        """Make the version the current one."""
+        point_to(self.plan.output, self.plan.version, self._lease)
+
     def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Path:
         """Draw the report of this version."""
         path = self.plan.output / "reports" / f"{self.plan.version}.html"
@@ -120,7 +131,7 @@ class Session:
         check_budget(self.plan, sum(self._faulty.values()), planned.name)
 
     def _begin(self, name: str) -> Meter:
-        _ = self.executor  # opened before the clock starts: Ray takes seconds
+        self.executor.operator = name  # opened before the clock starts: Ray takes seconds
         meter = self._meter(name)
         meter.tell("start")
         return meter

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from engine.status import when
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic.fields import FieldInfo
@@ -69,17 +71,31 @@ def show_status(found: dict[str, Any]) -> None:
         "published, current" if found["current"] else "published" if found["published"] else "not published"
     )
     console.print(f"version [bold]{found['version']}[/]: {state}")
-    table = _table("operator", "fitted", "shards", "rows", "quarantined", "worker seconds")
+    if found["running"]:
+        step = found["step"] or {"operator": "starting", "kind": ""}
+        console.print(
+            f"running: {escape(found['writer'])}; {step['operator']} {step['kind']}", soft_wrap=True
+        )
+    elif found["died"]:
+        quiet = found["silent_seconds"]
+        console.print(
+            f"[bold]not running[/]: the last run gave no sign of life for {quiet:.0f} s; run it again"
+        )
+    if found["last_error"]:
+        error = found["last_error"]
+        console.print(f"last error ({when(error['at'])}): {escape(error['error'])}", soft_wrap=True)
+    table = _table("operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left")
     for row in found["operators"]:
-        shards = f"{row['committed']}/{row['total']}"
-        fitted = "yes" if row["fitted"] else "no"
+        rate, eta = row["rate"], row["eta_seconds"]
         table.add_row(
             row["operator"],
-            fitted,
-            shards,
+            "yes" if row["fitted"] else "no",
+            f"{row['committed']}/{row['total']}",
             f"{row['rows']:,}",
-            str(row["quarantined"]),
+            str(row["quarantined"] + row["skipped"]),
             f"{row['seconds']:.1f}",
+            f"{rate:,.0f}" if rate else "",
+            f"{eta:,.0f} s" if eta else "",
         )
     console.print(table)
 

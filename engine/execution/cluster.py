@@ -54,7 +54,7 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     # On one machine Ray is told of more CPUs than there are (see LEAST_CPUS): work keeps to the real ones.
     real = None if address else os.cpu_count()
     try:
-        yield RayExecutor(spec.shards_in_flight or real)
+        yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds)
     finally:
         if ours:
             ray.shutdown()

@@ -49,6 +49,9 @@ class Job:
 class ShardExecutor(Executor, Protocol):
     """What the engine asks of an executor, beside what operators may use."""
 
+    operator: str
+    """Name of the operator whose turn it is, for errors."""
+
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
         """Process shards; results as they come."""
         ...

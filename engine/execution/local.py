@@ -18,6 +18,7 @@ class LocalExecutor:
     """See ``operators.base.Executor``."""
 
     kind: Literal["local", "ray"] = "local"
+    operator: str = ""
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None

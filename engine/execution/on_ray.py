@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Literal, TypeVar
@@ -19,9 +20,11 @@ from connectors.base import ConnectorError
 from engine.errors import InfeasibleError, InputError
 from engine.execution.job import Failure, Job
 from engine.execution.worker import ShardWorker
+from engine.stall import StallGuard, stalled
 from engine.store import Commit
 from operators.base import OperatorError, Resources
 
+POLL_SECONDS = 1.0
 T = TypeVar("T")
 R = TypeVar("R")
 Batch = dict[str, np.ndarray[Any, Any]]
@@ -32,21 +35,33 @@ class RayExecutor:
 
     kind: Literal["local", "ray"] = "ray"
 
-    def __init__(self, limit: int | None = None) -> None:
-        """``limit``: most shards in work at once; default as many as the cluster has room for."""
-        self._limit = limit
+    operator: str = "NAME"
+
+    def __init__(self, limit: int | None = None, no_progress_seconds: float = 1800.0) -> None:
+        """``limit``: most shards in work at once; default as many as the cluster has room for.
+
+        ``no_progress_seconds``: a longer silence is an error; 0 for none.
+        """
+        self._limit, self._patience = limit, no_progress_seconds
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
         """One task for each item, a bounded number in flight; results in order."""
         wanted = resources or Resources()
-        check_feasible("operators.NAME", wanted)
+        check_feasible(f"operators.{self.operator}", wanted)
         task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
         waiting = iter(items)
         window = [task.remote(fn, item) for item in islice(waiting, self._width(wanted, len(items)))]
+        guard, n_done = StallGuard(self.operator, self._patience), 0
         while window:
-            yield _unwrap(ray.get(window.pop(0)))
+            while not ray.wait(window[:1], timeout=POLL_SECONDS)[0]:
+                ready, _ = ray.wait(window, num_returns=len(window), timeout=0)
+                guard.done(n_done + len(ready))
+                guard.check()
+            with dying_workers(self.operator):
+                yield _unwrap(ray.get(window.pop(0)))
+            n_done += 1
             window += [task.remote(fn, item) for item in islice(waiting, 1)]
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
@@ -70,9 +85,16 @@ class RayExecutor:
             num_cpus=wanted.cpus,
             num_gpus=wanted.gpus or None,
         )
-        for row in results.iter_rows():
-            fields = json.loads(row["record"])
-            yield Failure(**fields) if "message" in fields else Commit(**fields)
+        ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
+        n_done = 0
+        with dying_workers(job.operator.name):
+            try:
+                for row in results.iter_rows():
+                    fields = json.loads(row["record"])
+                    yield Failure(**fields) if "message" in fields else Commit(**fields)
+                    n_done += 1
+            except ray.data.exceptions.ExecutionTimeoutError:
+                raise stalled(job.operator.name, self._patience, n_done) from None
 
     def _width(self, wanted: Resources, n_items: int) -> int:
         fits = float(ray.cluster_resources().get("CPU", 1)) / max(wanted.cpus, 1e-3)
@@ -80,6 +102,22 @@ class RayExecutor:
             fits = min(fits, float(ray.cluster_resources().get("GPU", 0)) / wanted.gpus)
         limits = [n_items, int(fits), wanted.actors or n_items, self._limit or n_items]
         return max(1, min(limits))
+
+
+@contextmanager
+def dying_workers(operator: str) -> Iterator[None]:
+    """Ray gives a task up when its worker has died several times: say so, and what mostly helps."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InfeasibleError(
+            f"operators.{operator}: its workers keep dying, mostly for want of memory "
+            f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. What was "
+            f"committed is kept."
+        ) from None
 
 
 def check_feasible(who: str, wanted: Resources) -> None:
