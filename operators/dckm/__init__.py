@@ -1,5 +1,20 @@
 """Weights that decorrelate features, alone or together with k-means (DCKM)."""
 
-from operators.dckm.estimators import DecorrelatedKMeans, DecorrelationWeights
+from __future__ import annotations
 
-__all__ = ["DecorrelatedKMeans", "DecorrelationWeights"]
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
+
+if TYPE_CHECKING:
+    from operators.dckm.estimators import DecorrelatedKMeans, DecorrelationWeights
+    from operators.dckm.selection import choose_lambdas
+
+__all__ = ["DecorrelatedKMeans", "DecorrelationWeights", "choose_lambdas"]
+_HOMES = {
+    "DecorrelatedKMeans": "estimators",
+    "DecorrelationWeights": "estimators",
+    "choose_lambdas": "selection",
+}
+
+__getattr__ = lazy(__name__, _HOMES)
