@@ -176,6 +176,12 @@ def _chosen(name: str, grid: Sequence[float], seeds: Iterable[int]) -> list[str]
         figures = [mean_sd(_column(found, "fit", score)) for score in ("nmi", "ari")]
         figures += [mean_sd(_column(found, "fit", "share"), 2), mean_sd(_column(found, "fit", "after"), 1)]
         rows.append(line(name, way, ", ".join(f"{value:g}" for value in pair), *figures))
+    everyone = [{"fit": {k: np.mean([f[k] for f in fits]) for k in fits[0]}} for fits in settings.values()]
+    figures = [mean_sd(_column(everyone, "fit", score)) for score in ("nmi", "ari")]
+    figures += [
+        mean_sd(_column(everyone, "fit", score), places) for score, places in (("share", 2), ("after", 1))
+    ]
+    rows.append(line(name, "nobody: all settings (sd over settings)", "all", *figures))
     print(f"{name}: settings done", file=sys.stderr, flush=True)
     return rows
 
