@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.errors import InputError
 from engine.hints import nearest
-from engine.publish import is_published, read_manifest, version_folder
+from engine.manifest import read_manifest
+from engine.publish import is_published, version_folder
 from engine.redaction import redact
 from engine.spool import pending, pending_folder, sync
 from engine.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri

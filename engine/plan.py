@@ -24,6 +24,7 @@ from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.store import RunStore
 from operators.base import FEATURES, VALID, Operator, OperatorError, ShardInfo
+from operators.factories import check_allowed
 from operators.registry import operator_class, operator_names
 
 FORMAT = 1
@@ -180,7 +181,11 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
         raise InputError("operators.ingest: always runs first; set its options under `source`.")
     try:
         kind = kind.variant(params)
-        return kind(kind.Params.model_validate(params))
+        checked = kind.Params.model_validate(params)
+        model = getattr(checked, "model", None)
+        if isinstance(model, str) and ":" in model:
+            check_allowed(model, f"operators.{name}.model")
+        return kind(checked)
     except OperatorError as error:
         raise InputError(str(error)) from None
     except ValidationError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from connectors.sink import write_parquet
 from engine.chain import CONTRACT
 from engine.fingerprint import digest
 from engine.lease import Lease
+from engine.manifest import NAME
 from engine.plan import FORMAT, Plan
 from engine.reader import StoreReader
 from engine.store import write_json, write_text
@@ -50,7 +50,8 @@ def version_folder(output: Path, version: str) -> Path:
 
 def is_published(output: Path, version: str) -> bool:
     """Whether the version is complete: its manifest is written last."""
-    return (version_folder(output, version) / "manifest.json").exists()
+    there = (version_folder(output, version) / "manifest.json").exists()
+    return there and NAME.fullmatch(version) is not None
 
 
 def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, Any]]:
@@ -179,12 +180,6 @@ def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "quarantined": sum(summary["quarantined"] for summary in summaries),
         "effective_sample_size": weight**2 / square if square else 0.0,
     }
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Manifest of a published version."""
-    found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
-    return found
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -17,16 +17,20 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 }
 
 
+MOST_BYTES, MOST_NODES = 2**20, 100_000
+PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
+
+
 class Section(BaseModel):
     """Base of every section: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SourceSection(Section):
     """Where the rows come from and which columns matter."""
 
-    path: str = Field(description="File, directory or glob; relative to the working directory, or a URI")
+    path: PathText = Field(description="File, directory or glob; relative to the working directory, or a URI")
     format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
     label: str = Field(description="Column with the class of each row")
     features: tuple[str, ...] | None = Field(
@@ -68,7 +72,7 @@ class TruthSection(Section):
 class OutputSection(Section):
     """Where versions, the run store and the records go."""
 
-    path: str = Field(description="Folder of published versions; made if absent")
+    path: PathText = Field(description="Folder of published versions; made if absent")
     prefix: str = Field(
         default="", description="Put before our column names when the source has the same ones"
     )
@@ -161,13 +165,53 @@ class Recipe(Section):
 def read_yaml(path: Path) -> Any:
     """Load YAML safely. Raises InputError naming the line and column of a fault."""
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"The recipe {path} is larger than {MOST_BYTES >> 20} MiB: that is no recipe.")
+        return parse_yaml(path.read_text("utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"The recipe {path} cannot be read: {error}") from None
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """Values of a YAML text, without any tag that makes objects. Raises InputError naming ``place``.
+
+    Aliases may repeat what they name only so often: a few lines of them can stand for more than fits into
+    memory ("billion laughs"), or for themselves.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _expanded(node, {}) > MOST_NODES:
+            raise InputError(
+                f"{place}: its aliases stand for more than {MOST_NODES} values: that is no recipe."
+            )
+        return loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise InputError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{place} is nested too deeply, or holds itself by an alias.") from None
+    except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values a node stands for with every alias written out. Raises RecursionError for one inside itself."""
+    if id(node) in known:
+        if known[id(node)] == 0:
+            raise RecursionError
+        return known[id(node)]
+    known[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
+    return known[id(node)]
 
 
 def _nearest_path(path: Path) -> str:
@@ -183,12 +227,7 @@ def apply_override(value: Any, override: str) -> None:
     names = key.strip().split(".")
     if not equals or not all(names):
         raise InputError(f"--set {override}: write it as section.key=value, for example source.label=target.")
-    try:
-        parsed = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(
-            f"--set {override}: the value is not valid YAML: {' '.join(str(error).split())}"
-        ) from None
+    parsed = parse_yaml(text, f"--set {override}: the value")
     place = value
     for name in names[:-1]:
         if not isinstance(place, dict):

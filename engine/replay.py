@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from engine.errors import InputError
 from engine.events import Listener, silent
 from engine.lease import writing
+from engine.manifest import current_version, read_manifest
 from engine.plan import make_plan
-from engine.publish import POINTER, read_manifest, version_folder
+from engine.publish import version_folder
 from engine.quarantine import SCHEMA, read_quarantine
 from engine.recipe import Recipe
 from engine.results import RunResult
@@ -64,12 +65,12 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
 
 def current_quarantine(output: Path) -> pa.Table:
     """Rows set aside in the current version. Raises InputError where nothing is published."""
-    pointer = output / POINTER
-    if not pointer.exists():
+    version = current_version(output)
+    if version is None:
         raise InputError(
             f"{output} holds no published version yet, so there is nothing to replay. Run it first."
         )
-    manifest = read_manifest(version_folder(output, pointer.read_text("utf-8").strip()))
+    manifest = read_manifest(version_folder(output, version))
     store = RunStore(output / "store")
     folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]
     files = [path for folder in folders for path in sorted(folder.glob("quarantine-*.parquet"))]

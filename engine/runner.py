@@ -14,8 +14,9 @@ from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
 from engine.journal import Journal
 from engine.lease import Lease, writing
+from engine.manifest import read_manifest
 from engine.plan import Plan, PlannedOperator, make_plan
-from engine.publish import is_published, point_to, publish, read_manifest, version_folder
+from engine.publish import is_published, point_to, publish, version_folder
 from engine.quarantine import allowed_rows, check_budget
 from engine.recipe import Recipe
 from engine.report import write_report

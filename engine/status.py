@@ -8,8 +8,9 @@ from typing import Any
 
 from engine.journal import ERROR, PROGRESS, read_journal
 from engine.lease import alive, read_holder, silence
+from engine.manifest import current_version
 from engine.plan import Plan, PlannedOperator
-from engine.publish import POINTER, is_published
+from engine.publish import is_published
 
 
 def status_of(plan: Plan) -> dict[str, Any]:
@@ -19,13 +20,12 @@ def status_of(plan: Plan) -> dict[str, Any]:
     started, null with fewer than two commits; ``eta_seconds`` of what is left at that rate, while a run goes.
     """
     output = plan.output
-    pointer = output / POINTER
     running, holder = alive(output), read_holder(output)
     since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
     return {
         "version": plan.version,
         "published": is_published(output, plan.version),
-        "current": pointer.read_text("utf-8").strip() == plan.version if pointer.exists() else False,
+        "current": current_version(output) == plan.version,
         "running": running,
         "writer": str(holder) if holder and running else None,
         "died": bool(holder and not holder.released and not running),

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from engine.errors import InputError
 from engine.hints import nearest
-from engine.publish import POINTER, is_published, read_manifest, version_folder
+from engine.manifest import current_version, read_manifest
+from engine.publish import POINTER, is_published, version_folder
 from engine.store import RunStore
 from operators.base import ROW_ID, ShardInfo
 
@@ -55,13 +56,12 @@ def open_version(dataset: str | Path) -> Version:
     folder = Path(place).absolute()
     if (folder / "manifest.json").exists() and not name:
         return Version(folder, read_manifest(folder))
-    pointer = folder / POINTER
-    if not name and not pointer.exists():
+    name = name or current_version(folder) or ""
+    if not name:
         raise InputError(
             f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
             f"output folder of a recipe that has run, such as demo/out, or OUTPUT@VERSION."
         )
-    name = name or pointer.read_text("utf-8").strip()
     if not is_published(folder, name):
         known = sorted(entry.name for entry in (folder / "versions").glob("v*"))
         hint = nearest(name, known) or f" Published are: {', '.join(known) or 'none'}."

@@ -30,6 +30,7 @@ from operators.base import (
 )
 from operators.columns import vectors_with_gaps
 from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
+from operators.factories import check_allowed
 from operators.ingest.kernel import shorten
 
 
@@ -109,6 +110,8 @@ def check_factory(model: str) -> None:
 
 def find_factory(model: str) -> Callable[..., Any]:
     """The function behind a model's name. Raises OperatorError where it cannot be imported."""
+    if model not in BUILT_IN:
+        check_allowed(model, "operators.embed.model")
     module_name, _, attribute = BUILT_IN.get(model, model).partition(":")
     try:
         return getattr(import_module(module_name), attribute)  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from operators.base import OperatorError
+from operators.factories import check_allowed
 from operators.models.spec import ModelSpec
 
 
@@ -102,6 +103,7 @@ def _from_factory(spec: ModelSpec) -> nn.Module:
 
 
 def _find_factory(path: str) -> Callable[..., Any]:
+    check_allowed(path)
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)

@@ -60,10 +60,15 @@ def workers_of(driver: int) -> list[int]:
         if entry.name.isdigit():
             try:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                names[int(entry.name)] = (entry / "cmdline").read_bytes()
+                names[int(entry.name)] = (entry / "cmdline").read_bytes()[:60]
             except OSError:
                 continue
-    busy = [pid for pid, name in names.items() if name.startswith(b"ray::") and b"IDLE" not in name]
+    idle = (b"IDLE", b"Agent")  # the node itself dies with its agents
+    busy = [
+        pid
+        for pid, name in names.items()
+        if name.startswith(b"ray::") and not any(word in name for word in idle)
+    ]
     return [pid for pid in busy if driver in _ancestors(pid, parents)]
 
 

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.errors import InfeasibleError
 from engine.execution.job import Job
 from engine.execution.on_ray import RayExecutor
 from engine.lease import writing
@@ -50,6 +52,17 @@ def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) ->
     assert all(isinstance(entry, Commit) for entry in found)
     assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"70", "200"}
     assert sum(commit.rows for commit in plan.store.committed("struck").values()) == 240
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_silence_names_the_operator_and_the_knob(tmp_path: Path) -> None:
+    executor = RayExecutor(no_progress_seconds=1)
+    executor.operator = "groups"
+    assert list(executor.map(time.sleep, [0.1, 0.1])) == [None, None]
+    with pytest.raises(
+        InfeasibleError, match=r"operators\.groups made no.* 1 seconds.*no_progress_seconds=2"
+    ):
+        list(executor.map(time.sleep, [0.0, 8.0]))
 
 
 @pytest.mark.faults
