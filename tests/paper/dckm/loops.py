@@ -1,0 +1,27 @@
+"""What becomes of the weights when DCKM goes on for longer than the paper lets it."""
+
+from __future__ import annotations
+
+from operators.dckm.features import Coder
+from operators.dckm.kernel import Settings, solve
+from operators.dckm.memory import InMemory
+from tests.paper.dckm.runs import STATED, K, load
+
+LOOPS = (5, 10, 20, 40, 80)
+
+
+def after_loops(name: str, seed: int) -> dict[str, dict[str, float]]:
+    """Number of outer loops -> NMI, ARI, sum of weights, and the balance cost's share of the objective."""
+    data = load(name)
+    coded = Coder.of(data.X, "binarize")(data.X)
+    found = {}
+    for loops in LOOPS:
+        rows = InMemory(coded)
+        done = solve(rows, Settings(K, *STATED, 1.0, loops, 0.0, "random", seed))
+        found[str(loops)] = {
+            **data.scores(rows.labels),
+            "sum": done.weight_sum,
+            "balance": STATED[0] * float(done.balance[-1] / done.objective[-1]),
+            "share": done.effective_sample_size / len(data.y),
+        }
+    return found
