@@ -67,12 +67,17 @@ class FeatureMap:
         """
         X = np.asarray(X)
         found = np.empty((len(X), self.width), np.float32)
-        compute = self._linear if not self.gamma else _Nystrom(self)
-        z = aligned((BLOCK, len(self.mean)), np.float32)
-        z[:] = 0
+        compute = _Nystrom(self) if self.gamma else _Linear(self)
+        z = compute.rows
+        # In float32 where the rows have no more digits.
+        mean = self.mean.astype(np.float32 if X.dtype == np.float32 else np.float64)
+        inverse = (1 / self.scale).astype(np.float32)
+        centred = np.empty((BLOCK, len(mean)), np.float32)
         for rows, places in blocks(np.arange(len(X)) if row_ids is None else row_ids):
-            z[places] = (X[rows] - self.mean) / self.scale
-            found[rows] = compute(z)[places]
+            some = centred[: rows.stop - rows.start]
+            np.subtract(X[rows], mean, out=some, casting="same_kind")
+            z[places] = np.multiply(some, inverse, out=some)
+            np.multiply(compute()[places], np.float32(self.step), out=found[rows])
         return found
 
     def save(self, path: Path) -> None:
@@ -86,13 +91,22 @@ class FeatureMap:
             values: dict[str, Any] = {k: float(v) if v.ndim == 0 else v for k, v in found.items()}
         return cls(**values)
 
-    def _linear(self, z: Float32) -> Float32:
-        on_grid: Float32 = np.rint(z / np.float32(self.step)) * np.float32(self.step)
-        return on_grid
+
+class _Linear:
+    """phi(z) = z, in steps."""
+
+    def __init__(self, of: FeatureMap) -> None:
+        self.rows = aligned((BLOCK, of.width), np.float32)
+        self.rows[:] = 0
+        self._per_step = np.float32(1 / of.step)
+
+    def __call__(self) -> Float32:
+        found: Float32 = np.rint(self.rows * self._per_step)
+        return found
 
 
 class _Nystrom:
-    """phi(z) = k(z, landmarks) K^(-1/2), in buffers that stay in cache (Williams and Seeger 2001)."""
+    """phi(z) = k(z, landmarks) K^(-1/2), in steps, in buffers that stay in cache (Williams, Seeger 2001)."""
 
     def __init__(self, of: FeatureMap) -> None:
         sides = 2 * of.gamma * of.landmarks
@@ -101,20 +115,18 @@ class _Nystrom:
         ends = np.full((len(sides), 1), -of.gamma)
         self._right = np.ascontiguousarray(np.hstack([sides, ends, lengths[:, None]]).T, np.float32)
         self._left = aligned((BLOCK, len(self._right)), np.float32)
-        self._left[:, -1] = 1
+        self._left[:, :-1], self._left[:, -1] = 0, 1
+        self.rows = self._left[:, :-2]
         self._kernel = aligned((BLOCK, len(sides)), np.float32)
-        self._out = aligned((BLOCK, of.width), np.float32)
-        self._whiten, self._step = of.whiten, np.float32(of.step)
+        self._out: Float32 = aligned((BLOCK, of.width), np.float32)
+        self._whiten = of.whiten * np.float32(1 / of.step)  # a power of two: nothing is rounded
 
-    def __call__(self, z: Float32) -> Float32:
-        self._left[:, :-2] = z
-        np.einsum("ij,ij->i", z, z, out=self._left[:, -2])
+    def __call__(self) -> Float32:
+        np.einsum("ij,ij->i", self.rows, self.rows, out=self._left[:, -2])
         np.matmul(self._left, self._right, out=self._kernel)
         np.exp(self._kernel, out=self._kernel)
         np.matmul(self._kernel, self._whiten, out=self._out)
-        self._out /= self._step
         np.rint(self._out, out=self._out)
-        self._out *= self._step
         return self._out
 
 

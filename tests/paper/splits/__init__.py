@@ -1,0 +1,1 @@
+"""Which validation split chooses hyperparameters that hold in a domain nobody has seen."""
