@@ -23,7 +23,8 @@ from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, 
 
 README = Path(__file__).with_name("README.md")
 KEPT = Path(__file__).with_name("splits.json")
-PEERS = Path(__file__).parents[2] / ".venv-peers" / "bin" / "python"
+ORTOOLS = Path(__file__).parents[2] / ".venv-ortools" / "bin" / "python"
+"""OR-tools needs an older protobuf than Winnow's and a process without highspy."""
 PARTS = ("assignment", "features", "scale")
 SIZES = (1_000, 10_000, 100_000)
 GROUPS, HOLDOUT = 8, 0.2
@@ -200,7 +201,7 @@ def main() -> None:
     """Measure what is asked for; keep it, show it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--peers", type=Path, default=PEERS, help="Python that has OR-tools")
+    parser.add_argument("--ortools", type=Path, default=ORTOOLS, help="Python that has OR-tools")
     parser.add_argument("--write-readme", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -208,10 +209,10 @@ def main() -> None:
         child(*(int(value) for value in asked.child.split(",")))
         return
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    if not asked.peers.exists():
-        print(f"{asked.peers} is not here: OR-tools is left out. `make bench` makes it.", file=sys.stderr)
+    if not asked.ortools.exists():
+        print(f"{asked.ortools} is not here: OR-tools is left out, see README.md.", file=sys.stderr)
     if "assignment" in asked.only:
-        kept["assignment"] = [assignment(n, asked.peers) for n in SIZES]
+        kept["assignment"] = [assignment(n, asked.ortools) for n in SIZES]
     if "features" in asked.only:
         kept["features"] = [features(100_000, 512, 300), features(100_000, 64, 500)]
     if "scale" in asked.only:
