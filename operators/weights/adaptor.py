@@ -5,19 +5,18 @@ Weights of other operators (EOS, DCKM, decorrelation) multiply these.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from operators.base import (
     FEATURES,
-    IS_OUTLIER,
     WEIGHT,
     Apply,
     Context,
@@ -28,8 +27,10 @@ from operators.base import (
 )
 from operators.weights.kernel import balance_keys, count_keys, group_keys, largest_groups
 from operators.weights.params import WeightsParams
+from operators.weights.totals import add_up, all_shards, warning
 from operators.weights.weighing import COLUMNS, Scales, Trust
 
+_log = logging.getLogger("winnow")
 FACTOR = "_weight"
 
 
@@ -83,8 +84,8 @@ class Weights(Operator[WeightsParams]):
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Count the rows of each group and train without each fold; leaves ``weights.json`` and the models.
 
-        Returns groups, largest_weight, effective_sample_size, and ``doubted``: rows that count for less than
-        their share.
+        Returns groups, largest_weight, effective_sample_size and effective_share (of the kept rows), and
+        ``doubted``: rows that count for less than their share. Warns where the share is below a tenth.
 
         Raises
         ------
@@ -101,16 +102,17 @@ class Weights(Operator[WeightsParams]):
         trust = self._train(context, executor, by_class)
         drops = bool(self.params.drop_outliers)
         scales = Scales(sizes, trust, factors=self._factors, drop_outliers=drops)
-        add_up = partial(_add_up, context.shards, self.requires, scales, context.state)
-        sums = [Sums(*column) for column in executor.map(add_up, shards)]
-        total = sum(part.weight for part in sums)
-        scale = sum(part.kept for part in sums) / total if total else 1.0
-        replace(scales, scale=scale).save(context.state)
+        work = partial(add_up, context.shards, self.requires, scales, context.state)
+        whole = all_shards(executor.map(work, shards))
+        replace(scales, scale=whole.scale).save(context.state)
+        if text := warning(whole):
+            _log.warning("%s", text)
         return {
             "groups": float(len(balanced)),
-            "largest_weight": float(np.float32(scale * max((part.largest for part in sums), default=0.0))),
-            "effective_sample_size": total**2 / sum(part.square for part in sums) if total else 0.0,
-            "doubted": float(sum(part.doubted for part in sums)),
+            "largest_weight": float(np.float32(whole.scale * whole.largest)),
+            "effective_sample_size": whole.effective(),
+            "effective_share": whole.effective() / whole.kept if whole.kept else 0.0,
+            "doubted": float(whole.doubted),
         }
 
     def _train(
@@ -139,31 +141,9 @@ class Weights(Operator[WeightsParams]):
         return lambda table: pa.table({WEIGHT: pa.array(weigh(table)[0].astype(np.float32))})
 
 
-class Sums(NamedTuple):
-    """Of the weights of a shard."""
-
-    weight: float
-    square: float
-    largest: float
-    doubted: int
-    kept: int
-
-
 def _count(reader: ShardReader, shard: int) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
     """Rows of each group as they are balanced; rows of each class and group with all noise."""
     table = reader.read(shard, COLUMNS)
     y, group, is_outlier = (table.column(name).to_numpy() for name in COLUMNS)
     pairs = Counter(zip(y.tolist(), group_keys(y, group).tolist(), strict=True))
     return count_keys(balance_keys(y, group, is_outlier)), dict(pairs)
-
-
-def _add_up(
-    reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int
-) -> tuple[float, float, float, int, int]:
-    """See :class:`Sums`."""
-    table = reader.read(shard, columns)
-    weights, trusted = scales.open(state)(table)
-    dropped = int(table.column(IS_OUTLIER).to_numpy().sum()) if scales.drop_outliers else 0
-    doubted = int(np.count_nonzero(trusted < 1))
-    largest = float(weights.max(initial=0.0))
-    return float(weights.sum()), float(weights @ weights), largest, doubted, table.num_rows - dropped

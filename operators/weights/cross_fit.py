@@ -24,7 +24,7 @@ from operators.probe.kernel import train
 from operators.probe.rows import Rows, Shards
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
-from operators.split.kernel import row_hashes
+from operators.splits.hashing import row_hashes
 from operators.weights.kernel import (
     OUTLIER,
     Floats,

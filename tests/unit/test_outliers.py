@@ -145,3 +145,14 @@ def test_weights_follow_split_and_name_an_unknown_factor() -> None:
     assert Weights(WeightsParams(drop_outliers=False)).in_chain([split]).params.drop_outliers is False
     with pytest.raises(OperatorError, match="no weights named 'eso'; there are: eos"):
         Weights(WeightsParams(factors=("eso",))).in_chain([stand_in("eos", ("eos_weight", pa.float32()))])
+
+
+def test_weights_that_rest_on_few_rows_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wild = np.where(np.arange(50) < 2, 25.0, 0.0)
+    columns = {"dckm_weight": wild, "eos_weight": np.ones(50), LABEL: np.zeros(50, np.int32)}
+    table = pa.table({**columns, "group": np.zeros(50, np.int32), IS_OUTLIER: np.zeros(50, bool)})
+    chain = [stand_in("eos", ("eos_weight", pa.float32())), stand_in("dckm", ("dckm_weight", pa.float32()))]
+    _, metrics = run_operator(Weights(WeightsParams(trust="all")).in_chain(chain), [table], tmp_path)
+    assert metrics["effective_sample_size"] == pytest.approx(2)
+    assert "worth 2 of 50 rows" in caplog.text
+    assert "dckm alone is worth 2: make its weights more alike" in caplog.text

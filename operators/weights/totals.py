@@ -1,0 +1,95 @@
+"""Sums of weights over shards: what the scale, the metrics and the warning are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from operators.base import IS_OUTLIER, ShardReader
+from operators.weights.kernel import Floats
+from operators.weights.weighing import Scales
+
+PRODUCT = "product"
+LOW = 0.1
+"""Share of the kept rows that weights should be worth at least."""
+
+
+@dataclass
+class Totals:
+    """Of some shards, in the order of summing. ``sums`` are of weights and of their squares, by factor."""
+
+    kept: int = 0
+    doubted: int = 0
+    largest: float = 0.0
+    sums: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, other: Totals) -> None:
+        """The shards of another one too."""
+        self.kept += other.kept
+        self.doubted += other.doubted
+        self.largest = max(self.largest, other.largest)
+        for name, (weight, square) in other.sums.items():
+            before = self.sums.get(name, (0.0, 0.0))
+            self.sums[name] = before[0] + weight, before[1] + square
+
+    def effective(self, name: str = PRODUCT) -> float:
+        """Kish's effective sample size (sum w)^2 / sum w^2; 0 where nothing weighs."""
+        weight, square = self.sums.get(name, (0.0, 0.0))
+        return weight**2 / square if square else 0.0
+
+    @property
+    def scale(self) -> float:
+        """Factor that brings the kept rows' mean weight to 1."""
+        weight = self.sums.get(PRODUCT, (0.0, 0.0))[0]
+        return self.kept / weight if weight else 1.0
+
+
+def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int) -> Totals:
+    """Of one shard; each factor by itself as well as the product, all over kept rows."""
+    table = reader.read(shard, columns)
+    weights, trusted = scales.open(state)(table)
+    kept = np.ones(table.num_rows, np.bool_)
+    if scales.drop_outliers:
+        kept = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+    found = {name: table.column(name).to_numpy().astype(np.float64)[kept] for name in scales.factors}
+    return Totals(
+        kept=int(kept.sum()),
+        doubted=int(np.count_nonzero(trusted < 1)),
+        largest=float(weights.max(initial=0.0)),
+        sums={PRODUCT: _sums(weights), **{name: _sums(own) for name, own in found.items()}},
+    )
+
+
+def all_shards(parts: Iterable[Totals]) -> Totals:
+    """The sum, in the given order."""
+    whole = Totals()
+    for part in parts:
+        whole.add(part)
+    return whole
+
+
+def warning(whole: Totals) -> str:
+    """What to say where the weights rest on few rows; empty where they do not."""
+    ess = whole.effective()
+    if ess >= LOW * whole.kept:
+        return ""
+    text = (
+        f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample size), "
+        "so that what is trained with them rests on few rows."
+    )
+    factors = [name for name in whole.sums if name != PRODUCT]
+    if not factors:
+        return f"{text} Set operators.weights.method to uniform, or look at the smallest groups."
+    worst = min(factors, key=whole.effective)
+    name = worst.removesuffix("_weight")
+    return (
+        f"{text} {name} alone is worth {whole.effective(worst):,.0f}: make its weights more alike, or leave "
+        "it out with operators.weights.factors."
+    )
+
+
+def _sums(weights: Floats) -> tuple[float, float]:
+    return float(weights.sum()), float(weights @ weights)
