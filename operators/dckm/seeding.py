@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.dckm.moments import Coded
 from operators.dckm.steps import Ids, Wide, nearest
-from operators.split.kernel import END, row_hashes
+from operators.splits.hashing import END, row_hashes
 
 
 class Candidate(NamedTuple):

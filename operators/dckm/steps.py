@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from operators.dckm.balance import Derivative, Moments
 from operators.dckm.moments import Coded, gram, moments, row_gradient, total
-from operators.split.kernel import row_hashes
+from operators.splits.hashing import row_hashes
 
 Wide = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators.split.kernel import row_hashes
+from operators.splits.hashing import row_hashes
 
 Floats = npt.NDArray[np.float64]
 Target = npt.NDArray[Any] | None

@@ -30,7 +30,7 @@ from operators.probe.params import ProbeParams
 from operators.probe.rows import Rows
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
-from operators.split.kernel import row_hashes
+from operators.splits.hashing import row_hashes
 
 
 @dataclass(frozen=True)

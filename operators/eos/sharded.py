@@ -25,7 +25,7 @@ from operators.eos.kernel import Tally, merged, random_rows, tally
 from operators.eos.memory import SAMPLE, Rows
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, Scorer
-from operators.split.kernel import END, row_hashes
+from operators.splits.hashing import END, row_hashes
 
 RUNS = 64
 """The most workers that can share a pass. Another number gives other last bits."""

@@ -22,7 +22,7 @@ from operators.base import (
     OperatorParams,
     ShardReader,
 )
-from operators.split.kernel import (
+from operators.splits.hashing import (
     DROPPED,
     PARTS,
     TEST,

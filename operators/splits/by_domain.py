@@ -27,8 +27,8 @@ from operators.base import (
     OperatorParams,
     ShardReader,
 )
-from operators.split.kernel import TRAIN, VALIDATION
 from operators.splits.at_random import Draw
+from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.operator import Split, split_column
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure

@@ -26,8 +26,8 @@ from operators.base import (
     OperatorParams,
 )
 from operators.columns import vectors_to_numpy
-from operators.split.kernel import TRAIN, VALIDATION, Ints
 from operators.splits.at_random import Draw
+from operators.splits.hashing import TRAIN, VALIDATION, Ints
 from operators.splits.operator import Split, split_column, stratum_keys
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks

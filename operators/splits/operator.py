@@ -23,7 +23,7 @@ from operators.base import (
     OperatorParams,
     Resources,
 )
-from operators.split.kernel import PARTS, strata
+from operators.splits.hashing import PARTS, strata
 from operators.splits.params import SplitParams
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.base import SPLIT, Context, Executor, OperatorError
-from operators.split.kernel import TRAIN, VALIDATION, Ints
+from operators.splits.hashing import TRAIN, VALIDATION, Ints
 from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:

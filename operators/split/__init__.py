@@ -1,1 +1,0 @@
-"""Train, validation and test parts of the curated dataset."""
