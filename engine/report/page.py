@@ -11,6 +11,7 @@ from engine.report.duplicates import near_duplicates
 from engine.report.findings import Findings, sentences
 from engine.report.grid_truth import grid_aris
 from engine.report.groups import GroupRow, focus, group_rows, worst_group
+from engine.report.measured import measured
 from engine.report.pictures import NOISE_STYLE, style, symbol
 from engine.report.rows import gallery
 from engine.report.scores import score
@@ -44,6 +45,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         prefix=plan.recipe.output.prefix,
         sentences=[*sentences(findings(found, groups, classes)), *filter(None, [sentence(verdict)])],
         verdicts=verdict,
+        steps=measured(plan, metrics, classes),
         **table_of_groups(found, groups),
         spaces=space_figures(plan, found, groups),
         selections=selection_figures(grids, grid_aris(plan, found, grids)),

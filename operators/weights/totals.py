@@ -77,8 +77,8 @@ def warning(whole: Totals) -> str:
     if ess >= LOW * whole.kept:
         return ""
     text = (
-        f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample size), "
-        "so that what is trained with them rests on few rows."
+        f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample "
+        "size), so that what is trained with them rests on few rows."
     )
     factors = [name for name in whole.sums if name != PRODUCT]
     if not factors:

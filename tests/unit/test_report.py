@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from engine.report.measured import measured
 from operators.outliers.adaptor import OutliersParams
 from tests.unit.report_world import CLASSES, SYMBOLS, cells, html_of, made, plan_over
 
@@ -194,3 +195,24 @@ def test_importing_the_report_draws_nothing() -> None:
     code = "import sys, engine.report; print(*{'matplotlib', 'jinja2', 'sklearn'}.intersection(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_weights_and_split_are_told_in_words(tmp_path: Path) -> None:
+    source, columns = made()
+    plan = plan_over(tmp_path, source, columns)
+    metrics = {
+        "weights": {
+            "effective_sample_size": 12.0,
+            "effective_share": 0.05,
+            "largest_weight": 31.0,
+            "doubted": 1,
+        },
+        "split": {"mmd": 0.5, "mmd_random": 0.1},
+        "groups": {"found": 4.0},
+    }
+    texts = [step.text for step in measured(plan, metrics, CLASSES)]
+    assert len(texts) == 2
+    assert texts[0].startswith("All weights together are worth 12 rows, 5\u00a0% of those that are kept")
+    assert texts[0].endswith("Training on them rests on few rows.")
+    assert "lie 0.500 apart" in texts[1]
+    assert "a random split of these sizes: 0.100" in texts[1]
