@@ -8,7 +8,7 @@ from typing import Literal
 from connectors.base import ConnectorError
 from connectors.csv_source import CsvSource
 from connectors.jsonl_source import JsonlSource
-from connectors.parquet_source import ParquetSource
+from connectors.parquet_source import MAX_SHARD, ParquetSource
 from connectors.paths import Format, Identities, find_files, identity
 
 __all__ = ["identity", "open_source"]
@@ -25,6 +25,7 @@ def open_source(
     identities: Identities | None = None,
     text_columns: tuple[str, ...] = (),
     skip_corrupt: bool = False,
+    max_bytes: int = MAX_SHARD,
 ) -> FileSource:
     """Source over a file, folder or glob; local, or any URI that pyarrow's filesystems know.
 
@@ -42,6 +43,8 @@ def open_source(
         CSV columns to read as text although they look like numbers or dates.
     skip_corrupt
         Leave out files that cannot be read, with the reason in ``Listing.skipped``.
+    max_bytes
+        A shard that takes more in memory is an error, not read to the end.
 
     Raises
     ------
@@ -52,11 +55,11 @@ def open_source(
     root = os.getcwd()
     found = find_files(path, format, root)
     if found.format == "parquet":
-        return ParquetSource(path, shard_bytes, root, identities, skip_corrupt)
+        return ParquetSource(path, shard_bytes, root, identities, skip_corrupt, max_bytes)
     if shard_bytes > MAX_TEXT_SHARD:
         raise ConnectorError(
             f"source.shard_bytes is {shard_bytes}: a shard of text is parsed at once, so choose at most "
             f"{MAX_TEXT_SHARD} (1 GiB)."
         )
     kind = CsvSource if found.format == "csv" else JsonlSource
-    return kind(path, shard_bytes, root, identities, text_columns, skip_corrupt)
+    return kind(path, shard_bytes, root, identities, text_columns, skip_corrupt, max_bytes)

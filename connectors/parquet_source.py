@@ -7,12 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
 from connectors.paths import Identities, find_files, identify, reading, resolve
 from connectors.schema import check_names, check_types, merge, pick
 
+MAX_SHARD = 8 * 2**30
+"""Default limit of what a shard may take in memory, in bytes."""
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
+"""Bytes that a value takes in memory at least, by its physical type."""
 Shards = list[SourceShard]
 
 
@@ -29,6 +34,7 @@ class ParquetSource:
     root: str = ""
     identities: Identities | None = None
     skip_corrupt: bool = False
+    max_bytes: int = MAX_SHARD
 
     def list(self) -> Listing:
         """Read every footer; see :class:`connectors.base.Source`."""
@@ -67,7 +73,7 @@ class ParquetSource:
             pick(file.schema_arrow, columns, shard.path)
             if shard.stop > file.num_row_groups:
                 raise _changed(shard)
-            table = file.read_row_groups(range(shard.start, shard.stop), columns=[*columns])
+            table = self._read(file, shard, columns)
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
         return _cast(table.select([*columns]), wanted, shard)
@@ -76,10 +82,57 @@ class ParquetSource:
         """Name row ``row`` (0-based within the shard) by its place in the file, 0-based: "row 16"."""
         return f"row {shard.file_row + row}"
 
+    def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
+        """All rows of a shard, once it is known that they fit into ``max_bytes``.
+
+        Sizes in a footer bound nothing: one long value in a dictionary may stand in every row. Texts that
+        could be that are read with their dictionaries and counted before they are written out.
+        """
+        groups = range(shard.start, shard.stop)
+        leaves = list(_leaves(file.metadata, groups, set(columns)))
+        self._check_size(shard, sum(leaf.num_values * WIDTHS.get(leaf.physical_type, 16) for leaf in leaves))
+        doubtful = {
+            leaf.path_in_schema
+            for leaf in leaves
+            if leaf.physical_type == "BYTE_ARRAY"
+            and leaf.num_values * leaf.total_uncompressed_size > self.max_bytes
+        }
+        flat = [path for path in doubtful if path in columns]
+        with self._handle(shard.path) as handle:
+            counted = pq.ParquetFile(handle, read_dictionary=flat, page_checksum_verification=True)
+            if len(flat) < len(doubtful):
+                return self._read_in_pieces(counted, shard, columns)
+            table = counted.read_row_groups(groups, columns=[*columns])
+        self._check_size(shard, sum(_written_out(table.column(name)) for name in flat))
+        return table
+
+    def _read_in_pieces(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
+        """The same for texts inside lists, whose dictionaries cannot be kept."""
+        held, pieces = 0, []
+        for piece in file.iter_batches(1024, row_groups=range(shard.start, shard.stop), columns=[*columns]):
+            held += piece.nbytes
+            self._check_size(shard, held)
+            pieces.append(piece)
+        return pa.Table.from_batches(pieces, pieces[0].schema)
+
+    def _check_size(self, shard: SourceShard, size: int) -> None:
+        if size > self.max_bytes:
+            last = shard.file_row + shard.n_rows - 1
+            raise ConnectorError(
+                f"{shard.path}, rows {shard.file_row} to {last}: they take {size} bytes or more in memory "
+                f"({shard.n_bytes} on disk), and source.max_shard_bytes allows {self.max_bytes}. If the file "
+                f"is what it should be, raise that, or write smaller row groups."
+            )
+
     @contextmanager
-    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
+    def _handle(self, path: str) -> Iterator[pa.NativeFile]:
         filesystem, where = resolve(path, self.root)
         with reading(path), filesystem.open_input_file(where) as handle:
+            yield handle
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
+        with self._handle(path) as handle:
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:
@@ -103,6 +156,29 @@ def _shards(path: str, metadata: pq.FileMetaData, shard_bytes: int) -> Iterator[
         disk += sum(group.column(c).total_compressed_size for c in range(group.num_columns))
     if rows:
         yield SourceShard(path, start, metadata.num_row_groups, rows, first, disk)
+
+
+def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iterator[pq.ColumnChunkMetaData]:
+    """Chunks of these row groups that belong to the named columns."""
+    for group in groups:
+        found = metadata.row_group(group)
+        for index in range(found.num_columns):
+            leaf = found.column(index)
+            path = leaf.path_in_schema
+            if path in columns or path.partition(".")[0] in columns:
+                yield leaf
+
+
+def _written_out(column: pa.ChunkedArray) -> int:
+    """Bytes of a column's texts, each where it stands."""
+    total = 0
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+            total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+        else:
+            total += chunk.nbytes
+    return total
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

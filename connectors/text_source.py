@@ -34,6 +34,7 @@ class TextSource(ABC):
     identities: Identities | None = None
     text_columns: tuple[str, ...] = ()
     skip_corrupt: bool = False
+    max_bytes: int = 8 * 2**30
 
     @property
     @abstractmethod
@@ -180,6 +181,11 @@ class TextSource(ABC):
             return int(file.size())
 
     def _bytes(self, path: str, start: int, stop: int) -> bytes:
+        if stop - start > self.max_bytes:
+            raise ConnectorError(
+                f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
+                f"({self.max_bytes}). Check for a missing line end, or raise that limit."
+            )
         filesystem, where = resolve(path, self.root)
         with reading(path), filesystem.open_input_file(where) as file:
             return bytes(file.read_at(stop - start, start))

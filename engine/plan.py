@@ -22,6 +22,7 @@ from engine.fingerprint import digest
 from engine.hints import explain, nearest
 from engine.reader import StoreReader
 from engine.recipe import Recipe
+from engine.redaction import redact_all
 from engine.store import RunStore
 from operators.base import FEATURES, VALID, Operator, OperatorError, ShardInfo
 from operators.factories import check_allowed
@@ -114,7 +115,11 @@ class Plan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able record of the plan."""
+        """JSON-able record of the plan, without secrets."""
+        record: dict[str, Any] = redact_all(self._record())
+        return record
+
+    def _record(self) -> dict[str, Any]:
         return {
             "version": self.version,
             "fingerprint": self.fingerprint,

@@ -20,6 +20,7 @@ from engine.lease import Lease
 from engine.manifest import NAME
 from engine.plan import FORMAT, Plan
 from engine.reader import StoreReader
+from engine.redaction import redact
 from engine.store import write_json, write_text
 from engine.versions import package_versions
 from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT, Executor
@@ -148,7 +149,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         "schema": record["schema"],
         "summary": total([part["summary"] for part in parts]),
         "source": {
-            "path": plan.recipe.source.path,
+            "path": redact(plan.recipe.source.path),
             "label": plan.recipe.source.label,
             "features": list(plan.features),
             "files": record["files"],

@@ -16,6 +16,7 @@ from connectors.sink import write_parquet
 from engine.errors import BudgetError
 from engine.execution.job import Job
 from engine.plan import Plan
+from engine.redaction import redact
 from operators.base import ROW_ID, VALID, Fault
 
 SCHEMA = pa.schema(
@@ -56,12 +57,12 @@ def write_records(
     records = [
         {
             ROW_ID: info.first_row + row,
-            "file": info.path,
+            "file": redact(info.path),
             "row": info.file_row + row,
             "operator": job.operator.name,
             "column": faults[row].column,
             "value": faults[row].value,
-            "error": faults[row].error,
+            "error": redact(faults[row].error),
             "raw": text,
         }
         for row, text in zip(rows, raw, strict=True)

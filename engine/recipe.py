@@ -46,6 +46,9 @@ class SourceSection(Section):
     shard_bytes: int = Field(
         default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
     )
+    max_shard_bytes: int = Field(
+        default=8 * 2**30, ge=1, description="A shard that takes more in memory is an error (a bomb, mostly)"
+    )
     on_error: Literal["fail", "quarantine"] = Field(
         default="fail", description="What to do with a faulty row"
     )

@@ -29,6 +29,7 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
         identities=cache.identities,
         text_columns=spec.text_columns,
         skip_corrupt=spec.on_corrupt == "skip",
+        max_bytes=spec.max_shard_bytes,
     )
     return source, source.list()
 

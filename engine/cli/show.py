@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from engine.redaction import redact
 from engine.status import when
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ def show_plan(plan: Plan) -> None:
         last = info.first_row + info.n_rows - 1
         place = f"{source.start}..{source.stop}"
         shards.add_row(
-            str(info.index), f"{info.n_rows:,}", f"{info.first_row}..{last}", escape(source.path), place
+            str(info.index),
+            f"{info.n_rows:,}",
+            f"{info.first_row}..{last}",
+            escape(redact(source.path)),
+            place,
         )
     console.print(shards)
     if len(plan.shards) > MOST_SHARDS:

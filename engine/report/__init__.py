@@ -25,8 +25,9 @@ def write_report(
     metrics : operator name -> metric -> value, listed as they are.
     path : the file to write; its folder is made if absent.
     """
+    from engine.redaction import redact
     from engine.report.page import render
     from engine.store import write_text
 
-    write_text(path, render(plan, manifest, metrics))
+    write_text(path, redact(render(plan, manifest, metrics)))
     return path
