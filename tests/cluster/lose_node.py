@@ -1,5 +1,6 @@
 """A run on a cluster of three nodes, one of which is lost in the middle; started by a test in a process."""
 
+import json
 import sys
 import threading
 import time
@@ -43,7 +44,8 @@ def main(folder: Path) -> None:
     threading.Thread(target=lose, daemon=True).start()
     result = run(recipe)
     alive = sum(node["Alive"] for node in ray.nodes())
-    print("lost", lost.is_set(), "alive", alive, "version", result.path)
+    print(json.dumps({"lost": lost.is_set(), "alive": alive, "version": str(result.path)}))
+    sys.stdout.flush()
     ray.shutdown()
     cluster.shutdown()
 
