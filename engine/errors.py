@@ -45,3 +45,12 @@ class LockedError(WinnowError):
     """Another run is writing to the same output."""
 
     exit_code = Exit.LOCKED
+
+
+def system_error(error: OSError) -> InputError:
+    """What the operating system refuses (a full disk, a missing right), with what to do about it."""
+    reason = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+    return InputError(
+        f"The operating system refuses: {reason}. Free space, mend the permissions, or choose another "
+        f"output.path. What was committed is kept; the same command goes on from there."
+    )

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.errors import InfeasibleError, InputError
+from engine.errors import InfeasibleError, InputError, system_error
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
@@ -39,6 +39,10 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
         try:
             with Tracker.open(plan) as tracker, ExitStack() as stack:
                 result = _carry_out(plan, Session(plan, journal, stack, verbose, lease), tracker, meter)
+        except OSError as error:
+            known = system_error(error)
+            journal.failed(known)
+            raise known from error
         except BaseException as error:
             journal.failed(error)
             raise

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError
-from engine.errors import InputError, LockedError
+from engine.errors import InputError, LockedError, system_error
 from engine.execution.faulty import apply_without_faulty
 from engine.execution.job import Failure, Job
 from engine.quarantine import write_faults, write_records
@@ -37,6 +37,8 @@ class ShardWorker:
             return Failure(name, shard, self._locate(error), "input")
         except (OperatorError, ConnectorError, InputError) as error:
             return Failure(name, shard, str(error), "input")
+        except OSError as error:
+            return Failure(name, shard, str(system_error(error)), "input")
         except LockedError as error:
             return Failure(name, shard, str(error), "locked")
         except Exception as error:
