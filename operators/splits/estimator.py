@@ -174,6 +174,8 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"n_init is {self.n_init} and max_iter {self.max_iter}: both must be at least 1."
             )
+        if self.landmarks is not None and np.ndim(self.landmarks) == 0 and int(self.landmarks) < 1:  # type: ignore[arg-type]
+            raise ValueError(f"landmarks is {self.landmarks!r}: it must be 1 or more, such as 500.")
         if self.kernel == "rbf" and self.landmarks is None and 8 * shape[0] ** 2 > LARGEST_GRAM:
             raise ValueError(
                 f"the kernel matrix of {shape[0]:,} rows would take {8 * shape[0] ** 2 / 2**30:.0f} GiB. Set "

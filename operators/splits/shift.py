@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,9 @@ from operators.splits.params import ClusterParams, SplitParams
 if TYPE_CHECKING:
     from operators.splits.operator import Split
     from operators.splits.start import Settings
+
+
+_log = logging.getLogger("winnow")
 
 
 def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> Settings:
@@ -86,7 +90,8 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     try:
         settings = settings_of(params, stored_landmarks(params, context))
         by = settings.map_of(drawn.X, int(random.integers(2**31)))
-    except ValueError:
+    except ValueError as error:
+        _log.warning("operators.split: rows are split, but how far apart is not said: %s", error)
         return {}
     sizes, sums, squares = np.zeros(2, np.int64), np.zeros((2, by.width)), 0.0
     centre = by.features(drawn.X).mean(axis=0, dtype=np.float64)

@@ -174,12 +174,13 @@ def test_bad_input_names_the_operator() -> None:
         Split.variant({"method": "cluster"}).Params(method="cluster", stratify_by_group=True)
 
 
-def test_split_without_a_kernel_still_works() -> None:
+def test_split_without_a_kernel_still_works(caplog: pytest.LogCaptureFixture) -> None:
     """A random split needs no features that differ; then it says nothing of the shift."""
     table = rows(50, 0).set_column(0, FEATURES, numpy_to_vectors(np.ones((50, 2), np.float32)))
     found, metrics = split({}, [table])
     assert found.count("validation") == metrics["validation"] == 10
     assert "mmd" not in metrics
+    assert "all rows of the sample are the same" in caplog.text
 
 
 @given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2))
