@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from engine.plan import Plan
@@ -115,6 +116,9 @@ def alpha_curve(plan: Plan, classes: list[str]) -> str:
         axes.plot(alphas, [p["flagged_share"] for p in points], color=COLOURS[5], ls="--")
         axes.axvline(record["models"][key]["tally"]["alpha"], color="#767676", lw=1)
         axes.set(xscale="log", ylim=(0, 1.02), xlabel="alpha", ylabel="share of the rows")
+        ticks = np.geomspace(min(alphas), max(alphas), 4)
+        axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+        axes.set_xticks([], minor=True)
         named = key.isdigit() and int(key) < len(classes)
         plain(axes.set_title(f"class {classes[int(key)]}" if named else "all rows", fontsize=10))
         axes.spines[["top", "right"]].set_visible(False)

@@ -25,13 +25,13 @@ from operators.base import (
     OperatorError,
     ShardReader,
 )
-from operators.weights.kernel import balance_keys, count_keys, group_keys, largest_groups
+from operators.weights.kernel import balance_keys, group_keys, group_masses, largest_groups
 from operators.weights.params import WeightsParams
 from operators.weights.totals import add_up, all_shards, warning
-from operators.weights.weighing import COLUMNS, Scales, Trust
+from operators.weights.weighing import COLUMNS, Factors, Scales, Trust
 
 _log = logging.getLogger("winnow")
-FACTOR = "_weight"
+FACTOR, MARK = "_weight", "_outlier"
 
 
 class Weights(Operator[WeightsParams]):
@@ -41,21 +41,22 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 3
+    version = 4
     Params = WeightsParams
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
         self._doubts = params.trust == "self_confidence"
         self.uses = ("ingest",) if self._doubts else ()
-        self._factors: tuple[str, ...] = ()
+        self._factors = Factors()
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
         """Multiplied by the weights there are, and dropping what `split` drops.
 
         Raises OperatorError for a factor that no operator of the recipe makes.
         """
-        there = [f.name.removesuffix(FACTOR) for o in chain for f in o.adds if f.name.endswith(FACTOR)]
+        added = {field.name: field.type for operator in chain for field in operator.adds}
+        there = [name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)]
         factors = there if self.params.factors is None else list(self.params.factors)
         unknown = sorted(set(factors).difference(there))
         if unknown:
@@ -63,18 +64,19 @@ class Weights(Operator[WeightsParams]):
             raise OperatorError(
                 f"operators.weights.factors: the recipe has no weights named {unknown[0]!r}; {known}."
             )
-        drops = any(getattr(operator.params, "drop_outliers", None) for operator in chain)
-        chosen = {"factors": tuple(sorted(factors)), "drop_outliers": self.params.drop_outliers}
-        if self.params.drop_outliers is None:
-            chosen["drop_outliers"] = drops
-        found = Weights(self.params.model_copy(update=chosen))
-        found._factors = tuple(name + FACTOR for name in sorted(factors))
+        drops = self.params.drop_outliers
+        if drops is None:
+            drops = any(getattr(operator.params, "drop_outliers", None) for operator in chain)
+        names = tuple(sorted(factors))
+        found = Weights(self.params.model_copy(update={"factors": names, "drop_outliers": drops}))
+        marks = [name + MARK if added.get(name + MARK) == pa.bool_() else "" for name in names]
+        found._factors = Factors(tuple(name + FACTOR for name in names), tuple(marks), drops)
         return found
 
     @property
     def requires(self) -> tuple[str, ...]:
         """Class, group and outlier mark, and what a classifier learns from."""
-        return (*COLUMNS, *self._factors, *((FEATURES,) if self._doubts else ()))
+        return (*COLUMNS, *self._factors.reads, *((FEATURES,) if self._doubts else ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -93,15 +95,14 @@ class Weights(Operator[WeightsParams]):
             Too few rows for the folds, or a training diverged.
         """
         shards = range(len(context.shards.shards))
-        balanced: Counter[int] = Counter()
+        balanced: dict[int, float] = {}
         by_class: Counter[tuple[int, int]] = Counter()
-        for found in executor.map(partial(_count, context.shards), shards):
-            balanced.update(found[0])
-            by_class.update(found[1])
-        sizes = dict(balanced) if self.params.method == "group_balanced" else None
+        for masses, pairs in executor.map(partial(_count, context.shards, self._factors), shards):
+            balanced = {key: balanced.get(key, 0.0) + masses.get(key, 0.0) for key in {**balanced, **masses}}
+            by_class.update(pairs)
+        sizes = balanced if self.params.method == "group_balanced" else None
         trust = self._train(context, executor, by_class)
-        drops = bool(self.params.drop_outliers)
-        scales = Scales(sizes, trust, factors=self._factors, drop_outliers=drops)
+        scales = Scales(sizes, trust, factors=self._factors)
         work = partial(add_up, context.shards, self.requires, scales, context.state)
         whole = all_shards(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
@@ -141,9 +142,11 @@ class Weights(Operator[WeightsParams]):
         return lambda table: pa.table({WEIGHT: pa.array(weigh(table)[0].astype(np.float32))})
 
 
-def _count(reader: ShardReader, shard: int) -> tuple[dict[int, int], dict[tuple[int, int], int]]:
-    """Rows of each group as they are balanced; rows of each class and group with all noise."""
-    table = reader.read(shard, COLUMNS)
+def _count(
+    reader: ShardReader, factors: Factors, shard: int
+) -> tuple[dict[int, float], dict[tuple[int, int], int]]:
+    """Factors' sums over the groups that are balanced; rows of each class and group with all noise."""
+    table = reader.read(shard, (*COLUMNS, *factors.reads))
     y, group, is_outlier = (table.column(name).to_numpy() for name in COLUMNS)
     pairs = Counter(zip(y.tolist(), group_keys(y, group).tolist(), strict=True))
-    return count_keys(balance_keys(y, group, is_outlier)), dict(pairs)
+    return group_masses(balance_keys(y, group, is_outlier), factors.product(table)), dict(pairs)

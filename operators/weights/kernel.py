@@ -31,24 +31,26 @@ def group_keys(y: Ints, groups: Ints) -> Keys:
     return keys
 
 
-def count_keys(keys: Ints) -> dict[int, int]:
-    """Group -> number of rows; outliers are not counted."""
-    values, counts = np.unique(keys[keys != OUTLIER], return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+def group_masses(keys: Ints, mass: Floats) -> dict[int, float]:
+    """Group -> sum of its rows' masses (n,); outliers are not counted."""
+    values, place = np.unique(keys[keys != OUTLIER], return_inverse=True)
+    sums = np.bincount(place, weights=mass[keys != OUTLIER], minlength=len(values))
+    return dict(zip(values.tolist(), sums.tolist(), strict=True))
 
 
-def balanced_weights(keys: Ints, sizes: Mapping[int, int]) -> Floats:
+def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
     """Inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
 
     With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
-    sum to n / k. Rows of a group that ``sizes`` does not hold raise KeyError.
+    sum to n / k. Where rows have masses, sizes are their sums. Rows of a group that ``sizes`` does not
+    hold raise KeyError; a group without mass weighs 1.
 
     Parameters
     ----------
     keys
         (m,) group of each row.
     sizes
-        Rows per group in the whole dataset.
+        Rows, or sum of masses, per group in the whole dataset.
 
     Returns
     -------
@@ -57,7 +59,7 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, int]) -> Floats:
     """
     names, place = np.unique(keys, return_inverse=True)
     share = sum(sizes.values()) / len(sizes) if sizes else 0.0
-    weights = [1.0 if name == OUTLIER else share / sizes[name] for name in names.tolist()]
+    weights = [share / sizes[name] if name != OUTLIER and sizes[name] else 1.0 for name in names.tolist()]
     return np.array(weights, np.float64)[place]
 
 

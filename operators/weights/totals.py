@@ -52,9 +52,9 @@ def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: P
     table = reader.read(shard, columns)
     weights, trusted = scales.open(state)(table)
     kept = np.ones(table.num_rows, np.bool_)
-    if scales.drop_outliers:
+    if scales.factors.drop_outliers:
         kept = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
-    found = {name: table.column(name).to_numpy().astype(np.float64)[kept] for name in scales.factors}
+    found = {name: table.column(name).to_numpy().astype(np.float64)[kept] for name in scales.factors.columns}
     return Totals(
         kept=int(kept.sum()),
         doubted=int(np.count_nonzero(trusted < 1)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -46,27 +46,53 @@ class Trust:
 
 
 @dataclass(frozen=True)
+class Factors:
+    """Weights of other operators, and what the verdict on outliers makes of them."""
+
+    columns: tuple[str, ...] = ()
+    """Columns that multiply the weight."""
+    marks: tuple[str, ...] = ()
+    """Columns in which the operator of such a weight marks outliers, "" for none."""
+    drop_outliers: bool = False
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (*self.columns, *filter(None, self.marks))
+
+    def product(self, table: pa.Table) -> Floats:
+        """(n,) the factors' product; 0 for rows that are dropped.
+
+        Where an operator marks a row and the verdict keeps it, its weight counts 1: a weight near 0 would
+        drop what the other judges call a minority.
+        """
+        outlier = table.column(IS_OUTLIER).to_numpy().astype(bool)
+        product = np.ones(table.num_rows)
+        for name, mark in zip(self.columns, self.marks, strict=True):
+            weight = table.column(name).to_numpy().astype(np.float64)
+            if mark:
+                overruled = table.column(mark).to_numpy().astype(bool) & ~outlier
+                weight = np.where(overruled, 1.0, weight)
+            product *= weight
+        return np.where(outlier, 0.0, product) if self.drop_outliers else product
+
+
+@dataclass(frozen=True)
 class Scales:
     """All that decides a weight beside the models."""
 
-    sizes: dict[int, int] | None
-    """Rows of each group where groups are balanced."""
+    sizes: dict[int, float] | None
+    """Sum of the factors' product over each group's rows, where groups are balanced."""
     trust: Trust | None
     scale: float = 1.0
-    factors: tuple[str, ...] = ()
-    """Columns that multiply the weight."""
-    drop_outliers: bool = False
+    factors: Factors = Factors()
 
     def open(self, state: Path) -> Weigh:
         """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
         share = self.trust.open(state) if self.trust else None
 
         def weigh(table: pa.Table) -> tuple[Floats, Floats]:
-            base = np.full(table.num_rows, self.scale)
-            for name in self.factors:
-                base *= table.column(name).to_numpy()
-            if self.drop_outliers:
-                base[table.column(IS_OUTLIER).to_numpy().astype(bool)] = 0.0
+            base = self.scale * self.factors.product(table)
             if self.sizes is not None:
                 keys = balance_keys(*(table.column(name).to_numpy() for name in COLUMNS))
                 base *= balanced_weights(keys, self.sizes)
@@ -86,13 +112,15 @@ class Scales:
     def load(cls, state: Path) -> Scales:
         """Read :meth:`save`'s file."""
         record = json.loads((state / STATE).read_text("utf-8"))
-        trust, sizes, factors = record["trust"], record["sizes"], tuple(record["factors"])
+        trust, sizes = record["trust"], record["sizes"]
+        factors = record["factors"]
+        found = Factors(tuple(factors["columns"]), tuple(factors["marks"]), factors["drop_outliers"])
         if trust is not None:
             trust = Trust(**trust | {"largest": dict(trust["largest"])})
         sizes = None if sizes is None else dict(sizes)
-        return cls(sizes, trust, record["scale"], factors, record["drop_outliers"])
+        return cls(sizes, trust, record["scale"], found)
 
 
-def _pairs(counts: dict[int, int] | None) -> list[tuple[int, int]] | None:
+def _pairs(counts: Mapping[int, float] | None) -> list[tuple[int, float]] | None:
     """As JSON can hold it: its keys are text."""
     return None if counts is None else sorted(counts.items())

@@ -133,6 +133,28 @@ def test_other_weights_multiply_and_kept_rows_have_mean_one(tmp_path: Path) -> N
     assert only.requires[3:] == ("eos_weight",)
 
 
+def test_a_weight_of_a_judge_that_was_overruled_does_not_count(tmp_path: Path) -> None:
+    eos = np.array([0.0, 0.0, 1.2, 0.8])
+    table = pa.table(
+        {
+            LABEL: pa.array([0] * 4, pa.int32()),
+            "group": pa.array([0, 0, 0, 1], pa.int32()),
+            IS_OUTLIER: pa.array([True, False, False, False]),
+            "eos_weight": pa.array(eos.astype(np.float32)),
+            "eos_outlier": pa.array([True, True, False, False]),
+        }
+    )
+    chain = [stand_in("eos", ("eos_weight", pa.float32()), ("eos_outlier", pa.bool_()))]
+    even, _ = run_operator(Weights(WeightsParams(trust="all")).in_chain(chain), [table], tmp_path)
+    np.testing.assert_allclose(even["weight"].to_numpy(), np.array([0, 1, 1.2, 0.8]) * 4 / 3, rtol=1e-6)
+    params = WeightsParams(trust="all", method="group_balanced")
+    balanced, _ = run_operator(Weights(params).in_chain(chain), [table], tmp_path)
+    # Each group has the same sum, whatever the factors do inside it.
+    weight = balanced["weight"].to_numpy()
+    np.testing.assert_allclose([weight[:3].sum(), weight[3]], [2, 2], rtol=1e-6)
+    np.testing.assert_allclose(weight[:3] / weight[1], [0, 1, 1.2], rtol=1e-6)
+
+
 class Dropping(OperatorParams):
     drop_outliers: bool = True
 

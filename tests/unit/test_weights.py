@@ -19,7 +19,7 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.splits.hashing import row_hashes
 from operators.weights.adaptor import Weights
 from operators.weights.cross_fit import trust_on_arrays
-from operators.weights.kernel import balance_keys, balanced_weights, count_keys
+from operators.weights.kernel import balance_keys, balanced_weights, group_masses
 from operators.weights.params import CrossFit, WeightsParams
 from tests.unit.in_memory import run_operator, split_table
 
@@ -81,7 +81,7 @@ def test_unknown_groups_are_an_error() -> None:
     keys = balance_keys(
         np.array([0, 1, 1, 1]), np.array([0, 1, -1, -1]), np.array([False, False, False, True])
     )
-    assert count_keys(keys) == {0: 1, 1: 1, -2: 1}
+    assert group_masses(keys, np.array([1.0, 2.0, 0.5, 9.0])) == {0: 1, 1: 2, -2: 0.5}
     with pytest.raises(KeyError):
         balanced_weights(keys, {0: 1, 1: 1})
 
