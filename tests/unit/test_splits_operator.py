@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.runner import run
-from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, OperatorError
+from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
 from operators.columns import numpy_to_vectors
 from operators.metrics import mmd
 from operators.splits import ConstrainedKernelKMeans
 from operators.splits.operator import Split
 from operators.splits.ranks import order_keys
+from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE
 from tests.data import small_recipe
-from tests.unit.in_memory import run_operator, split_table
+from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.test_run import published
 
 Array = Any
@@ -73,7 +74,7 @@ def strata(table: pa.Table) -> Array:
     tolerance=st.sampled_from([0.0, 0.5]),
     equal=st.booleans(),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_rows_are_those_of_the_kernel(
     n: int, seed: int, cuts: list[int], kernel: Any, within: Any, tolerance: float, equal: bool
 ) -> None:
@@ -205,8 +206,13 @@ def test_density_weighted_landmarks_come_from_the_graph(tmp_path: Path) -> None:
     chosen = {"method": "cluster", "kernel": "rbf", "landmarks_by": "density", "landmarks": 30, "n_init": 2}
     recipe = small_recipe(tmp_path, operators={"neighbours": graph, "split": chosen})
     assert published(run(recipe))["split"].to_pylist().count("validation") == 48
-    wrong = small_recipe(
-        tmp_path, output="wrong", operators={"neighbours": {"n_neighbors": 5}, "split": chosen}
-    )
-    with pytest.raises(Exception, match=r"Set operators\.neighbours\.space to x"):
-        run(wrong)
+
+
+def test_a_graph_over_gradients_gives_no_landmarks(tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_text('{"params": {"space": "gradient"}}')
+    kind = Split.variant({})
+    params = kind.Params(kernel="rbf", landmarks_by="density")
+    assert kind(params).uses == ("neighbours",)
+    context = Context(MemoryReader([rows(20, 0)]), tmp_path, {"neighbours": tmp_path})
+    with pytest.raises(OperatorError, match=r"Set operators\.neighbours\.space to x"):
+        stored_landmarks(params, context)
