@@ -37,7 +37,7 @@ def many_shards(folder: Path, output: str, shards: int = 12, **sections: Any) ->
 
 
 @pytest.mark.usefixtures("ray_cluster")
-@pytest.mark.parametrize("kind", [Striking, KeptOpen])
+@pytest.mark.parametrize("kind", [pytest.param(Striking, marks=pytest.mark.faults), KeptOpen])
 def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) -> None:
     """Tasks and actors: every shard is committed once, those of the dead too."""
     recipe = small_recipe(tmp_path)
@@ -113,3 +113,14 @@ def test_a_killed_driver(tmp_path: Path) -> None:
         recipe = recipe_in(tmp_path, f"ray{events}", run={"executor": "ray", "cpus": 4})
         assert run_and_kill(tmp_path, recipe, events)
         assert complete(tmp_path, recipe, reference)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("ray_cluster")
+def test_the_same_bytes_for_any_number_of_shards_in_flight(tmp_path: Path) -> None:
+    alone = run(Recipe.parse(many_shards(tmp_path, "alone", shards=20)))
+    for limit in (1, 3, 16):
+        settings = {"executor": "ray", "shards_in_flight": limit}
+        recipe = Recipe.parse(many_shards(tmp_path, f"ray{limit}", run=settings))
+        assert content(run(recipe).path) == content(alone.path)

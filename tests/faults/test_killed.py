@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.killing import complete, count_events, published, recipe_in, run_and_kill
 
-FEW, MANY = 3, 24
+FEW, MANY = 2, 24
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,7 @@ def test_killed_again_and_again(unbroken: tuple[Path, dict[str, bytes], int]) ->
     complete(folder, recipe, reference)
 
 
+@pytest.mark.faults
 def test_a_power_cut_that_lost_a_part_costs_that_part_alone(
     unbroken: tuple[Path, dict[str, bytes], int],
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_run_that_goes_dies_and_goes_on(tmp_path: Path) -> None:
     assert all(row["committed"] == row["total"] and row["eta_seconds"] is None for row in done["operators"])
 
 
+@pytest.mark.faults
 def test_the_last_error_stays_until_a_run_ends_well(tmp_path: Path) -> None:
     table = spurious_table()
     write_shards(tmp_path / "data", table.set_column(0, "a", [[None] * 10 + [1.0] * 230]))
