@@ -71,16 +71,19 @@ class Files:
         below, above = (np.bincount(place[side], minlength=len(names)) for side in (gain < 0, gain > 0))
         return below, above
 
-    def ranked(self, sign: int, shard: int) -> tuple[Ints, Hashes]:
-        """Strata and gain keys."""
-        return np.asarray(self.load("keys", shard)), order_keys(sign * self.load("gain", shard))
+    def ranked(self, names: Ints, shard: int) -> tuple[Ints, Hashes]:
+        """Each row twice, under the place of its stratum for the straight labeling, and g + place for the
+        swapped one: places and gain keys.
+        """
+        place, gain = np.searchsorted(names, self.load("keys", shard)), self.load("gain", shard)
+        both = np.concatenate([gain, -gain])
+        return np.concatenate([place, place + len(names)]), order_keys(both)
 
-    def tied(self, sign: int, names: Ints, ends: Hashes, shard: int) -> tuple[Ints, Hashes]:
-        """Strata, -1 for rows whose gain key is not at their stratum's end, and row ids."""
-        keys, ordered = self.ranked(sign, shard)
-        place = np.minimum(np.searchsorted(names, keys), len(names) - 1)
-        at_end = (names[place] == keys) & (ordered == ends[place])
-        return np.where(at_end, keys, -1), np.asarray(self.load("ids", shard)).astype(np.uint64)
+    def tied(self, names: Ints, ends: Hashes, shard: int) -> tuple[Ints, Hashes]:
+        """As :meth:`ranked`, with row ids for gain keys, and place -1 for rows not at their end (2 g,)."""
+        place, ordered = self.ranked(names, shard)
+        ids = np.asarray(self.load("ids", shard)).astype(np.uint64)
+        return np.where(ordered == ends[place], place, -1), np.concatenate([ids, ids])
 
     def sums(self, cuts: Sequence[Cut], shard: int) -> tuple[Float64, Ints]:
         """Sum of phi, and rows, under the straight and the swapped cut."""
@@ -129,10 +132,7 @@ class ShardedRows:
         negative = np.zeros((2, len(quotas.names)), np.int64)
         for counts in self._map(partial(self._files.gains, direction, offset, quotas.names)):
             negative += counts
-        cuts = [
-            self._cut(sign, np.clip(count, quotas.low, quotas.high))
-            for sign, count in zip((1, -1), negative, strict=True)
-        ]
+        cuts = self._cuts(np.clip(negative, quotas.low, quotas.high).ravel())
         sums, sizes = np.zeros((2, len(self.total))), np.zeros(2, np.int64)
         for found, counts in self._map(partial(self._files.sums, cuts)):
             sums += found
@@ -140,24 +140,24 @@ class ShardedRows:
         straight, swapped = (Chosen(s, int(n), cut) for s, n, cut in zip(sums, sizes, cuts, strict=True))
         return straight, swapped
 
-    def _cut(self, sign: int, wanted: Ints) -> Cut:
-        """The gains, and among equal ones the row ids, that bound the ``wanted`` (g,) rows of a stratum."""
+    def _cuts(self, wanted: Ints) -> list[Cut]:
+        """Gains, and among equals row ids, that bound the ``wanted`` (2 g,) rows; straight and swapped."""
         names = self._quotas.names
         found = self._find(
-            partial(self._files.ranked, sign),
-            [Search(key, rank) for key, rank in zip(names.tolist(), wanted.tolist(), strict=True)],
+            partial(self._files.ranked, names),
+            [Search(place, rank) for place, rank in enumerate(wanted.tolist())],
         )
-        ends, ties = np.empty(len(names), np.uint64), np.zeros(len(names), np.int64)
+        ends, ties = np.empty(len(wanted), np.uint64), np.zeros(len(wanted), np.int64)
         for place, end in enumerate(found):
             value = end.low if isinstance(end, Search) else end
             ends[place], ties[place] = (value, 0) if value < END else (END - 1, LAST)
         lacking = {place: end.rank for place, end in enumerate(found) if isinstance(end, Search)}
         if lacking:
-            places = np.array(list(lacking))
-            tied = partial(self._files.tied, sign, names[places], ends[places])
-            searches = [Search(int(names[place]), rank) for place, rank in lacking.items()]
-            ties[places] = [end if isinstance(end, int) else LAST for end in self._find(tied, searches)]
-        return Cut(names, ends, ties)
+            tied = partial(self._files.tied, names, ends)
+            found = self._find(tied, [Search(place, rank) for place, rank in lacking.items()])
+            ties[list(lacking)] = [end if isinstance(end, int) else LAST for end in found]
+        pairs = zip(np.split(ends, 2), np.split(ties, 2), strict=True)
+        return [Cut(names, end, tie) for end, tie in pairs]
 
     def _find(self, keyed: Any, searches: list[Search]) -> list[int | Search]:
         return find_ends(self._executor, self._shards, keyed, searches, self._resources)
