@@ -48,6 +48,9 @@ class Point:
     """(sum w)^2 / sum w^2, over that of the prior weights."""
     flagged_share: float
     """Rows with w_t < threshold / T."""
+    worst_share: float
+    """The same within the class that has the most, where the learner knows classes: at small alpha a
+    classifier learns one class and flags the other."""
 
 
 def effective_sample_size_curve(
@@ -64,33 +67,38 @@ def effective_sample_size_curve(
     low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
     spread = float(high - low)
     if spread <= 0:
-        return [Point(1.0, 1.0, 0.0)]
+        return [Point(1.0, 1.0, 0.0, 0.0)]
     curve: list[Point] = []
     for index in range(MOST):
         alpha = WIDEST * spread / FACTOR**index
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.tally.effective_sample_size / first.effective_sample_size
-        curve.append(Point(alpha, share, flagged_share(fit, rows, threshold)))
-        if share < COLLAPSED or curve[-1].flagged_share > MAJORITY:
+        curve.append(Point(alpha, share, *flagged_shares(fit, rows, threshold)))
+        if share < COLLAPSED or curve[-1].worst_share > MAJORITY:
             break
     return curve
 
 
-def flagged_share(fit: Fit, rows: Rows, threshold: float) -> float:
-    """Share of the prior weight of rows that are outliers."""
+def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float]:
+    """Share of the prior weight of rows that are outliers: of all rows, and in the class with the largest."""
     is_outlier = fit.tally.log_weights(losses(fit.model, rows.X, rows.y)) < np.log(threshold)
-    return float(rows.prior[is_outlier].sum() / rows.prior.sum())
+    share = float(rows.prior[is_outlier].sum() / rows.prior.sum())
+    if rows.y is None or rows.y.ndim > 1 or not np.issubdtype(rows.y.dtype, np.integer):
+        return share, share
+    counts = np.bincount(rows.y, weights=rows.prior)
+    flagged = np.bincount(rows.y, weights=rows.prior * is_outlier)
+    return share, float((flagged[counts > 0] / counts[counts > 0]).max())
 
 
 def choose_alpha(curve: Sequence[Point], efficiency: float = EFFICIENCY) -> float:
-    """The least alpha of the curve that is efficient enough on the rows it keeps, more than half of all.
+    """The least alpha of the curve that is efficient enough on the rows it keeps: most of every class.
 
     Where there is none, the largest.
     """
     good = [
         point.alpha
         for point in curve
-        if point.flagged_share < MAJORITY and point.effective_share >= efficiency * (1 - point.flagged_share)
+        if point.worst_share < MAJORITY and point.effective_share >= efficiency * (1 - point.flagged_share)
     ]
     return min(good, default=max(point.alpha for point in curve))
 

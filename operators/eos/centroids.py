@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from operators.eos.kernel import Floats, Target, moments
 
+SUM_TO_ONE = 1e3
+"""Weight of the constraint on a mixture, in units of the largest coordinate."""
 EMPTY = 1e-12
 """Share of all weight below which a box has none."""
 
@@ -148,8 +150,18 @@ class Boxes(Centroids):
         return replace(self, centres=self._means(table, mass), shares=counts / counts.sum(axis=0))
 
     def predict_proba(self, X: npt.NDArray[np.floating]) -> Floats:
-        """(n, M) label shares of the nearest box: new rows have no label to go by."""
-        found: Floats = self.shares.T[self.distances(X)[1].argmin(axis=1)]
+        """(n, M) label shares of boxes, mixed: rows without a label are convex combinations of centroids.
+
+        The mixture is the one nearest to the row, as in SPA with affiliations in [0, 1]; with the nearest box
+        alone, few boxes give few different values.
+        """
+        from scipy.optimize import nnls
+
+        heavy = SUM_TO_ONE * max(1.0, float(np.abs(self.centres).max()))
+        corners = np.vstack([self.centres.T, np.full(len(self.centres), heavy)])
+        mixed = np.array([nnls(corners, np.append(row, heavy))[0] for row in X * self.scale])
+        mixed /= mixed.sum(axis=1, keepdims=True)
+        found: Floats = mixed @ self.shares.T
         return found
 
 

@@ -74,7 +74,7 @@ class Softmax:
     def refitted(self, X: npt.NDArray[np.floating], y: Target, weight: Floats) -> Softmax:
         """The minimum of sum_t w_t loss_t + penalty for weights (n,) of sum 1.
 
-        Raises ValueError where all weight is on one class.
+        Itself where one class has all weight: there is nothing to learn.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
@@ -82,7 +82,7 @@ class Softmax:
         solver = LogisticRegression(C=1 / self.l2, tol=1e-8, max_iter=1000, warm_start=True)
         solver.coef_, solver.intercept_ = self.coefficients[:, :-1].copy(), self.coefficients[:, -1].copy()
         if y is None or len(np.unique(y[weight > 0])) < 2:
-            raise ValueError("All weight of the loss 'logistic' is on rows of one class: raise alpha.")
+            return self
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             solver.fit(self._scaled(X), y, sample_weight=weight)

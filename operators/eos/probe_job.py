@@ -110,9 +110,10 @@ class Worker:
     def alpha(self, model: ProbeModel) -> tuple[float, list[Point]]:
         """Chosen for the losses of a sample of all rows; the same on every worker."""
         job = self.job
-        found = self.slots.each(partial(self._sample, model)).numpy().reshape(-1, 2)
+        found = self.slots.each(partial(self._sample, model)).numpy().reshape(-1, 3)
         found = found[np.argsort(found[:, 0], kind="stable")][:SAMPLE]
-        sample = rows_of(found[np.isfinite(found[:, 0]), 1:])
+        found = found[np.isfinite(found[:, 0])]
+        sample = rows_of(found[:, 1:2], found[:, 2].astype(np.int64))
         curve = effective_sample_size_curve(sample, FixedLosses(), threshold=job.params.threshold)
         alpha = choose_alpha(curve, job.params.efficiency) if job.params.alpha == "auto" else job.params.alpha
         return float(self.crew.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
@@ -166,13 +167,13 @@ class Worker:
         return torch.tensor([total.low, total.mass, total.square, total.prior], dtype=torch.float64)
 
     def _sample(self, model: ProbeModel, slot: int) -> Tensor:
-        """Hash and loss of the slot's rows of least hash, (2 SAMPLE,): infinite where there are too few."""
-        kept = np.full((SAMPLE, 2), np.inf)
+        """Hash, loss and class of the slot's rows of least hash, (3 SAMPLE,): infinite where too few."""
+        kept = np.full((SAMPLE, 3), np.inf)
         for shard in self.slots.shards(slot):
             rows = self.shards[shard]
             if len(rows):
                 hashes = row_hashes(self._ids(shard, rows), self.job.seed).astype(np.float64)
-                both = np.concatenate([kept, np.column_stack([hashes, self.losses(model, rows)])])
+                both = np.concatenate([kept, np.column_stack([hashes, self.losses(model, rows), rows.y])])
                 kept = both[np.argsort(both[:, 0], kind="stable")][:SAMPLE]
         return torch.tensor(kept.ravel())
 

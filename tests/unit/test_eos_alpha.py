@@ -81,17 +81,23 @@ def test_regression_outliers_are_found() -> None:
 
 
 def test_the_least_efficient_enough_alpha_is_taken() -> None:
-    curve = [
-        Point(4, 0.99, 0),
-        Point(3, 0.6, 0),
-        Point(2, 0.7, 0.2),
-        Point(1, 0.5, 0.2),
-        Point(0.5, 0.3, 0.7),
-    ]
+    values = ((4, 0.99, 0), (3, 0.6, 0), (2, 0.7, 0.2), (1, 0.5, 0.2), (0.5, 0.3, 0.7))
+    curve = [Point(alpha, share, flagged, flagged) for alpha, share, flagged in values]
     assert choose_alpha(curve, 0.75) == 2
     assert choose_alpha(curve, 0.9) == 4
     assert choose_alpha(curve, 0.4) == 1
     assert choose_alpha(curve, 0.999) == 4
+    assert choose_alpha([curve[0], Point(1, 0.9, 0.3, 0.8)], 0.75) == 4  # most of a class is flagged
+
+
+@pytest.mark.parametrize("loss", ["logistic", "spa"])
+def test_auto_keeps_both_classes(loss: str) -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    wrong = np.random.default_rng(0).random(len(y)) < 0.1
+    model = EntropicOutlierSparsification(loss, random_state=0).fit(X, np.where(wrong, 1 - y, y))
+    for label in (0, 1):
+        assert model.outlier_mask_[y == label].mean() < 0.5
+    assert model.weights_[wrong].mean() < model.weights_[~wrong].mean()
 
 
 def test_rows_that_are_all_alike_have_equal_weights() -> None:
