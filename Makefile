@@ -56,6 +56,7 @@ paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; goes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.downstream
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.boosted
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.eos
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.splits
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.dckm
 
