@@ -19,7 +19,7 @@ import yaml
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.faults.preload"])
-PATIENCE = 120.0
+PATIENCE = 280.0
 """Seconds before a test gives a process up."""
 
 
