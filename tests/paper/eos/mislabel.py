@@ -33,8 +33,8 @@ KINDS = {
 PLAIN = 1e6
 """An alpha at which all weights are equal: the learner without EOS."""
 ALPHAS = (0.03, 0.1, 0.3, 1.0, PLAIN)
-BOXES, LABEL_WEIGHTS = (2, 4, 8), (1.0, 3.0)
-L2 = (0.001, 0.01, 0.1)
+BOXES, LABEL_WEIGHTS = (2, 4, 8), (3.0,)
+L2 = (0.01, 0.1)
 Ints = npt.NDArray[np.int64]
 Score = Callable[[Any], float]
 
@@ -111,6 +111,6 @@ def eos(learners: list[Any], alphas: Iterable[Any], X: Any, y: Ints, seed: int) 
     for learner, alpha in product(learners, alphas):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a collapse scores low and is not chosen
-            yield EntropicOutlierSparsification(learner, alpha=alpha, random_state=seed, max_iter=50).fit(
-                X, y
-            )
+            yield EntropicOutlierSparsification(
+                learner, alpha=alpha, random_state=seed, tol=1e-4, max_iter=30
+            ).fit(X, y)
