@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,25 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import (
-    GROUP,
-    IS_OUTLIER,
-    LABEL,
-    ROW_ID,
     Apply,
     Context,
     Executor,
     OperatorError,
     OperatorParams,
-    ShardReader,
 )
 from operators.splits.at_random import Draw
+from operators.splits.domains import Domains
 from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.operator import Split, split_column
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
 
 STATE = "domain.json"
-MOST_VALUES = 10_000
 
 
 class ByDomain(Split[DomainParams]):
@@ -54,15 +48,7 @@ class ByDomain(Split[DomainParams]):
         draw = self._draw(context)
         test, counts = draw.thresholds(executor, params, 0.0, params.test)
         domains = Domains(context.shards, params.domain)
-        sizes: Counter[str] = Counter()
-        count = partial(_count, draw, domains, test)
-        for found in executor.map(count, range(len(context.shards.shards)), resources=params.resources):
-            sizes.update(found)
-            if len(sizes) > MOST_VALUES:
-                raise OperatorError(
-                    f"operators.split.domain: {params.domain!r} has more than {MOST_VALUES:,} values, so it "
-                    "names no domains. Name a column such as the site or the camera of each row."
-                )
+        sizes = domains.sizes(executor, Rest(draw, test), params.resources)
         chosen = self._choose(sizes)
         state = {"domain": chosen, "test": sorted(test.items())}
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
@@ -101,33 +87,15 @@ class ByDomain(Split[DomainParams]):
 
 
 @dataclass(frozen=True)
-class Domains:
-    """The domain of each row, as text. Picklable."""
+class Rest:
+    """Rows that are neither dropped nor test. Picklable."""
 
-    reader: ShardReader
-    column: str
+    draw: Draw
+    test: dict[int, tuple[int, int]]
 
-    def __call__(self, table: pa.Table) -> Any:
-        """Domain of each row of one shard's table; null where it has none."""
-        if self.column == GROUP:
-            groups = pc.cast(table[GROUP], pa.string()).combine_chunks()
-            return pc.if_else(pc.equal(groups, "-1"), pa.scalar(None, pa.string()), groups)
-        ids = table[ROW_ID].to_numpy()
-        if not len(ids):
-            return pa.nulls(0, pa.string())
-        shards = sorted(self.reader.shards, key=lambda shard: shard.first_row)
-        shard = shards[bisect_right([one.first_row for one in shards], int(ids[0])) - 1]
-        found = self.reader.read_source(shard.index, [self.column])[self.column]
-        if pa.types.is_dictionary(found.type):
-            found = found.cast(found.type.value_type)
-        return pc.cast(found, pa.string()).combine_chunks().take(pa.array(ids - shard.first_row))
-
-
-def _count(draw: Draw, domains: Domains, test: dict[int, tuple[int, int]], shard: int) -> dict[str, int]:
-    table = draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER])
-    kept = domains(table).filter(pa.array(draw.parts(table, test) == TRAIN))
-    counts = pc.value_counts(kept.drop_null())
-    return {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
+    def __call__(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """(n,) bool."""
+        return np.asarray(self.draw.parts(table, self.test) == TRAIN)
 
 
 def _apply(

@@ -27,12 +27,14 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.splits.at_random import Draw
-from operators.splits.hashing import TRAIN, VALIDATION, Ints
-from operators.splits.operator import Split, split_column, stratum_keys
+from operators.splits.by_domain import Rest
+from operators.splits.domains import Codes, Domains
+from operators.splits.hashing import VALIDATION, Ints, strata
+from operators.splits.operator import Split, split_column
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
 
-THRESHOLDS, RULE, MAP = "test.json", "rule.npz", "map.npz"
+STRATA, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
 
 class Cluster(Split[ClusterParams]):
@@ -68,9 +70,15 @@ class Cluster(Split[ClusterParams]):
 
         params = self.params
         test, counts = self._draw(context).thresholds(executor, params, 0.0, params.test)
-        (context.state / THRESHOLDS).write_text(json.dumps(sorted(test.items())), "utf-8")
-        strata = Strata(self._draw(context), params.within == "group", test)
-        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), strata)
+        codes: tuple[str, ...] = ()
+        if params.within == "domain":
+            rest = Rest(self._draw(context), test)
+            codes = tuple(
+                sorted(Domains(context.shards, params.domain).sizes(executor, rest, params.resources))
+            )
+        record = {"test": sorted(test.items()), "domains": codes}
+        (context.state / STRATA).write_text(json.dumps(record), "utf-8")
+        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
         sizes = count_strata(executor, taking.shards, partial(_keys, taking), params.resources)
         sizes.pop(-1, None)
         names = np.array(sorted(sizes), np.int64)
@@ -112,35 +120,32 @@ class Cluster(Split[ClusterParams]):
         from operators.splits.features import FeatureMap
 
         by = FeatureMap.load(context.state / MAP)
-        test = {
-            key: (first, last) for key, (first, last) in json.loads((context.state / THRESHOLDS).read_text())
-        }
         with np.load(context.state / RULE) as found:
             rule = dict(found)
-        strata = Strata(self._draw(context), self.params.within == "group", test)
-        return partial(_apply, by, rule, strata)
+        return partial(_apply, by, rule, self._strata(context))
+
+    def _strata(self, context: Context) -> Strata:
+        record = json.loads((context.state / STRATA).read_text("utf-8"))
+        rest = Rest(self._draw(context), {key: (first, last) for key, (first, last) in record["test"]})
+        if self.params.within == "label":
+            return Strata(rest, None)
+        return Strata(rest, Codes(Domains(context.shards, self.params.domain), tuple(record["domains"])))
 
     def _draw(self, context: Context) -> Draw:
-        by_group = self.params.within == "group"
-        return Draw(context.shards, context.seed, self.params.drop_outliers, by_label=True, by_group=by_group)
+        return Draw(context.shards, context.seed, self.params.drop_outliers, by_label=True, by_group=False)
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Stratum of each row of a table, -1 for dropped and test rows. Picklable."""
+    """Stratum of each row of a table, by label and domain; -1 for dropped and test rows. Picklable."""
 
-    draw: Draw
-    by_group: bool
-    test: dict[int, tuple[int, int]]
-
-    def parts(self, table: pa.Table) -> npt.NDArray[np.int8]:
-        """Index into ``PARTS``; training stands for what is still to be divided."""
-        return self.draw.parts(table, self.test)
+    rest: Rest
+    codes: Codes | None
 
     def __call__(self, table: pa.Table) -> Ints:
         """See :class:`operators.splits.drawing.Taking`."""
-        keys = stratum_keys(table, by_label=True, by_group=self.by_group, drop_outliers=False)
-        return np.where(self.parts(table) == TRAIN, keys, -1)
+        codes = np.zeros(table.num_rows, np.int64) if self.codes is None else self.codes(table)
+        return np.where(self.rest(table), strata(table[LABEL].to_numpy(), codes), -1)
 
 
 def _keys(taking: Any, shard: int) -> Ints:
@@ -148,11 +153,11 @@ def _keys(taking: Any, shard: int) -> Ints:
     return keys
 
 
-def _apply(by: Any, rule: dict[str, Any], strata: Strata, table: pa.Table) -> pa.Table:
+def _apply(by: Any, rule: dict[str, Any], of: Strata, table: pa.Table) -> pa.Table:
     from operators.splits.in_memory import project
     from operators.splits.sharded import Cut
 
-    parts, keys = strata.parts(table), strata(table)
+    parts, keys = of.rest.draw.parts(table, of.rest.test), of(table)
     rows = np.flatnonzero(keys >= 0)
     if len(rows):
         ids = table[ROW_ID].to_numpy()[rows]

@@ -63,14 +63,22 @@ class ClusterParams(SplitParams):
     method: Literal["cluster"] = "cluster"
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of rows for validation."""
-    within: Literal["label", "group"] = "label"
-    """What keeps its share: every label, or every pair of label and inferred group (noise is one of them)."""
+    within: Literal["label", "domain"] = "label"
+    """What keeps its share: every label, or every pair of label and domain (rows in no domain are one)."""
+    domain: str = "group"
+    """Source column with the domain of each row; ``group``: the inferred groups."""
     tolerance: Annotated[float, Field(ge=0)] = 0.0
     """tau: a label or group may give (1 - tau) to (1 + tau) times its share."""
     n_init: Annotated[int, Field(ge=1)] = 10
     """Starts, on 5,000 sampled rows; the best goes on with all rows."""
     max_iter: Annotated[int, Field(ge=1)] = 50
     """Most steps of a start, and with all rows."""
+
+    @model_validator(mode="after")
+    def _reads_domain(self) -> Self:
+        if self.within == "label" and "domain" in self.model_fields_set:
+            raise ValueError("domain is read by within: domain only; within is 'label'")
+        return self
 
 
 class DomainParams(SplitParams):
