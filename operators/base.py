@@ -12,10 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_jsonable_python
 
 ROW_ID = "row_id"
 VALID = "valid"
@@ -77,6 +78,21 @@ class OperatorParams(BaseModel):
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that say where and how fast, never what: they are no part of the fingerprint."""
+
+    @classmethod
+    def recorded(cls, params: Mapping[str, Any]) -> Self:
+        """Parameters as a manifest records them, which names those at their defaults too.
+
+        They count as not given: some may not be given beside others, whatever their value.
+        """
+        fields = cls.model_fields
+        optional = {name: field for name, field in fields.items() if not field.is_required()}
+        usual = {
+            name: to_jsonable_python(field.get_default(call_default_factory=True))
+            for name, field in optional.items()
+        }
+        given = {name: value for name, value in params.items() if name not in usual or value != usual[name]}
+        return cls.model_validate(given)
 
 
 class Resources(OperatorParams):

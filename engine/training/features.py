@@ -58,7 +58,7 @@ class FeatureMaker:
                 # The run has judged the rows: those it set aside are split `dropped` now.
                 params["on_error"] = "quarantine"
             kind = operator_class(entry["name"]).variant(params)
-            operator = kind(kind.Params.model_validate(params))
+            operator = kind(kind.Params.recorded(params))
             if any(field.name in (FEATURES, LABEL) for field in operator.adds):
                 found.append(operator)
         return sorted(found, key=lambda operator: operator.name == "ingest")

@@ -121,7 +121,7 @@ class _OneShard:
 
 def _open(encoder: Mapping[str, Any]) -> Any:
     kind = operator_class(encoder["name"]).variant(encoder["params"])
-    operator: Operator[Any] = kind(kind.Params.model_validate(encoder["params"]))
+    operator: Operator[Any] = kind(kind.Params.recorded(encoder["params"]))
     return operator.open(Context(_OneShard(), Path()))
 
 

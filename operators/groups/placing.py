@@ -51,7 +51,7 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
             "<output>/store/<fingerprint>/state; `winnow plan RECIPE --json` shows the fingerprint."
         ) from None
     kind = method_class(str(params["method"]))
-    operator = kind(kind.Params.model_validate(params))
+    operator = kind(kind.Params.recorded(params))
     if isinstance(operator, Groups):
         operator = operator.as_fitted(record)
     missing = sorted(set(operator.requires) - set(table.column_names))

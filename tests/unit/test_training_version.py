@@ -93,7 +93,7 @@ def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) 
     result = run(published, truth="truth")
     assert not result.reused
     assert sorted(path.name for path in result.folder.iterdir()) == [
-        ".lock",
+        ".lease",
         "ensemble.json",
         "evaluation.json",
         "features",
