@@ -98,7 +98,8 @@ class ParquetSource:
             and leaf.num_values * leaf.total_uncompressed_size > self.max_bytes
         }
         flat = [path for path in doubtful if path in columns]
-        with self._handle(shard.path) as handle:
+        filesystem, where = resolve(shard.path, self.root)
+        with filesystem.open_input_file(where) as handle:
             counted = pq.ParquetFile(handle, read_dictionary=flat, page_checksum_verification=True)
             if len(flat) < len(doubtful):
                 return self._read_in_pieces(counted, shard, columns)
@@ -125,14 +126,9 @@ class ParquetSource:
             )
 
     @contextmanager
-    def _handle(self, path: str) -> Iterator[pa.NativeFile]:
+    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
         filesystem, where = resolve(path, self.root)
         with reading(path), filesystem.open_input_file(where) as handle:
-            yield handle
-
-    @contextmanager
-    def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
-        with self._handle(path) as handle:
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:

@@ -58,6 +58,8 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
     report = session.report(manifest, results)
     tracker.finish(manifest, results, report)
     session.point()
+    for planned in plan.operators:  # workers of a killed driver may have gone on for seconds
+        plan.store.sweep(planned.fingerprint)
     seconds = meter.seconds
     record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
     write_json(plan.output / "runs" / f"{plan.version}.json", record)
