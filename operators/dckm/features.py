@@ -81,4 +81,8 @@ class Coder:
             Z = np.full(X.shape, -1, np.float32)
             Z[self.mean < X] = 1
             return Coded(Z, signs=True)
-        return Coded(((X - self.mean) / self.scale).astype(np.float32), signs=False)
+        Z = np.empty(X.shape, np.float32)
+        for start in range(0, len(X), ROW_BLOCK):
+            rows = slice(start, start + ROW_BLOCK)
+            Z[rows] = (X[rows] - self.mean) / self.scale
+        return Coded(Z, signs=False)

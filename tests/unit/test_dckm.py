@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -314,6 +315,18 @@ def test_two_values_keep_their_names() -> None:
 )
 def test_scikit_learn_conventions(estimator: Any) -> None:
     check_estimator(estimator)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_memory_is_that_of_the_rows_and_a_few_squares(coding: Any) -> None:
+    n, d = 20_000, 100
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    tracemalloc.start()
+    DecorrelatedKMeans(10, random_state=0, max_iter=2, coding=coding).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    blocks = 12 * ROW_BLOCK * d * 8
+    assert peak < 1.5 * X.nbytes + 20 * n * 8 + 20 * d * d * 8 + blocks
 
 
 @pytest.mark.parametrize("coding", CODINGS)
