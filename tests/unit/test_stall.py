@@ -12,9 +12,7 @@ TIMES = st.floats(0, 1e6)
 
 
 @given(TIMES, TIMES, st.floats(0, 1e4))
-def test_silence_is_a_stall_only_where_there_is_a_limit(
-    last: float, gone: float, limit: float
-) -> None:
+def test_silence_is_a_stall_only_where_there_is_a_limit(last: float, gone: float, limit: float) -> None:
     verdict = judge(last + gone, last, limit)
     assert (verdict is Verdict.STALLED) == (limit > 0 and (last + gone) - last >= limit)
     assert judge(last + gone, last, 0) is Verdict.WORKING
@@ -31,9 +29,7 @@ def test_only_progress_restarts_the_clock() -> None:
     guard.done(3)
     guard.check()
     now[0] = 15.0
-    with pytest.raises(
-        InfeasibleError, match=r"operators\.groups made no.* 3 pieces.*_seconds=20"
-    ):
+    with pytest.raises(InfeasibleError, match=r"operators\.groups made no.* 3 pieces.*_seconds=20"):
         guard.check()
     assert InfeasibleError.exit_code is Exit.INFEASIBLE
 
