@@ -161,7 +161,9 @@ class DecorrelationWeights(_Decorrelating):
 
     Parameters
     ----------
-    lambda1, lambda2, lambda3, random_state, tol, coding : as in :class:`DecorrelatedKMeans`.
+    lambda1 : factor of the balance cost, >= 0, default 1: with few features the cost is of the order of 1,
+        and 0.01 of it would hardly count beside lambda2 / n.
+    lambda2, lambda3, tol, coding : as in :class:`DecorrelatedKMeans`.
     max_iter : most steps, default 100.
 
     Attributes
@@ -172,7 +174,7 @@ class DecorrelationWeights(_Decorrelating):
 
     def __init__(
         self,
-        lambda1: float = 0.01,
+        lambda1: float = 1.0,
         lambda2: float = 10.0,
         lambda3: float = 1.0,
         max_iter: int = 100,

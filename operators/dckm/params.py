@@ -46,3 +46,7 @@ class DckmParams(BalanceParams):
 
 class DecorrelationParams(BalanceParams):
     """Weights without clusters."""
+
+    lambda1: float = Field(
+        default=1.0, ge=0, description="Factor of the balance cost: how much correlation weighs"
+    )

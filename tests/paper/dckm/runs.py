@@ -95,7 +95,7 @@ def every_method(name: str, seed: int) -> dict[str, dict[str, Any]]:
     """Method -> figures."""
     data = load(name)
     X = data.X
-    dec = DecorrelationWeights().fit(X)
+    dec = DecorrelationWeights(*STATED).fit(X)
     narrow = PCA(K - 1, random_state=seed).fit_transform(X)
     apart = without_twins(X)
     shuffled = np.random.default_rng(seed).integers(K, size=len(X))
