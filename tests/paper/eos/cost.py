@@ -13,7 +13,7 @@ import numpy as np
 from operators.eos import Gaussian
 from operators.eos.kernel import closed_form_weights, tally
 
-ROWS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
+ROWS = (1_000, 3_000, 10_000, 30_000, 100_000)
 FEATURES = (4, 16, 64, 256)
 WIDTH = 16
 """Features while rows vary."""

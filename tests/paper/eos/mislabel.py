@@ -26,10 +26,7 @@ PUBLISHED = {
     "EOS + SPA": (0.995, 0.995, 0.990, 0.970, 0.928),
     "SPA": (0.993, 0.992, 0.981, 0.940, 0.867),
 }
-KINDS = {
-    "redrawn": "a share of the labels is drawn anew, 0 or 1 alike: half of them come out wrong",
-    "one class": "a share of the malignant rows is called benign",
-}
+KINDS = {"redrawn": "a share of the labels is drawn anew, 0 or 1 alike: half of them come out wrong"}
 PLAIN = 1e6
 """An alpha at which all weights are equal: the learner without EOS."""
 ALPHAS = (0.03, 0.1, 0.3, 1.0, PLAIN)
@@ -42,8 +39,7 @@ Score = Callable[[Any], float]
 def wrong_labels(y: Ints, share: float, kind: str, seed: int) -> Ints:
     """Training labels with errors of a kind; see :data:`KINDS`."""
     rng = np.random.default_rng(seed)
-    places = np.flatnonzero(y == 0) if kind == "one class" else np.arange(len(y))  # 0 is malignant
-    picked = rng.choice(places, round(share * len(places)), replace=False)
+    picked = rng.choice(len(y), round(share * len(y)), replace=False)
     noisy = y.copy()
     noisy[picked] = rng.integers(0, 2, len(picked)) if kind == "redrawn" else 1 - y[picked]
     return noisy
