@@ -68,7 +68,8 @@ def draw(found: dict[str, list[list[Any]]], path: Path) -> None:
 
     picture = Figure(figsize=(9, 3.6), layout="constrained")
     axes = picture.subplots(1, 2)
-    for axis, (name, points) in zip(axes, found.items(), strict=True):
+    for axis, name in zip(axes, ("rows", "features"), strict=True):
+        points = found[name]
         for what in (WEIGHTS, ITERATION):
             axis.loglog([x for x, _ in points], [1e3 * y[what] for _, y in points], marker="o", label=what)
         axis.set_xlabel(name)
