@@ -64,7 +64,7 @@ meant that way. "alpha auto" sees no right label when it picks alpha, only when 
 SECTION_DETECTED = """
 What came out: with the paper's alphas, precision is within .01 of the published at every D. Alpha picked
 without labels is as precise, for some recall at D = 3 and 4. No detector that is not told p is as precise
-below D = 50; EllipticEnvelope, which is told, is on a par. LOF and OneClassSVM fail because these outliers lie
+below D = 50; EllipticEnvelope, which is told, is on a par. LOF and OneClassSVM fail as these outliers lie
 together; where LOF's precision is 1 it flags nothing.
 """
 SECTION_CLASSIFIED = """
