@@ -21,7 +21,7 @@ from engine.quarantine import allowed_rows, check_budget
 from engine.recipe import Recipe
 from engine.report import write_report
 from engine.results import OperatorResult, RunResult
-from engine.store import Commit, write_json
+from engine.store import Commit, sweep, write_json
 from engine.tracking import Tracker
 from operators.base import Context, OperatorError, ResourceError
 
@@ -60,6 +60,8 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
     session.point()
     for planned in plan.operators:  # workers of a killed driver may have gone on for seconds
         plan.store.sweep(planned.fingerprint)
+    for name in ("runs", "reports"):
+        sweep(plan.output / name)
     seconds = meter.seconds
     record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
     write_json(plan.output / "runs" / f"{plan.version}.json", record)

@@ -102,12 +102,8 @@ class RunStore:
         return {commit.shard: commit for commit in commits}
 
     def sweep(self, fingerprint: str) -> None:
-        """Remove what killed writers left under temporary names. Only for who holds the output's lease."""
-        for path in self.folder(fingerprint).glob(".*.tmp"):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        """Remove what killed writers left there; see :func:`sweep`."""
+        sweep(self.folder(fingerprint))
 
     def replays(self) -> dict[str, int]:
         """Fingerprint -> how often it was to be computed again although nothing in it had changed."""
@@ -147,6 +143,15 @@ class RunStore:
         """Make a finished fit visible."""
         record = {"metrics": metrics, "seconds": seconds}
         write_json(self.folder(fingerprint) / "fit.json", record)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left under temporary names. Only for who holds the output's lease."""
+    for path in folder.glob(".*.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _read_commit(path: Path) -> Commit | None:
