@@ -114,7 +114,8 @@ def alpha_curve(plan: Plan, classes: list[str]) -> str:
         alphas = [point["alpha"] for point in points]
         axes.plot(alphas, [p["effective_share"] for p in points], color=COLOURS[0])
         axes.plot(alphas, [p["flagged_share"] for p in points], color=COLOURS[5], ls="--")
-        axes.axvline(record["models"][key]["tally"]["alpha"], color="#767676", lw=1)
+        model = record.get("models", {}).get(key, record)
+        axes.axvline(model["tally"]["alpha"], color="#767676", lw=1)
         axes.set(xscale="log", ylim=(0, 1.02), xlabel="alpha", ylabel="share of the rows")
         ticks = np.geomspace(min(alphas), max(alphas), 4)
         axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])

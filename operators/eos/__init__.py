@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.eos.alpha import validated_alpha
@@ -33,9 +34,4 @@ __all__ = [
     "validated_alpha",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading a recipe needs the parameters alone, not scikit-learn."""
-    if name in _HOMES:
-        return getattr(import_module(f"operators.eos.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

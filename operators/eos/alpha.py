@@ -90,15 +90,18 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
     return share, float((flagged[counts > 0] / counts[counts > 0]).max())
 
 
-def choose_alpha(curve: Sequence[Point], efficiency: float = EFFICIENCY) -> float:
+def choose_alpha(
+    curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MAJORITY
+) -> float:
     """The least alpha of the curve that is efficient enough on the rows it keeps: most of every class.
 
-    Where there is none, the largest.
+    ``most_flagged`` is the largest share of a class that it may flag. Where there is none, the largest alpha.
     """
     good = [
         point.alpha
         for point in curve
-        if point.worst_share < MAJORITY and point.effective_share >= efficiency * (1 - point.flagged_share)
+        if point.worst_share < most_flagged
+        and point.effective_share >= efficiency * (1 - point.flagged_share)
     ]
     return min(good, default=max(point.alpha for point in curve))
 

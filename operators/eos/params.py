@@ -42,6 +42,13 @@ class EosParams(OperatorParams):
         "4,096 rows; with the model probe, for the losses of the probe as it is",
     )
     efficiency: float = Field(default=0.75, gt=0, lt=1, description="Only `alpha: auto` reads it")
+    most_flagged: float = Field(
+        default=0.1,
+        gt=0,
+        le=0.5,
+        description="`alpha: auto` takes no alpha that flags this share of a class or more, if there is "
+        "another; raise it where more is known to be corrupt",
+    )
     threshold: float = Field(
         default=0.01,
         gt=0,

@@ -115,7 +115,9 @@ class Worker:
         found = found[np.isfinite(found[:, 0])]
         sample = rows_of(found[:, 1:2], found[:, 2].astype(np.int64))
         curve = effective_sample_size_curve(sample, FixedLosses(), threshold=job.params.threshold)
-        alpha = choose_alpha(curve, job.params.efficiency) if job.params.alpha == "auto" else job.params.alpha
+        params, alpha = job.params, job.params.alpha
+        if alpha == "auto":
+            alpha = choose_alpha(curve, params.efficiency, params.most_flagged)
         return float(self.crew.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
 
     def look(self, model: ProbeModel, alpha: float) -> Tally:

@@ -226,7 +226,9 @@ def solve(
 
 
 def _starts(learner: Any, params: EosParams, sample: Rows, curve: list[Point], seed: int) -> list[Descent]:
-    alpha = choose_alpha(curve, params.efficiency) if params.alpha == "auto" else params.alpha
+    alpha = params.alpha
+    if alpha == "auto":
+        alpha = choose_alpha(curve, params.efficiency, params.most_flagged)
     found = []
     for index in range(params.n_init):
         model = learner.start(sample.X, sample.y, sample.prior, seed + index)

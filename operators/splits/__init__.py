@@ -5,8 +5,9 @@ Napoli and White, Clustering-Based Validation Splits for Domain Generalisation, 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.splits.estimator import ConstrainedKernelKMeans
@@ -16,9 +17,4 @@ _HOMES = {"ConstrainedFolds": "folds", "ConstrainedKernelKMeans": "estimator"}
 
 __all__ = ["ConstrainedFolds", "ConstrainedKernelKMeans"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use: reading a recipe needs the parameters alone, not scikit-learn."""
-    if name in _HOMES:
-        return getattr(import_module(f"operators.splits.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, _HOMES)

@@ -87,6 +87,8 @@ def test_the_least_efficient_enough_alpha_is_taken() -> None:
     assert choose_alpha(curve, 0.9) == 4
     assert choose_alpha(curve, 0.4) == 1
     assert choose_alpha(curve, 0.999) == 4
+    flagged = [Point(4, 0.95, 0.02, 0.02), Point(2, 0.9, 0.08, 0.08), Point(1, 0.8, 0.3, 0.3)]
+    assert [choose_alpha(flagged, 0.75, most) for most in (0.5, 0.1, 0.01)] == [1, 2, 4]
     assert choose_alpha([curve[0], Point(1, 0.9, 0.3, 0.8)], 0.75) == 4  # most of a class is flagged
 
 

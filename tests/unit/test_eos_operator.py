@@ -85,7 +85,9 @@ def expected_weights(table: pa.Table, params: EosParams) -> Floats:
         rows = Rows(X[part], None if y is None else y[part], np.ones(len(ids)), ids)
         learner = learner_of(params, 3)
         alpha = (
-            choose_alpha(effective_sample_size_curve(rows, learner, seed=7))
+            choose_alpha(
+                effective_sample_size_curve(rows, learner, seed=7), params.efficiency, params.most_flagged
+            )
             if params.alpha == "auto"
             else params.alpha
         )

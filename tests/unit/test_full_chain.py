@@ -19,7 +19,7 @@ CHAIN: dict[str, Any] = {
     "dckm": {"n_clusters": 3, "max_iter": 5},
     "decorrelation": {"max_iter": 5},
     "weights": {"method": "group_balanced"},
-    "split": {"method": "cluster", "drop_outliers": True, "within": "group", "n_init": 2},
+    "split": {"method": "cluster", "drop_outliers": True, "within": "domain", "n_init": 2},
 }
 
 
