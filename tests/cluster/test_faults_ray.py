@@ -59,11 +59,10 @@ def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) ->
 def test_silence_names_the_operator_and_the_knob(tmp_path: Path) -> None:
     executor = RayExecutor(no_progress_seconds=1)
     executor.operator = "groups"
-    assert list(executor.map(time.sleep, [0.1, 0.1])) == [None, None]
     with pytest.raises(
         InfeasibleError, match=r"operators\.groups made no.* 1 seconds.*no_progress_seconds=2"
     ):
-        list(executor.map(time.sleep, [0.0, 8.0]))
+        list(executor.map(time.sleep, [8.0, 8.0]))
 
 
 @pytest.mark.faults
