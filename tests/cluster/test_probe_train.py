@@ -65,12 +65,10 @@ def fit(folder: Path, name: str, reader: MemoryReader = MemoryReader(), **params
 
 def test_logistic_is_the_same_to_the_byte(tmp_path: Path) -> None:
     task = fit(tmp_path, "task", trainer="in_process")
-    one = fit(tmp_path, "one", trainer="ray", workers=1)
     two = fit(tmp_path, "two", trainer="auto", small_rows=299, workers=2)
-    assert task == one == two
+    assert task == two
     for file in FILES:
         expected = (tmp_path / "task" / file).read_bytes()
-        assert (tmp_path / "one" / file).read_bytes() == expected
         assert (tmp_path / "two" / file).read_bytes() == expected
     assert {path.name for path in (tmp_path / "two").iterdir()} == set(FILES)
 

@@ -5,19 +5,32 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InfeasibleError, InputError
+from engine.plan import make_plan
 from engine.runner import run
 from tests.data import small_recipe
+from tests.unit.test_full_chain import CHAIN
 from tests.unit.test_run import changed, computed, content
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
+NEIGHBOURS = ("neighbour_ids", "neighbour_distances")
+
+
 def test_ray_publishes_what_one_process_publishes(tmp_path: Path) -> None:
-    alone = run(small_recipe(tmp_path, output="alone"))
-    for limit in (1, 3):
-        settings = {"executor": "ray", "shards_in_flight": limit}
-        together = run(small_recipe(tmp_path, output=f"ray{limit}", run=settings))
-        assert content(together.path) == content(alone.path)
+    """Every method in one recipe; on Ray, classes are clustered in blocks as well."""
+    operators = {**CHAIN, "neighbours": {"eps": 0.05, "metric": "cosine"}}
+    recipe = small_recipe(tmp_path, output="alone", operators=operators)
+    alone = run(recipe)
+    operators["groups"] = {**recipe.operators["groups"], "block_rows": 50}
+    settings = {"executor": "ray", "shards_in_flight": 3}
+    on_ray = small_recipe(tmp_path, output="ray", operators=operators, run=settings)
+    assert content(run(on_ray).path) == content(alone.path)
+    here, there = (make_plan(made).reader() for made in (recipe, on_ray))
+    for shard in range(4):
+        found = here.read(shard, NEIGHBOURS)
+        assert found.equals(there.read(shard, NEIGHBOURS))
+        assert sum(map(len, found.column("neighbour_ids").to_pylist())) > found.num_rows
 
 
 def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:

@@ -13,12 +13,9 @@ import numpy as np
 import pytest
 
 from engine.execution.on_ray import RayExecutor
-from engine.runner import run
 from operators.base import Resources
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Points
-from tests.data import small_recipe
-from tests.unit.test_run import changed, content
 from tests.unit.test_sharded import blobs, in_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
@@ -73,13 +70,6 @@ def test_killed_workers_change_nothing(tmp_path: Path, problem: tuple[Any, Any])
     found = in_blocks(X, "euclidean", EPS, LEAST, 170, killing)
     np.testing.assert_array_equal(found, expected)
     assert {mark.name for mark in tmp_path.iterdir()} == set(KILLS)
-
-
-def test_a_run_in_blocks_publishes_the_same(tmp_path: Path) -> None:
-    alone = run(small_recipe(tmp_path, output="alone"))
-    recipe = small_recipe(tmp_path, output="blocks", run={"executor": "ray"})
-    blocks = run(changed(recipe, groups={**recipe.operators["groups"], "block_rows": 50}))
-    assert content(blocks.path) == content(alone.path)
 
 
 def test_rows_that_exceed_the_object_store(tmp_path: Path) -> None:

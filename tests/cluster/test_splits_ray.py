@@ -10,11 +10,8 @@ import pyarrow as pa
 import pytest
 
 from engine.execution.on_ray import RayExecutor
-from engine.runner import run
 from operators.base import SPLIT, Context, Resources
-from tests.data import small_recipe
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
-from tests.unit.test_run import content
 from tests.unit.test_splits_operator import Split, rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
@@ -64,11 +61,3 @@ def test_killed_workers_change_nothing(tmp_path: Path) -> None:
     found = [apply(reader.read(shard, operator.requires)) for shard in range(len(tables))]
     assert pa.concat_tables(found)[SPLIT].to_pylist() == alone[SPLIT].to_pylist()
     assert {mark.name for mark in (tmp_path / "marks").iterdir()} == {"write", "gains", "sums"}
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_run_publishes_the_same_bytes(tmp_path: Path, workers: int) -> None:
-    alone = run(small_recipe(tmp_path, output="alone", operators={"split": PARAMS}))
-    chosen = PARAMS | {"resources": {"actors": workers}}
-    recipe = small_recipe(tmp_path, output="ray", operators={"split": chosen}, run={"executor": "ray"})
-    assert content(run(recipe).path) == content(alone.path)
