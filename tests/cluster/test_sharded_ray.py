@@ -72,6 +72,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, problem: tuple[Any, Any])
     assert {mark.name for mark in tmp_path.iterdir()} == set(KILLS)
 
 
+@pytest.mark.slow
 def test_rows_that_exceed_the_object_store(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.small_store", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

@@ -20,7 +20,7 @@ from engine.training import TrainResult, TrainSpec, parse_params, train
 from operators.base import Executor
 from tests.data import small_recipe
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 HERE = "tests.cluster.test_training_ray"
 KILL = Path(tempfile.gettempdir()) / f"winnow-kill-{os.getuid()}"
 SMALL = {"epochs": 6, "batch_size": 40, "slots": 3, "checkpoint_every": 1}
@@ -84,6 +84,7 @@ def test_two_workers_one_of_them_killed(published: Path, tmp_path: Path) -> None
     assert json.loads((killed.folder / "training.json").read_text())["models"] == 4
 
 
+@pytest.mark.slow
 def test_what_stops_a_worker_reaches_the_user(published: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"diverged: .*ower train.lr"):
         run(

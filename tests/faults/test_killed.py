@@ -30,6 +30,7 @@ def check_moments(unbroken: tuple[Path, dict[str, bytes], int], n_moments: int, 
     assert max(kept) > min(kept)
 
 
+@pytest.mark.slow
 def test_killed_at_some_moments(unbroken: tuple[Path, dict[str, bytes], int]) -> None:
     check_moments(unbroken, FEW, seed=0)
 

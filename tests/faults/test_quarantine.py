@@ -81,6 +81,7 @@ def raising_on(*row_ids: int, error: type[Exception] = ZeroDivisionError) -> Cal
     return opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ZeroDivisionError, pytest.param(OperatorError, marks=pytest.mark.faults)])
 def test_rows_on_which_an_operator_raises(
     error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def sidecars(recipe: Recipe, columns: list[str]) -> pa.Table:
     return pa.concat_tables(reader.read_all(shard.index, columns) for shard in reader.shards)
 
 
+@pytest.mark.slow
 def test_a_recipe_runs_both(tmp_path: Path) -> None:
     recipe = small_recipe(
         tmp_path, operators={"dckm": {"n_clusters": 2}, "decorrelation": {"coding": "standardize"}}

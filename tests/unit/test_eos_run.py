@@ -19,6 +19,7 @@ def published(folder: Path) -> pa.Table:
     return pa.concat_tables(pq.read_table(path) for path in sorted(folder.rglob("*.parquet")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [{}, {"model": "probe", "alpha": 0.2}])
 def test_weights_and_marks_are_published(tmp_path: Path, model: dict[str, Any]) -> None:
     found = []

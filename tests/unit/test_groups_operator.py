@@ -17,6 +17,7 @@ import pytest
 from engine.compare.running import needed, variants
 from engine.errors import InputError
 from engine.events import silent
+from engine.lease import writing
 from engine.plan import Plan, build_operator, make_plan
 from engine.recipe import Recipe
 from engine.runner import Session
@@ -48,8 +49,8 @@ PARAMS = (
 def carry_out(plan: Plan) -> None:
     from contextlib import ExitStack
 
-    with ExitStack() as stack:
-        session = Session(plan, silent, stack, verbose=False)
+    with writing(plan.output, "test") as lease, ExitStack() as stack:
+        session = Session(plan, silent, stack, verbose=False, lease=lease)
         for planned in needed(plan):
             session.operator(planned)
 

@@ -132,6 +132,7 @@ def test_two_folders_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Mon
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_groups_do_not_depend_on_sharding(tmp_path: Path) -> None:
     labels = []
     for shards in (1, 3, 7):

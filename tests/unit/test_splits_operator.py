@@ -202,6 +202,7 @@ def test_keys_order_as_their_values(values: list[float]) -> None:
     np.testing.assert_array_equal(keys[:-1] == keys[1:], floats[:-1] == floats[1:])
 
 
+@pytest.mark.slow
 def test_a_recipe_runs_with_it(tmp_path: Path) -> None:
     chosen = {"method": "cluster", "kernel": "rbf", "n_init": 2, "test": 0.1}
     recipe = small_recipe(tmp_path / "four", operators={"split": chosen})
@@ -211,6 +212,7 @@ def test_a_recipe_runs_with_it(tmp_path: Path) -> None:
     assert first["split"].to_pylist().count("validation") == 48
 
 
+@pytest.mark.slow
 def test_density_weighted_landmarks_come_from_the_graph(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="the operator `neighbours` needs FAISS")
     graph = {"space": "x", "metric": "euclidean", "n_neighbors": 5, "per_class": False}
