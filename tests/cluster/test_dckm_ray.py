@@ -15,6 +15,7 @@ from tests.unit.test_dckm_operator import features, files
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_leaves_the_same_bytes(tmp_path: Path) -> None:
     tables = split_table(features(), [10, 25, 60, 60, 100])
     operator = Dckm(DckmParams(n_clusters=3, init="k-means++", coding="standardize", max_iter=3))

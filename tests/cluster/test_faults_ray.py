@@ -36,6 +36,7 @@ def many_shards(folder: Path, output: str, shards: int = 12, **sections: Any) ->
     return recipe_for(folder / "data", folder / output, **sections)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("kind", [pytest.param(Striking, marks=pytest.mark.faults), KeptOpen])
 def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) -> None:

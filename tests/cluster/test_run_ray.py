@@ -41,6 +41,7 @@ def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:
         run(recipe)
 
 
+@pytest.mark.slow
 def test_asking_for_too_much_is_refused_before_it_hangs(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path, run={"executor": "ray"})
     with pytest.raises(

@@ -140,6 +140,7 @@ def test_a_writer_that_slept_between_check_and_rename_cannot_publish(
     assert (tmp_path / "CURRENT").read_text() == "new\n"
 
 
+@pytest.mark.slow
 def test_a_whole_run_that_was_stopped_ends_with_5_and_publishes_nothing(tmp_path: Path) -> None:
     write_shards(tmp_path / "data", spurious_table())
     old = recipe_for(tmp_path / "data", tmp_path / "out", run={"lease_seconds": SHORT})

@@ -25,6 +25,7 @@ def reduced() -> list[Result]:
     return study(SUBSET, (PAPER, OURS))
 
 
+@pytest.mark.slow
 def test_regret_is_at_most_two_fifths_of_the_silhouettes() -> None:
     results = reduced()
     assert {r.name.data for r in results} == {"digits", "cancer", "gaussians", "wine", "classification"}

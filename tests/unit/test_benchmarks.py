@@ -176,6 +176,7 @@ def test_rows_are_what_their_regime_says(regime: Regime):
     assert np.allclose(np.linalg.norm(X, axis=1), 1, atol=1e-5) == (regime != "raw")
 
 
+@pytest.mark.slow
 def test_the_gpu_check_runs_where_there_is_only_torch_and_scikit_learn():
     program = """
 import sys

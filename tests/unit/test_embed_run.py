@@ -42,6 +42,7 @@ def text_recipe(folder: Path, **sections: Any) -> Recipe:
     return Recipe.parse(mapping)
 
 
+@pytest.mark.slow
 def test_a_row_without_a_vector_is_set_aside_with_the_encoders_reason(tmp_path: Path) -> None:
     recipe = text_recipe(tmp_path, source={"on_error": "quarantine"})
     result = run(recipe)

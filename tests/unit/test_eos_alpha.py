@@ -92,6 +92,7 @@ def test_the_least_efficient_enough_alpha_is_taken() -> None:
     assert choose_alpha([curve[0], Point(1, 0.9, 0.3, 0.8)], 0.75) == 4  # most of a class is flagged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["logistic", "spa"])
 def test_auto_keeps_both_classes(loss: str) -> None:
     X, y = load_breast_cancer(return_X_y=True)

@@ -121,6 +121,7 @@ def test_a_changed_row_changes_the_version(tmp_path: Path) -> None:
     assert make_plan(recipe).version != before
 
 
+@pytest.mark.slow
 def test_two_folders_give_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for name in ("one", "two"):
