@@ -14,6 +14,7 @@ from operators.base import (
     GRADIENT,
     GROUP,
     IS_OUTLIER,
+    MARK,
     OUTLIER_SOURCE,
     ROW_ID,
     SPLIT,
@@ -45,7 +46,7 @@ USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
     """Whether operators mark outliers, and none decides between them."""
     added = {field.name for operator in chain for field in operator.adds}
-    return IS_OUTLIER not in added and any(name.endswith("_outlier") for name in added)
+    return IS_OUTLIER not in added and any(name.endswith(MARK) for name in added)
 
 
 def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:

@@ -14,6 +14,7 @@ from operators.base import (
     CATEGORY,
     IS_OUTLIER,
     LABEL,
+    MARK,
     MARKED_BY,
     OUTLIER_SOURCE,
     Apply,
@@ -25,9 +26,6 @@ from operators.base import (
     ShardReader,
 )
 from operators.outliers.kernel import ALL, ANY, Text, decide, joined
-
-MARK = "_outlier"
-"""A judge named J adds the column ``J_outlier``: bool, or its reason as text, empty for none."""
 
 
 class OutliersParams(OperatorParams):

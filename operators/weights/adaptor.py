@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import (
+    FACTOR,
     FEATURES,
+    MARK,
     WEIGHT,
     Apply,
     Context,
@@ -31,7 +33,6 @@ from operators.weights.totals import add_up, all_shards, warning
 from operators.weights.weighing import COLUMNS, Factors, Scales, Trust
 
 _log = logging.getLogger("winnow")
-FACTOR, MARK = "_weight", "_outlier"
 
 
 class Weights(Operator[WeightsParams]):
