@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["start", "fit", "progress", "finish", "reused"]
@@ -16,7 +16,9 @@ class Event:
 
     ``rows`` and ``shards`` are done so far, of ``total_rows`` and ``total_shards``; ``seconds`` since
     the operator started. Of these rows ``worked_rows`` were computed in this run, which took its workers
-    ``worked_seconds`` in all, from reading a shard until its new columns were there.
+    ``worked_seconds`` in all, from reading a shard until its new columns were there. A fit goes over the
+    data in passes: ``fit_pass`` is the number of the one it is in (0: none yet), of whose ``total_pieces``
+    pieces of work ``pieces`` are done.
     """
 
     kind: Kind
@@ -28,6 +30,9 @@ class Event:
     seconds: float = 0.0
     worked_rows: int = 0
     worked_seconds: float = 0.0
+    fit_pass: int = 0
+    pieces: int = 0
+    total_pieces: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -41,6 +46,7 @@ class Event:
 
 
 Listener = Callable[[Event], None]
+FIT_EVERY_SECONDS = 0.5
 
 
 def silent(event: Event) -> None:
@@ -56,6 +62,7 @@ class Meter:
         self._started = time.perf_counter()
         self.rows = self.shards = self.worked_rows = 0
         self.worked_seconds = 0.0
+        self._told = 0.0
 
     @property
     def seconds(self) -> float:
@@ -70,6 +77,13 @@ class Meter:
         """The counts so far."""
         totals = (self.rows, self._total_rows, self.shards, self._total_shards)
         return Event(kind, self._operator, *totals, self.seconds, self.worked_rows, self.worked_seconds)
+
+    def fitting(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
+        """How far a fit is: told now and then, as a fit may hand out thousands of small pieces."""
+        if self.seconds - self._told >= FIT_EVERY_SECONDS:
+            self._told = self.seconds
+            event = self.event("fit")
+            self._listener(replace(event, fit_pass=fit_pass, pieces=pieces, total_pieces=total_pieces))
 
     def add(self, rows: int, shards: int = 1, *, worked: float = 0.0) -> None:
         """Count finished shards, and how many seconds a worker spent on them in this run."""

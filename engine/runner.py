@@ -12,6 +12,7 @@ from engine.errors import InfeasibleError, InputError, system_error
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
+from engine.execution.watched import Watched
 from engine.journal import Journal
 from engine.lease import Lease, writing
 from engine.manifest import read_manifest
@@ -154,7 +155,8 @@ class Session:
         store = self.plan.store
         with store.fitting(planned.fingerprint) as scratch:
             try:
-                metrics = planned.operator.fit(self._context(planned, scratch), self.executor)
+                watched = Watched(self.executor, meter.fitting)
+                metrics = planned.operator.fit(self._context(planned, scratch), watched)
             except ResourceError as error:
                 raise InfeasibleError(str(error)) from None
             except OperatorError as error:

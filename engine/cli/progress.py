@@ -27,6 +27,7 @@ from engine.errors import InputError
 from engine.events import Event, Listener
 from engine.hints import nearest
 
+FIT_LINE_SECONDS = 30.0
 FORMATS = ("auto", "rich", "plain", "json")
 
 
@@ -43,7 +44,7 @@ def listener_for(log_format: str) -> Iterator[Listener]:
         with _Bars() as bars:
             yield bars
     else:
-        yield _as_lines
+        yield _Lines()
 
 
 def _as_json(event: Event) -> None:
@@ -51,10 +52,29 @@ def _as_json(event: Event) -> None:
     print(json.dumps(asdict(event) | rates), flush=True)
 
 
-def _as_lines(event: Event) -> None:
-    line = describe(event)
-    if line:
-        print(line, file=sys.stderr, flush=True)
+class _Lines:
+    """A line for each operator that is done, and now and then one for a fit that takes long."""
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Print what is worth a line."""
+        line = describe(event)
+        if event.kind == "start":
+            self._told = 0.0
+        elif event.kind == "fit" and event.seconds - self._told >= FIT_LINE_SECONDS:
+            self._told = event.seconds
+            line = f"{event.operator:<10} {fit_place(event)}, {event.seconds:.0f} s"
+        if line:
+            print(line, file=sys.stderr, flush=True)
+
+
+def fit_place(event: Event) -> str:
+    """How far a fit is: passes cannot be foretold, since most methods stop when nothing changes any more."""
+    if not event.fit_pass:
+        return "fitting"
+    return f"fitting, pass {event.fit_pass}: {event.pieces} of {event.total_pieces}"
 
 
 def describe(event: Event) -> str:
@@ -120,6 +140,6 @@ class _Bars:
             self._tasks[event.operator],
             total=total,
             completed=total if over else event.rows,
-            note={"fit": "fitting", "reused": "reused"}.get(event.kind, ""),
+            note=fit_place(event) if event.kind == "fit" else {"reused": "reused"}.get(event.kind, ""),
             event=event,
         )

@@ -79,7 +79,7 @@ def show_status(found: dict[str, Any]) -> None:
     if found["running"]:
         step = found["step"] or {"operator": "starting", "kind": ""}
         console.print(
-            f"running: {escape(found['writer'])}; {step['operator']} {step['kind']}", soft_wrap=True
+            f"running: {escape(found['writer'])}; {step['operator']} {_doing(step)}", soft_wrap=True
         )
     elif found["died"]:
         quiet = found["silent_seconds"]
@@ -103,6 +103,13 @@ def show_status(found: dict[str, Any]) -> None:
             f"{eta:,.0f} s" if eta else "",
         )
     console.print(table)
+
+
+def _doing(step: dict[str, Any]) -> str:
+    """What the latest event says; of a fit, in which of its passes over the data it is."""
+    if step["kind"] != "fit" or not step.get("fit_pass"):
+        return str(step["kind"])
+    return f"fit, pass {step['fit_pass']}: {step['pieces']} of {step['total_pieces']}"
 
 
 def show_operators() -> None:

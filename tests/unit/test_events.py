@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from engine import run
-from engine.cli.progress import describe
+from engine.cli.progress import describe, fit_place
 from engine.events import Event, Meter
+from engine.execution.local import LocalExecutor
+from engine.execution.watched import Watched
 from tests.data import small_recipe
 
 
@@ -37,3 +39,31 @@ def test_a_run_tells_the_pace_of_its_workers(tmp_path: Path) -> None:
     assert all(operator.rows_per_worker_second > 0 for operator in result.operators)
     again = run(recipe)
     assert all(operator.rows_per_worker_second == pytest.approx(0) for operator in again.operators)
+
+
+def test_a_watched_executor_counts_passes_and_pieces_and_changes_no_result() -> None:
+    heard: list[tuple[int, int, int]] = []
+    watched = Watched(LocalExecutor(), lambda *place: heard.append(place))
+    assert list(watched.map(str, [5, 6])) == ["5", "6"]
+    assert list(watched.map(str, [7])) == ["7"]
+    assert heard == [(1, 0, 2), (1, 1, 2), (1, 2, 2), (2, 0, 1), (2, 1, 1)]
+    assert watched.kind == "local"
+
+
+def test_a_fit_tells_its_place_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.4, 0.6, 0.6, 0.6, 0.7, 1.2, 1.2, 1.2])
+    monkeypatch.setattr("engine.events.time.perf_counter", lambda: next(clock))
+    heard: list[Event] = []
+    meter = Meter(heard.append, "eos")
+    for piece in range(4):
+        meter.fitting(3, piece, 4)
+    assert [(event.kind, event.pieces) for event in heard] == [("fit", 1), ("fit", 3)]
+    assert fit_place(heard[-1]) == "fitting, pass 3: 3 of 4"
+    assert fit_place(Event("fit", "eos")) == "fitting"
+
+
+def test_every_fit_over_the_shards_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.events.FIT_EVERY_SECONDS", 0.0)
+    heard: list[Event] = []
+    run(small_recipe(tmp_path), listener=heard.append)
+    assert {event.operator for event in heard if event.fit_pass} >= {"ingest", "groups", "weights", "split"}
