@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from engine.errors import Exit, InputError, WinnowError
-from engine.redaction import redact
-
-if TYPE_CHECKING:
-    from engine.recipe import Recipe
+from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.errors import InputError
 
 app = typer.Typer(
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
@@ -23,14 +16,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe, a YAML file")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a key of the recipe; repeatable")
-]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
-LogFormat = Annotated[str, typer.Option(help="auto, rich, plain or json")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 
 def main() -> None:
@@ -44,7 +29,7 @@ def validate(recipe: RecipeFile, overrides: Overrides = None, verbose: Verbose =
     with shown_errors(verbose):
         from engine.plan import make_plan
 
-        plan = make_plan(_load(recipe, overrides))
+        plan = make_plan(load(recipe, overrides))
         typer.echo(f"{recipe}: fine. {plan.n_rows:,} rows in {len(plan.shards)} shards.")
 
 
@@ -57,7 +42,7 @@ def plan(
         from engine.cli.show import show_json, show_plan
         from engine.plan import make_plan
 
-        made = make_plan(_load(recipe, overrides))
+        made = make_plan(load(recipe, overrides))
         if as_json:
             show_json(made.to_dict())
         else:
@@ -79,7 +64,7 @@ def run(
         from engine.runner import run as engine_run
 
         set_environment(verbose)
-        loaded = _load(recipe, overrides)
+        loaded = load(recipe, overrides)
         with listener_for(log_format) as listener:
             result = engine_run(loaded, listener=listener, verbose=verbose)
         show_result(result, as_json=log_format == "json")
@@ -95,7 +80,7 @@ def status(
         from engine.plan import make_plan
         from engine.status import status_of
 
-        found = status_of(make_plan(_load(recipe, overrides)))
+        found = status_of(make_plan(load(recipe, overrides)))
         if as_json:
             show_json(found)
         else:
@@ -141,7 +126,7 @@ def compare(
         from engine.execution.cluster import set_environment
 
         set_environment(verbose)
-        loaded = _load(recipe, overrides)
+        loaded = load(recipe, overrides)
         names = [name for name in dict.fromkeys(methods.replace(" ", "").split(",")) if name]
         with listener_for(log_format) as listener:
             found = engine_compare(loaded, names, params or (), listener=listener, verbose=verbose)
@@ -164,7 +149,7 @@ def quarantine(
     with shown_errors(verbose):
         from engine.cli.quarantine import run_quarantine
 
-        run_quarantine(_load(recipe, overrides), action, to, limit, verbose=verbose)
+        run_quarantine(load(recipe, overrides), action, to, limit, verbose=verbose)
 
 
 @app.command()
@@ -229,37 +214,3 @@ def retrain(
 
         options = Options(dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth)
         run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)
-
-
-def _load(recipe: Path, overrides: list[str] | None) -> Recipe:
-    from engine.recipe import Recipe
-
-    return Recipe.load(recipe, overrides or ())
-
-
-@contextmanager
-def shown_errors(verbose: bool) -> Iterator[None]:
-    """Turn errors into one paragraph and an exit code; the trace only with -v."""
-    try:
-        yield
-    except WinnowError as error:
-        if verbose:
-            traceback.print_exc()
-        else:
-            _complain(str(error))
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        _complain("stopped. What was committed is kept; the same command goes on from there.")
-        raise typer.Exit(130) from None
-    except Exception as error:
-        if verbose:
-            traceback.print_exc()
-        else:
-            _complain(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
-        raise typer.Exit(Exit.CRASH) from None
-
-
-def _complain(text: str) -> None:
-    styled = sys.stderr.isatty()
-    said = redact(text)
-    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + said, err=True)

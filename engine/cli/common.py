@@ -1,0 +1,61 @@
+"""What the commands share: their options, and errors as one paragraph and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.errors import Exit, WinnowError
+from engine.redaction import redact
+
+if TYPE_CHECKING:
+    from engine.recipe import Recipe
+
+RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe, a YAML file")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a key of the recipe; repeatable")
+]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
+LogFormat = Annotated[str, typer.Option(help="auto, rich, plain or json")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
+
+
+def load(recipe: Path, overrides: list[str] | None) -> Recipe:
+    """Read a recipe, with what ``--set`` changes."""
+    from engine.recipe import Recipe
+
+    return Recipe.load(recipe, overrides or ())
+
+
+@contextmanager
+def shown_errors(verbose: bool) -> Iterator[None]:
+    """Turn errors into one paragraph and an exit code; the trace only with -v."""
+    try:
+        yield
+    except WinnowError as error:
+        if verbose:
+            traceback.print_exc()
+        else:
+            _complain(str(error))
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        _complain("stopped. What was committed is kept; the same command goes on from there.")
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if verbose:
+            traceback.print_exc()
+        else:
+            _complain(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
+        raise typer.Exit(Exit.CRASH) from None
+
+
+def _complain(text: str) -> None:
+    styled = sys.stderr.isatty()
+    said = redact(text)
+    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + said, err=True)
