@@ -27,7 +27,10 @@ def main() -> None:
 
 def shadowed() -> str:
     """One line naming a package that would be imported instead of ours, or an empty text."""
-    home = Path(__file__).resolve().parent.parent.parent
+    here = Path(__file__).resolve().parent
+    home = (
+        here.parent if here.name == __name__ else here.parent.parent
+    )  # as a wheel lays it out; in the source
     for name in NAMES:
         for place in (_origin(name), _origin_in(name, Path.cwd())):
             if place is not None and place.parent.resolve() != home:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -68,6 +69,23 @@ def test_help_loads_nothing_heavy() -> None:
 def test_guard_finds_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert shadowed() == ""
+
+
+def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None:
+    for name in ROOMS:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "engine" / "guard", tmp_path / "winnow_guard")
+    code = "import winnow_guard; print(winnow_guard.shadowed() or winnow_guard.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "winnow_guard" / "__init__.py")
 
 
 @pytest.mark.parametrize("name", ROOMS)
