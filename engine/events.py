@@ -18,7 +18,7 @@ class Event:
     the operator started. Of these rows ``worked_rows`` were computed in this run, which took its workers
     ``worked_seconds`` in all, from reading a shard until its new columns were there. A fit goes over the
     data in passes: ``fit_pass`` is the number of the one it is in (0: none yet), of whose ``total_pieces``
-    pieces of work ``pieces`` are done.
+    pieces of work ``pieces`` are done. ``quarantined`` rows were set aside by this operator.
     """
 
     kind: Kind
@@ -33,6 +33,7 @@ class Event:
     fit_pass: int = 0
     pieces: int = 0
     total_pieces: int = 0
+    quarantined: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -60,7 +61,7 @@ class Meter:
         self._listener, self._operator = listener, operator
         self._total_rows, self._total_shards = total_rows, total_shards
         self._started = time.perf_counter()
-        self.rows = self.shards = self.worked_rows = 0
+        self.rows = self.shards = self.worked_rows = self.quarantined = 0
         self.worked_seconds = 0.0
         self._told = 0.0
 
@@ -76,7 +77,8 @@ class Meter:
     def event(self, kind: Kind) -> Event:
         """The counts so far."""
         totals = (self.rows, self._total_rows, self.shards, self._total_shards)
-        return Event(kind, self._operator, *totals, self.seconds, self.worked_rows, self.worked_seconds)
+        worked = (self.worked_rows, self.worked_seconds)
+        return Event(kind, self._operator, *totals, self.seconds, *worked, quarantined=self.quarantined)
 
     def fitting(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
         """How far a fit is: told now and then, as a fit may hand out thousands of small pieces."""
@@ -85,10 +87,11 @@ class Meter:
             event = self.event("fit")
             self._listener(replace(event, fit_pass=fit_pass, pieces=pieces, total_pieces=total_pieces))
 
-    def add(self, rows: int, shards: int = 1, *, worked: float = 0.0) -> None:
-        """Count finished shards, and how many seconds a worker spent on them in this run."""
+    def add(self, rows: int, shards: int = 1, *, worked: float = 0.0, quarantined: int = 0) -> None:
+        """Count finished shards, the rows set aside there, and the seconds a worker spent in this run."""
         self.rows += rows
         self.shards += shards
+        self.quarantined += quarantined
         if worked:
             self.worked_rows += rows
             self.worked_seconds += worked

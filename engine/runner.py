@@ -13,6 +13,7 @@ from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
 from engine.execution.watched import Watched
+from engine.gauges import Gauges
 from engine.journal import Journal
 from engine.lease import Lease, writing
 from engine.manifest import read_manifest
@@ -35,7 +36,7 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
     output = plan.output
-    journal = Journal(output, plan.version, listener)
+    journal = Journal(output, plan.version, Gauges(listener, recipe.name, plan.version))
     with writing(output, recipe.name, stale_seconds=recipe.run.lease_seconds) as lease:
         try:
             with Tracker.open(plan) as tracker, ExitStack() as stack:
@@ -100,10 +101,11 @@ class Session:
         meter = self._begin(planned.name)
         store.sweep(planned.fingerprint)
         metrics = fitted["metrics"] if fitted else self._fit(planned)
-        meter.add(sum(commit.rows for commit in done.values()), len(done))
+        set_aside = sum(commit.quarantined for commit in done.values())
+        meter.add(sum(commit.rows for commit in done.values()), len(done), quarantined=set_aside)
         for commit in self._apply(planned, missing):
             done[commit.shard] = commit
-            meter.add(commit.rows, worked=commit.seconds)
+            meter.add(commit.rows, worked=commit.seconds, quarantined=commit.quarantined)
         self._check_budget(planned, done)
         meter.tell("finish")
         pace = meter.event("finish").rows_per_worker_second

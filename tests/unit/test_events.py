@@ -11,6 +11,7 @@ from engine.cli.progress import describe, fit_place
 from engine.events import Event, Meter
 from engine.execution.local import LocalExecutor
 from engine.execution.watched import Watched
+from engine.gauges import DESCRIPTIONS, Gauges
 from tests.data import small_recipe
 
 
@@ -67,3 +68,28 @@ def test_every_fit_over_the_shards_is_heard(tmp_path: Path, monkeypatch: pytest.
     heard: list[Event] = []
     run(small_recipe(tmp_path), listener=heard.append)
     assert {event.operator for event in heard if event.fit_pass} >= {"ingest", "groups", "weights", "split"}
+
+
+def test_gauges_say_what_the_event_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, tuple[float, dict[str, str]]] = {}
+
+    class Gauge:
+        def __init__(self, name: str, **_: object) -> None:
+            self.name = name
+
+        def set(self, value: float, tags: dict[str, str]) -> None:
+            told[self.name] = (value, tags)
+
+    heard: list[Event] = []
+    gauges = Gauges(heard.append, "digits", "v1")
+    event = Event("progress", "probe", rows=30, total_rows=60, seconds=2.0, quarantined=4)
+    gauges(event)  # no Ray: only passed on
+    assert heard == [event]
+    assert not told
+    monkeypatch.setattr("engine.gauges._ray_is_up", lambda: True)
+    monkeypatch.setattr(gauges, "_gauge", Gauge)
+    gauges(event)
+    assert set(told) == set(DESCRIPTIONS)
+    tags = {"recipe": "digits", "version": "v1", "operator": "probe"}
+    assert told["winnow_rows_per_second"] == (15.0, tags)
+    assert told["winnow_rows_quarantined"] == (4.0, tags)
