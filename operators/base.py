@@ -8,6 +8,7 @@ process that calls ``fit``: it hands work to an :class:`Executor` and gets small
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,10 @@ Apply = Callable[[pa.Table], pa.Table]
 
 class OperatorError(Exception):
     """The data or parameters cannot be used: the text names the place, the value and the fix."""
+
+
+class CannotPredictError(OperatorError):
+    """The new rows are none that a kept state can serve: the text says why. The operator has to fit again."""
 
 
 class ResourceError(OperatorError):
@@ -174,6 +179,20 @@ class Context:
     seed: int = 0
 
 
+@dataclass(frozen=True)
+class Growth:
+    """What a dataset has become since an operator's state was fitted. Picklable."""
+
+    state: Path
+    """The state folder as it was."""
+    metrics: Mapping[str, float]
+    """What ``fit`` or the last ``extend`` returned."""
+    fresh: tuple[int, ...]
+    """Shards whose rows the state has not seen."""
+    gone: bool
+    """Whether rows that it saw are gone: the row ids of those that came after them have moved."""
+
+
 class Operator(ABC, Generic[P]):
     """A method as the engine sees it; see the module's docstring."""
 
@@ -187,6 +206,8 @@ class Operator(ABC, Generic[P]):
     """True where actors should get a GPU if there is one and the recipe does not say."""
     keeps_open: ClassVar[bool] = False
     """True where ``open`` is costly, such as loading a model: shards then go to long-lived actors."""
+    extend_changes_rows: ClassVar[bool] = False
+    """True where ``extend`` gives rows other values that were there before, as shares of counts do."""
 
     def __init__(self, params: P) -> None:
         self.params = params
@@ -241,6 +262,27 @@ class Operator(ABC, Generic[P]):
         """Look at the whole dataset; leave a state in ``context.state``; return metrics to record."""
         return {}
 
+    @property
+    def can_predict(self) -> bool:
+        """Whether rows that ``fit`` has not seen can get their columns from the state that it left.
+
+        Default: where there is no ``fit``. Incremental runs fit all other operators again.
+        """
+        return type(self).fit is Operator.fit
+
+    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+        """Instead of ``fit``: leave the state for rows that are there and for new ones; return metrics.
+
+        Default: a copy of the state, and its metrics. Raises CannotPredictError where the new rows ask for
+        another ``fit``.
+        """
+        copy_state(growth.state, context.state)
+        return dict(growth.metrics)
+
+    def place(self, context: Context) -> Apply:
+        """Like ``open``, for rows that ``fit`` has not seen, after ``extend``."""
+        return self.open(context)
+
     def faults(self, context: Context, table: pa.Table) -> list[Fault]:
         """Reasons for the rows that ``open``'s function marked as not valid; for ``source_columns`` users."""
         return []
@@ -248,3 +290,9 @@ class Operator(ABC, Generic[P]):
     @abstractmethod
     def open(self, context: Context) -> Apply:
         """Load the state once; return a function from a shard's table to its new columns, row for row."""
+
+
+def copy_state(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
+    """Copy what a state folder holds, but for the names that match a pattern (``labels-*``)."""
+    ignored = shutil.ignore_patterns(*leave_out)
+    shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)

@@ -71,6 +71,11 @@ class Embed(Operator[EmbedParams]):
         list(executor.map(check_factory, [self.params.model]))
         return {}
 
+    @property
+    def can_predict(self) -> bool:
+        """The encoder is learnt elsewhere."""
+        return True
+
     def open(self, context: Context) -> Apply:
         """Load the encoder once. Raises OperatorError where its package is missing."""
         # Not at the top: planning imports this module, and needs no torch.

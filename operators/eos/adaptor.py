@@ -105,6 +105,11 @@ class Eos(Operator[EosParams]):
         scorer.save(context.state, record(fits, curves) | {"metrics": metrics})
         return metrics
 
+    @property
+    def can_predict(self) -> bool:
+        """By the models; weights then have mean 1 over the rows of ``fit``."""
+        return True
+
     def open(self, context: Context) -> Apply:
         """Load the models."""
         from operators.eos.state import Scorer

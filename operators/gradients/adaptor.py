@@ -112,6 +112,11 @@ class Gradients(Operator[GradientsParams]):
             )
         return found
 
+    @property
+    def can_predict(self) -> bool:
+        """Lengths of biases and the factors' shapes are those of ``fit``."""
+        return True
+
     def open(self, context: Context) -> Apply:
         """Load the probe once. Raises OperatorError where ``parameters`` matches none of its parameters.
 

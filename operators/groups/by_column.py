@@ -99,6 +99,11 @@ class Oracle(Groups[OracleParams]):
 
         return apply
 
+    @property
+    def can_predict(self) -> bool:
+        """See :meth:`place`."""
+        return False
+
     def place(self, context: Context) -> Apply:
         """The truth of new rows cannot be inferred. Raises OperatorError."""
         raise OperatorError(

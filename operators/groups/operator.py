@@ -18,9 +18,12 @@ from operators.base import (
     ROW_ID,
     Apply,
     Context,
+    Executor,
+    Growth,
     Operator,
     OperatorError,
     OperatorParams,
+    copy_state,
 )
 
 NOISE = -1
@@ -59,6 +62,16 @@ class Groups(Operator[P]):
     def as_fitted(self, record: Mapping[str, Any]) -> Groups[P]:
         """This operator as it was when it left ``groups.json``."""
         return self
+
+    @property
+    def can_predict(self) -> bool:
+        """Every method that ``place`` serves; ``oracle`` reads the groups from the source and is none."""
+        return True
+
+    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+        """The models and the selection; labels stay with the rows that had them. Metrics are of ``fit``."""
+        copy_state(growth.state, context.state, ("labels-*", "grid-*"))
+        return dict(growth.metrics)
 
     def place(self, context: Context) -> Apply:
         """Like ``open``, for rows that ``fit`` has not seen: their groups from the state alone."""

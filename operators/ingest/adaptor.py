@@ -20,9 +20,11 @@ from operators.base import (
     VALID,
     VECTOR,
     Apply,
+    CannotPredictError,
     Context,
     Executor,
     Fault,
+    Growth,
     Operator,
     OperatorError,
     RowError,
@@ -99,6 +101,34 @@ class Ingest(Operator[IngestParams]):
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
         features = {"features": float(sum(widths))} if widths else {}
         return {"classes": float(len(classes)), **features}
+
+    @property
+    def can_predict(self) -> bool:
+        """Classes and widths are known."""
+        return True
+
+    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+        """Count the labels of the new rows; of all rows where some are gone.
+
+        Raises
+        ------
+        CannotPredictError
+            A label is new, or had no row before.
+        """
+        state = json.loads((growth.state / STATE).read_text("utf-8"))
+        counts = Counter(dict(zip(state["classes"], state["counts"], strict=True)))
+        known = [value for value in counts if counts[value]]
+        shards = range(len(context.shards.shards)) if growth.gone else growth.fresh
+        counts = Counter() if growth.gone else counts
+        for found in executor.map(partial(_count, context.shards, self.params.label), shards):
+            if self.params.classes is not None:  # others are faults of their rows
+                found = {value: n for value, n in found.items() if value in state["classes"]}
+            if new := sorted(set(found).difference(known)):
+                raise CannotPredictError(f"the label {shorten(new[0])} is new: no row had it before")
+            counts.update(found)
+        state["counts"] = [counts[value] for value in state["classes"]]
+        (context.state / STATE).write_text(json.dumps(state), "utf-8")
+        return dict(growth.metrics)
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""

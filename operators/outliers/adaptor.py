@@ -20,6 +20,7 @@ from operators.base import (
     Apply,
     Context,
     Executor,
+    Growth,
     Operator,
     OperatorError,
     OperatorParams,
@@ -95,6 +96,15 @@ class Outliers(Operator[OutliersParams]):
             found.update(counts)
         sides = [f"{side}_{judge}" for judge in self.judges for side in ("marked", "only")]
         return {name: float(found[name]) for name in ("outliers", "contested", *sides)}
+
+    @property
+    def can_predict(self) -> bool:
+        """A verdict is of one row."""
+        return True
+
+    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+        """Count again: metrics are of all rows."""
+        return self.fit(context, executor)
 
     def open(self, context: Context) -> Apply:
         """Needs no state."""

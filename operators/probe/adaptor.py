@@ -82,6 +82,11 @@ class Probe(Operator[ProbeParams]):
             return executor.kind == "ray" and n_rows > params.small_rows
         return params.trainer == "ray"
 
+    @property
+    def can_predict(self) -> bool:
+        """By the trained model."""
+        return True
+
     def open(self, context: Context) -> Apply:
         """Load the trained model once."""
         from operators.models import load, prepare_device

@@ -24,6 +24,7 @@ from operators.base import (
 )
 from operators.splits.hashing import (
     DROPPED,
+    END,
     PARTS,
     TEST,
     TRAIN,
@@ -50,8 +51,7 @@ class Random(Split[RandomParams]):
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Find each stratum's thresholds; leaves ``thresholds.json``. Returns rows by part, and the shift."""
-        by = self.params.stratify_by_group
-        draw = Draw(context.shards, context.seed, self.params.drop_outliers, by_label=by, by_group=by)
+        draw = self._draw(context)
         found, counts = draw.thresholds(executor, self.params, self.params.validation, self.params.test)
         state = [[key, *ends] for key, ends in found.items()]
         (context.state / STATE).write_text(json.dumps(sorted(state)), "utf-8")
@@ -59,11 +59,17 @@ class Random(Split[RandomParams]):
 
     def open(self, context: Context) -> Apply:
         """Load the thresholds."""
-        by = self.params.stratify_by_group
-        draw = Draw(context.shards, context.seed, self.params.drop_outliers, by_label=by, by_group=by)
+        draw = self._draw(context)
         state = json.loads((context.state / STATE).read_text("utf-8"))
         thresholds = {key: (first, second) for key, first, second in state}
         return lambda table: split_column(draw.parts(table, thresholds))
+
+    def _draw(self, context: Context) -> Draw:
+        by, params = self.params.stratify_by_group, self.params
+        shares = (params.validation, params.test)
+        return Draw(
+            context.shards, context.seed, params.drop_outliers, by_label=by, by_group=by, shares=shares
+        )
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class Draw:
     drop_outliers: bool
     by_label: bool
     by_group: bool
+    shares: tuple[float, float] = (0.0, 0.0)
+    """Of validation and test in strata that had no row in ``fit``."""
 
     def keys(self, table: pa.Table) -> Ints:
         """Stratum of each row, -1 for rows to drop."""
@@ -106,9 +114,18 @@ class Draw:
         keys = self.keys(table)
         kept = keys >= 0
         parts = np.full(table.num_rows, DROPPED, np.int8)
+        thresholds = self._complete(keys[kept], thresholds)
         hashes = row_hashes(table[ROW_ID].to_numpy()[kept], self.seed)
         parts[kept] = assign_parts(keys[kept], hashes, thresholds)
         return parts
+
+    def _complete(
+        self, keys: Ints, thresholds: Mapping[int, tuple[int, int]]
+    ) -> Mapping[int, tuple[int, int]]:
+        """With strata of new rows that had no row in ``fit``: their thresholds are the shares themselves."""
+        missing = set(np.unique(keys).tolist()).difference(thresholds)
+        ends = (int(self.shares[0] * END), int(sum(self.shares) * END))
+        return {**thresholds, **dict.fromkeys(missing, ends)} if missing else thresholds
 
 
 def _keys(draw: Draw, shard: int) -> Ints:

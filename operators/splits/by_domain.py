@@ -83,7 +83,8 @@ class ByDomain(Split[DomainParams]):
         return wanted
 
     def _draw(self, context: Context) -> Draw:
-        return Draw(context.shards, context.seed, self.params.drop_outliers, by_label=True, by_group=False)
+        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
+        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
 
 
 @dataclass(frozen=True)

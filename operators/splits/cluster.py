@@ -132,7 +132,8 @@ class Cluster(Split[ClusterParams]):
         return Strata(rest, Codes(Domains(context.shards, self.params.domain), tuple(record["domains"])))
 
     def _draw(self, context: Context) -> Draw:
-        return Draw(context.shards, context.seed, self.params.drop_outliers, by_label=True, by_group=False)
+        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
+        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
 
 
 @dataclass(frozen=True)

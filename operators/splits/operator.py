@@ -69,6 +69,11 @@ class Split(Operator[P]):
         return (LABEL, GROUP, IS_OUTLIER, FEATURES)
 
     @property
+    def can_predict(self) -> bool:
+        """By thresholds and rules: shares of new rows are those of ``fit`` on average, not exactly."""
+        return True
+
+    @property
     def adds(self) -> tuple[pa.Field, ...]:
         """``split``."""
         return (pa.field(SPLIT, CATEGORY),)

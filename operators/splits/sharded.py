@@ -32,11 +32,11 @@ class Cut(NamedTuple):
     ties: Ints
 
     def mask(self, keys: Ints, gain: Float64, row_ids: Ints) -> Mask:
-        """(n,) validation rows; ``keys`` are strata, all of them in ``names``."""
-        place = np.searchsorted(self.names, keys)
+        """(n,) validation rows; none of a stratum that is not in ``names``, as new rows may bring."""
+        place = np.minimum(np.searchsorted(self.names, keys), len(self.names) - 1)
         ordered, end = order_keys(gain), self.ends[place]
         found: Mask = (ordered < end) | ((ordered == end) & (row_ids < self.ties[place]))
-        return found
+        return found & (self.names[place] == keys)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,14 @@ from operators.base import (
     MARK,
     WEIGHT,
     Apply,
+    CannotPredictError,
     Context,
     Executor,
+    Growth,
     Operator,
     OperatorError,
     ShardReader,
+    copy_state,
 )
 from operators.weights.kernel import balance_keys, group_keys, group_masses, largest_groups
 from operators.weights.params import WeightsParams
@@ -44,6 +47,7 @@ class Weights(Operator[WeightsParams]):
     name = "weights"
     version = 4
     Params = WeightsParams
+    extend_changes_rows = True
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
@@ -95,14 +99,45 @@ class Weights(Operator[WeightsParams]):
         OperatorError
             Too few rows for the folds, or a training diverged.
         """
-        shards = range(len(context.shards.shards))
+        balanced, by_class = self._counts(context, executor)
+        return self._scaled(context, executor, balanced, self._train(context, executor, by_class))
+
+    @property
+    def can_predict(self) -> bool:
+        """By the trained models; groups are counted again."""
+        return True
+
+    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+        """Count the groups of all rows and scale to mean 1 again; the models stay as they are.
+
+        Raises
+        ------
+        CannotPredictError
+            Rows are gone: a row is judged by the model that was trained without its id, and ids have moved.
+        """
+        trust = Scales.load(growth.state).trust
+        if growth.gone and trust is not None:
+            raise CannotPredictError("rows are gone, so that rows are in other folds than their models have")
+        copy_state(growth.state, context.state)
+        balanced, _ = self._counts(context, executor)
+        return self._scaled(context, executor, balanced, trust)
+
+    def _counts(
+        self, context: Context, executor: Executor
+    ) -> tuple[dict[int, float], Counter[tuple[int, int]]]:
         balanced: dict[int, float] = {}
         by_class: Counter[tuple[int, int]] = Counter()
+        shards = range(len(context.shards.shards))
         for masses, pairs in executor.map(partial(_count, context.shards, self._factors), shards):
             balanced = {key: balanced.get(key, 0.0) + masses.get(key, 0.0) for key in {**balanced, **masses}}
             by_class.update(pairs)
+        return balanced, by_class
+
+    def _scaled(
+        self, context: Context, executor: Executor, balanced: dict[int, float], trust: Trust | None
+    ) -> dict[str, float]:
+        shards = range(len(context.shards.shards))
         sizes = balanced if self.params.method == "group_balanced" else None
-        trust = self._train(context, executor, by_class)
         scales = Scales(sizes, trust, factors=self._factors)
         work = partial(add_up, context.shards, self.requires, scales, context.state)
         whole = all_shards(executor.map(work, shards))
