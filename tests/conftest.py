@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.s3 import S3Server, s3_server
+
 settings.register_profile(
     "winnow", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -42,3 +44,10 @@ def ray_cluster() -> Iterator[None]:
     )
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 server over HTTP; it starts in about a second."""
+    with s3_server() as server:
+        yield server
