@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+Identities = Callable[[Iterable[str]], dict[str, str]]
+SHARD_BYTES = 128 * 2**20
+"""Default size of a shard, in bytes."""
+MAX_SHARD = 8 * 2**30
+"""Default limit of what a shard may take in memory, in bytes."""
 
 
 class ConnectorError(Exception):
@@ -65,3 +73,58 @@ class Source(Protocol):
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name a row of a shard (0-based) the way an editor shows it: "line 17", or "row 16" for Parquet."""
         ...
+
+
+@dataclass(frozen=True)
+class SourceSpec:
+    """What every source is told.
+
+    Relative local paths start at ``root``. Shards hold up to ``shard_bytes`` (one row, row group or
+    record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
+    ``identities`` may answer for absolute local paths from a cache. ``text_columns`` are read as text
+    where a format guesses types. With ``skip_corrupt``, files that cannot be read are left out.
+    ``guessed``: nobody named the format, so files with other endings than its own are left out.
+    """
+
+    path: str
+    shard_bytes: int = SHARD_BYTES
+    root: str = ""
+    identities: Identities | None = None
+    text_columns: tuple[str, ...] = ()
+    skip_corrupt: bool = False
+    max_bytes: int = MAX_SHARD
+    guessed: bool = False
+
+
+class SourceOptions(BaseModel):
+    """Base of a format's own options, ``source.options`` in a recipe: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+OptionsT = TypeVar("OptionsT", bound=SourceOptions)
+
+
+class Connector(ABC, Generic[OptionsT]):
+    """One format by name: how it is told from others, its options, and how it is opened.
+
+    Other packages add theirs by an entry point of the group ``winnow.sources`` that names a subclass.
+    The module must import fast: a library that only this format needs is imported in ``open``.
+    """
+
+    name: ClassVar[str]
+    """Value of ``source.format``."""
+    summary: ClassVar[str]
+    """One line for lists and the reference."""
+    extensions: ClassVar[tuple[str, ...]] = ()
+    """Endings of file names, in lower case with their dot, that ``format: auto`` takes for this format."""
+    markers: ClassVar[tuple[str, ...]] = ()
+    """Names within a folder that make the whole folder one dataset of this format."""
+    schemes: ClassVar[tuple[str, ...]] = ()
+    """URI schemes that belong to this format alone, such as ``postgresql``."""
+    Options: ClassVar[type[SourceOptions]] = SourceOptions
+    """Model of ``source.options``."""
+
+    @abstractmethod
+    def open(self, spec: SourceSpec, options: OptionsT) -> Source:
+        """A source over ``spec.path``; reads nothing yet. Raises ConnectorError."""

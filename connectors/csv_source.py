@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
-from connectors.base import ConnectorError, SourceShard
+from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cutting import BadByteError, RowScanner, n_fields
-from connectors.paths import Format
 from connectors.schema import check_names, check_same_names
 from connectors.text_source import BOM, TextSource, quote_value, whole
 
@@ -21,13 +20,22 @@ MOSTLY = 0.8
 HEADER_BYTES = 2**16
 
 
+class Csv(Connector[SourceOptions]):
+    """The format by name."""
+
+    name = "csv"
+    summary = "Comma-separated text with a header line (RFC 4180)"
+    extensions = (".csv",)
+
+    def open(self, spec: SourceSpec, options: SourceOptions) -> CsvSource:
+        """See :class:`connectors.base.Connector`."""
+        return CsvSource(spec)
+
+
 class CsvSource(TextSource):
     """CSV files. An empty field is null, also in quotes; text is not changed otherwise."""
 
-    @property
-    def format(self) -> Format:
-        """Name of the format."""
-        return "csv"
+    kind = Csv
 
     @property
     def quoted(self) -> bool:
@@ -70,13 +78,15 @@ class CsvSource(TextSource):
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         names = self._header(path)[0]
-        types = {name: pa.string() for name in self.text_columns}
+        types = {name: pa.string() for name in self.spec.text_columns}
         found = _read(data, names, names, types).schema
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """One word in a column of numbers makes it text, which then is no feature: better say so."""
-        texts = [f.name for f in schema if pa.types.is_string(f.type) and f.name not in self.text_columns]
+        texts = [
+            f.name for f in schema if pa.types.is_string(f.type) and f.name not in self.spec.text_columns
+        ]
         table = self._parse(shard.path, data, pa.schema([schema.field(name) for name in texts]))
         for name in texts:
             column = table[name]

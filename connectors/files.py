@@ -1,65 +1,70 @@
-"""Open files as a source, whatever their format."""
+"""Open whatever lies behind a path or URI as a source."""
 
 from __future__ import annotations
 
 import os
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any
 
-from connectors.base import ConnectorError
-from connectors.csv_source import CsvSource
-from connectors.jsonl_source import JsonlSource
-from connectors.parquet_source import MAX_SHARD, ParquetSource
-from connectors.paths import Format, Identities, find_files, identity
+from connectors.base import Connector, ConnectorError, Source, SourceSpec
+from connectors.paths import extension, identity, list_files, marked, nothing_fits
+from connectors.registry import connector, connectors
 
 __all__ = ["identity", "open_source"]
 
-FileSource = ParquetSource | CsvSource | JsonlSource
-MAX_TEXT_SHARD = 2**30
-
 
 def open_source(
-    path: str,
-    format: Format | Literal["auto"] = "auto",
-    shard_bytes: int = 128 * 2**20,
-    *,
-    identities: Identities | None = None,
-    text_columns: tuple[str, ...] = (),
-    skip_corrupt: bool = False,
-    max_bytes: int = MAX_SHARD,
-) -> FileSource:
-    """Source over a file, folder or glob; local, or any URI that pyarrow's filesystems know.
+    path: str, format: str = "auto", *, options: Mapping[str, Any] | None = None, **settings: Any
+) -> Source:
+    """Source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
 
     Parameters
     ----------
     path
         Relative paths start at the working directory of this call, wherever the source is read later.
     format
-        "auto" goes by extension: .parquet .pq / .csv / .jsonl .ndjson .json.
-    shard_bytes
-        Shards hold up to this many bytes (one row or row group, if that is larger); text at most 1 GiB.
-    identities
-        Answers for local files instead of :func:`connectors.paths.identity`, for example from a cache.
-    text_columns
-        CSV columns to read as text although they look like numbers or dates.
-    skip_corrupt
-        Leave out files that cannot be read, with the reason in ``Listing.skipped``.
-    max_bytes
-        A shard that takes more in memory is an error, not read to the end.
+        A name of :func:`connectors.registry.connectors`. "auto" goes by the URI's scheme, then by what
+        marks a folder, then by the endings of the files.
+    options
+        The format's own options, checked by its model.
+    settings
+        The other fields of :class:`connectors.base.SourceSpec`.
 
     Raises
     ------
     ConnectorError
-        Nothing readable is there, or several formats are.
+        Nothing readable is there, several formats are, or there is no format of that name.
+    pydantic.ValidationError
+        An option is unknown or wrong.
 
     """
-    root = os.getcwd()
-    found = find_files(path, format, root)
-    if found.format == "parquet":
-        return ParquetSource(path, shard_bytes, root, identities, skip_corrupt, max_bytes)
-    if shard_bytes > MAX_TEXT_SHARD:
+    found = find_connector(path, format)
+    checked = found.Options.model_validate(dict(options or {}))
+    return found.open(SourceSpec(path, root=os.getcwd(), guessed=format == "auto", **settings), checked)
+
+
+def find_connector(path: str, format: str = "auto") -> Connector[Any]:
+    """The format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
+    return connector(format) if format != "auto" else _guess(path, os.getcwd())
+
+
+def _guess(path: str, root: str) -> Connector[Any]:
+    known = connectors().values()
+    scheme = path.partition("://")[0] if "://" in path else ""
+    for found in known:
+        if scheme in found.schemes:
+            return found
+    for found in known:
+        if found.markers and marked(path, found.markers, root):
+            return found
+    endings = {ending: found for found in known for ending in found.extensions}
+    names = list_files(path, root).names
+    behind = {endings[end].name: endings[end] for name in names if (end := extension(name, endings))}
+    if not behind:
+        raise nothing_fits(path, names, "readable")
+    if len(behind) > 1:
         raise ConnectorError(
-            f"source.shard_bytes is {shard_bytes}: a shard of text is parsed at once, so choose at most "
-            f"{MAX_TEXT_SHARD} (1 GiB)."
+            f"{path} holds several formats ({', '.join(sorted(behind))}): say which one to read with "
+            f"source.format."
         )
-    kind = CsvSource if found.format == "csv" else JsonlSource
-    return kind(path, shard_bytes, root, identities, text_columns, skip_corrupt, max_bytes)
+    return next(iter(behind.values()))

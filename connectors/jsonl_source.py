@@ -8,17 +8,26 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from connectors.paths import Format
+from connectors.base import Connector, SourceOptions, SourceSpec
 from connectors.text_source import BOM, TextSource, quote_value, whole
+
+
+class Jsonl(Connector[SourceOptions]):
+    """The format by name."""
+
+    name = "jsonl"
+    summary = "JSON lines: one object a line"
+    extensions = (".jsonl", ".ndjson", ".json")
+
+    def open(self, spec: SourceSpec, options: SourceOptions) -> JsonlSource:
+        """See :class:`connectors.base.Connector`."""
+        return JsonlSource(spec)
 
 
 class JsonlSource(TextSource):
     """JSON-lines files. Text stays text, also where it looks like a date; a missing key is null."""
 
-    @property
-    def format(self) -> Format:
-        """Name of the format."""
-        return "jsonl"
+    kind = Jsonl
 
     @property
     def quoted(self) -> bool:

@@ -10,61 +10,67 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
-from connectors.paths import Identities, find_files, identify, reading, resolve
+from connectors.base import (
+    Connector,
+    ConnectorError,
+    CorruptError,
+    Listing,
+    SourceOptions,
+    SourceShard,
+    SourceSpec,
+)
+from connectors.listing import check_rows, each_file
+from connectors.paths import identify, reading, resolve
 from connectors.schema import check_names, check_types, merge, pick
 
-MAX_SHARD = 8 * 2**30
-"""Default limit of what a shard may take in memory, in bytes."""
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Bytes that a value takes in memory at least, by its physical type."""
 Shards = list[SourceShard]
 
 
+class Parquet(Connector[SourceOptions]):
+    """The format by name."""
+
+    name = "parquet"
+    summary = "Parquet files; a shard is a run of row groups"
+    extensions = (".parquet", ".pq")
+
+    def open(self, spec: SourceSpec, options: SourceOptions) -> ParquetSource:
+        """See :class:`connectors.base.Connector`."""
+        return ParquetSource(spec)
+
+
 @dataclass(frozen=True)
 class ParquetSource:
-    """Parquet files below ``path``; relative local paths start at ``root``.
+    """Parquet files.
 
-    A shard is a run of row groups of up to ``shard_bytes`` uncompressed bytes, since that is what a
-    reader must hold; a row group is never cut.
+    A shard is a run of row groups of up to ``spec.shard_bytes`` uncompressed bytes, since that is what
+    a reader must hold; a row group is never cut.
     """
 
-    path: str
-    shard_bytes: int
-    root: str = ""
-    identities: Identities | None = None
-    skip_corrupt: bool = False
-    max_bytes: int = MAX_SHARD
+    spec: SourceSpec
+
+    @property
+    def skip_corrupt(self) -> bool:
+        """See :class:`connectors.base.Source`."""
+        return self.spec.skip_corrupt
 
     def list(self) -> Listing:
         """Read every footer; see :class:`connectors.base.Source`."""
-        paths = find_files(self.path, "parquet", self.root).paths
-        schemas: dict[str, pa.Schema] = {}
-        shards: Shards = []
-        skipped: dict[str, str] = {}
-        for path in paths:
-            try:
-                schemas[path], found = self._footer(path)
-            except CorruptError as error:
-                if not self.skip_corrupt:
-                    raise
-                skipped[path] = str(error)
-                continue
-            shards += found
-        if not shards:
-            reason = f" {next(iter(skipped.values()))}" if skipped else ""
-            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.{reason}")
-        first, schema = next(iter(schemas.items()))
-        for path, other in schemas.items():
+        found, skipped = each_file(self.spec, Parquet, self._footer)
+        shards = [shard for _, held in found.values() for shard in held]
+        check_rows(self.spec, shards, skipped)
+        first, (schema, _) = next(iter(found.items()))
+        for path, (other, _) in found.items():
             schema = merge(path, other, first, schema)
-        return Listing(schema, tuple(shards), identify(list(schemas), self.root, self.identities), skipped)
+        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
-    def _footer(self, path: str) -> tuple[pa.Schema, Shards]:
+    def _footer(self, path: str, first_path: str) -> tuple[pa.Schema, Shards]:
         with self._opened(path) as file:
             check_types(path, file.schema_arrow)
             schema = _plain(file.schema_arrow)
             check_names(path, schema.names)
-            return schema, [*_shards(path, file.metadata, self.shard_bytes)]
+            return schema, [*_shards(path, file.metadata, self.spec.shard_bytes)]
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
@@ -95,10 +101,10 @@ class ParquetSource:
             leaf.path_in_schema
             for leaf in leaves
             if leaf.physical_type == "BYTE_ARRAY"
-            and leaf.num_values * leaf.total_uncompressed_size > self.max_bytes
+            and leaf.num_values * leaf.total_uncompressed_size > self.spec.max_bytes
         }
         flat = [path for path in doubtful if path in columns]
-        filesystem, where = resolve(shard.path, self.root)
+        filesystem, where = resolve(shard.path, self.spec.root)
         with filesystem.open_input_file(where) as handle:
             counted = pq.ParquetFile(handle, read_dictionary=flat, page_checksum_verification=True)
             if len(flat) < len(doubtful):
@@ -117,17 +123,17 @@ class ParquetSource:
         return pa.Table.from_batches(pieces, pieces[0].schema)
 
     def _check_size(self, shard: SourceShard, size: int) -> None:
-        if size > self.max_bytes:
+        if size > self.spec.max_bytes:
             last = shard.file_row + shard.n_rows - 1
             raise ConnectorError(
                 f"{shard.path}, rows {shard.file_row} to {last}: they take {size} bytes or more in memory "
-                f"({shard.n_bytes} on disk), and source.max_shard_bytes allows {self.max_bytes}. If the file "
-                f"is what it should be, raise that, or write smaller row groups."
+                f"({shard.n_bytes} on disk), and source.max_shard_bytes allows {self.spec.max_bytes}. If the "
+                f"file is what it should be, raise that, or write smaller row groups."
             )
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
-        filesystem, where = resolve(path, self.root)
+        filesystem, where = resolve(path, self.spec.root)
         with reading(path), filesystem.open_input_file(where) as handle:
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")

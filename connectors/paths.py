@@ -6,37 +6,30 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
-from connectors.base import ConnectorError
+from connectors.base import Connector, ConnectorError, SourceSpec
 
-Format = Literal["parquet", "csv", "jsonl"]
-Identities = Callable[[Iterable[str]], dict[str, str]]
-EXTENSIONS: dict[str, Format] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 @dataclass(frozen=True)
-class Found:
-    """The files behind a path, sorted, each written the way the user wrote the path."""
+class Behind:
+    """The files behind a path, sorted, each written the way the user wrote the path.
 
-    format: Format
-    paths: tuple[str, ...]
+    ``named``: the user named them, one by one or by a pattern, so that any ending will do.
+    """
+
+    names: tuple[str, ...]
+    named: bool
 
 
 def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
@@ -66,10 +59,11 @@ def identity(path: str) -> str:
     return f"size:{info.size},mtime_ns:{info.mtime_ns}"
 
 
-def identify(paths: Sequence[str], root: str = "", local: Identities | None = None) -> dict[str, str]:
-    """Path -> :func:`identity`. ``local``, given absolute local paths, may answer for them from a cache."""
-    absolute = {path: path if "://" in path else resolve(path, root)[1] for path in paths}
-    known = local([name for path, name in absolute.items() if "://" not in path]) if local else {}
+def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
+    """Path -> :func:`identity`; ``spec.identities`` may answer for local files from a cache."""
+    absolute = {path: path if "://" in path else resolve(path, spec.root)[1] for path in paths}
+    local = [name for path, name in absolute.items() if "://" not in path]
+    known = spec.identities(local) if spec.identities else {}
     return {path: known.get(name) or identity(name) for path, name in absolute.items()}
 
 
@@ -88,17 +82,25 @@ def reading(path: str) -> Iterator[None]:
         raise ConnectorError(f"{path} cannot be read: {error}. Check the file and the path.") from error
 
 
-def find_files(path: str, wanted: Format | Literal["auto"] = "auto", root: str = "") -> Found:
+def find_files(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
+    """Sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
+
+    In a folder those with one of the format's endings count. A file, or those that a glob matches, may
+    have any ending if the user named the format. Raises ConnectorError where none is left.
+    """
+    behind = list_files(spec.path, spec.root)
+    any_ending = behind.named and not spec.guessed
+    fitting = [name for name in behind.names if any_ending or extension(name, kind.extensions)]
+    if not fitting:
+        raise nothing_fits(spec.path, behind.names, kind.name)
+    return tuple(fitting)
+
+
+def list_files(path: str, root: str = "") -> Behind:
     """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
 
-    Names that start with ``.`` or ``_`` are left out of folders and globs. A folder gives the files
-    whose extension fits ``wanted``; "auto" takes the one known format that is there.
-
-    Raises
-    ------
-    ConnectorError
-        Nothing is there, nothing fits, or "auto" finds several formats.
-
+    Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError where
+    there is nothing of that name.
     """
     folder, pattern = _split_glob(path)
     with reading(path):
@@ -107,13 +109,29 @@ def find_files(path: str, wanted: Format | Literal["auto"] = "auto", root: str =
         if not pattern and kind == fs.FileType.NotFound:
             raise _missing(path, filesystem, where)
         if kind == fs.FileType.File:
-            return _choose(path, [path], wanted, any_extension=True)
+            return Behind((path,), named=True)
         if not pattern and kind == fs.FileType.Directory:
-            return _choose(path, _below(path, root), wanted, any_extension=False)
+            return Behind(tuple(sorted(_below(path, root))), named=False)
         matched = [name for name in _below(folder, root) if _glob(pattern).fullmatch(_relative(name, folder))]
     if not matched:
         raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
-    return _choose(path, matched, wanted, any_extension=True)
+    return Behind(tuple(sorted(matched)), named=True)
+
+
+def extension(name: str, known: Collection[str]) -> str:
+    """The longest of the ``known`` endings that a file's name has, or nothing."""
+    bare = _split_query(name)[0].lower()
+    return max((ending for ending in known if bare.endswith(ending)), key=len, default="")
+
+
+def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
+    """Whether ``path`` is a folder that holds something of one of these names."""
+    if _split_glob(path)[1]:
+        return False
+    with reading(path):
+        filesystem, where = resolve(path, root)
+        infos = filesystem.get_file_info([f"{where.rstrip('/')}/{marker}" for marker in markers])
+    return any(info.type != fs.FileType.NotFound for info in infos)
 
 
 def _below(folder: str, root: str) -> list[str]:
@@ -130,33 +148,13 @@ def _below(folder: str, root: str) -> list[str]:
     return [f"{base}{name}{query}" for name in shown]
 
 
-def _choose(
-    path: str, names: Sequence[str], wanted: Format | Literal["auto"], *, any_extension: bool
-) -> Found:
-    formats = {name: EXTENSIONS.get(os.path.splitext(_split_query(name)[0])[1].lower()) for name in names}
-    if wanted != "auto":
-        fitting = [name for name in names if any_extension or formats[name] == wanted]
-        known: set[Format] = {wanted}
-    else:
-        fitting = [name for name in names if formats[name]]
-        known = {found for found in formats.values() if found}
-    if not fitting:
-        raise _nothing_fits(path, names, wanted)
-    if len(known) > 1:
-        kinds = ", ".join(sorted(known))
-        raise ConnectorError(
-            f"{path} holds several formats ({kinds}): say which one to read with source.format."
-        )
-    return Found(known.pop(), tuple(sorted(fitting)))
-
-
-def _nothing_fits(path: str, names: Sequence[str], wanted: str) -> ConnectorError:
-    kind = "Parquet, CSV or JSON lines" if wanted == "auto" else wanted
+def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
+    """The error of a path without a file of that format; it names some that are there."""
     held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
     fix = "Correct source.path, or name the format with source.format"
     if any(name.lower().endswith(COMPRESSED) for name in names):
         fix = "Compressed text cannot be cut into shards: unpack it, or convert it to Parquet"
-    return ConnectorError(f"{path} holds no {kind} file; it holds: {held}. {fix}.")
+    return ConnectorError(f"{path} holds no {format} file; it holds: {held}. {fix}.")
 
 
 def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError:

@@ -6,40 +6,45 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from connectors.base import ConnectorError, CorruptError, Listing, SourceShard
+from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
 from connectors.cutting import BadByteError, cut, first_failing, row_spans
-from connectors.paths import Format, Identities, find_files, identify, reading, resolve
+from connectors.listing import check_rows, each_file
+from connectors.paths import identify, reading, resolve
 from connectors.schema import pick
 
+Shards = list[SourceShard]
 BLOCK_BYTES = 16 * 2**20
+MAX_TEXT_SHARD = 2**30
 BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class TextSource(ABC):
-    """Text files below ``path``; relative local paths start at ``root``.
+    """Text files.
 
-    A shard is a byte range of up to ``shard_bytes`` that ends where a row ends. The schema is inferred
-    from all rows of the first shard and enforced on the others. Columns named in ``text_columns`` are
-    read as text, whatever they look like.
+    A shard is a byte range of up to ``spec.shard_bytes`` that ends where a row ends. The schema is inferred
+    from all rows of the first shard and enforced on the others. Columns named in ``spec.text_columns``
+    are read as text, whatever they look like.
     """
 
-    path: str
-    shard_bytes: int
-    root: str = ""
-    identities: Identities | None = None
-    text_columns: tuple[str, ...] = ()
-    skip_corrupt: bool = False
-    max_bytes: int = 8 * 2**30
+    spec: SourceSpec
+    kind: ClassVar[type[Connector[Any]]]
+
+    def __post_init__(self) -> None:
+        if self.spec.shard_bytes > MAX_TEXT_SHARD:
+            raise ConnectorError(
+                f"source.shard_bytes is {self.spec.shard_bytes}: a shard of text is parsed at once, so "
+                f"choose at most {MAX_TEXT_SHARD} (1 GiB)."
+            )
 
     @property
-    @abstractmethod
-    def format(self) -> Format:
-        """Name of the format."""
+    def skip_corrupt(self) -> bool:
+        """See :class:`connectors.base.Source`."""
+        return self.spec.skip_corrupt
 
     @property
     @abstractmethod
@@ -68,23 +73,12 @@ class TextSource(ABC):
 
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
-        paths = find_files(self.path, self.format, self.root).paths
-        shards: list[SourceShard] = []
-        skipped: dict[str, str] = {}
-        for path in paths:
-            try:
-                shards += list(self._cut(path, paths[0]))
-            except CorruptError as error:
-                if not self.skip_corrupt:
-                    raise
-                skipped[path] = str(error)
-        if not shards:
-            reason = f" {next(iter(skipped.values()))}" if skipped else ""
-            raise ConnectorError(f"{self.path} holds no rows. Point source.path at files with rows.{reason}")
+        found, skipped = each_file(self.spec, self.kind, self._cut)
+        shards = [shard for held in found.values() for shard in held]
+        check_rows(self.spec, shards, skipped)
         schema = self._first_schema(shards[0])
-        pick(schema, self.text_columns, f"source.text_columns: {self.path}")
-        kept = [path for path in paths if path not in skipped]
-        return Listing(schema, tuple(shards), identify(kept, self.root, self.identities), skipped)
+        pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
+        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard as ``schema`` has them."""
@@ -113,19 +107,22 @@ class TextSource(ABC):
         self._check_inferred(shard, data, schema)
         return schema
 
-    def _cut(self, path: str, first_path: str) -> Iterator[SourceShard]:
+    def _cut(self, path: str, first_path: str) -> Shards:
         size = self._size(path)
         if size == 0:
             raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
         start = self._body(path, first_path)
-        file_row = 0
+        shards: Shards = []
+        row = 0
         try:
-            for piece in cut(self._blocks(path, start, size), start, self.shard_bytes, quoted=self.quoted):
-                stop = piece.stop
-                yield SourceShard(path, piece.start, stop, piece.n_rows, file_row, stop - piece.start)
-                file_row += piece.n_rows
+            blocks = self._blocks(path, start, size)
+            for piece in cut(blocks, start, self.spec.shard_bytes, quoted=self.quoted):
+                disk = piece.stop - piece.start
+                shards.append(SourceShard(path, piece.start, piece.stop, piece.n_rows, row, disk))
+                row += piece.n_rows
         except BadByteError as error:
             raise self._bad_byte(path, error) from error
+        return shards
 
     def _explain(
         self, shard: SourceShard, data: bytes, schema: pa.Schema | None, error: Exception | None
@@ -176,22 +173,22 @@ class TextSource(ABC):
         return line
 
     def _size(self, path: str) -> int:
-        filesystem, where = resolve(path, self.root)
+        filesystem, where = resolve(path, self.spec.root)
         with reading(path), filesystem.open_input_file(where) as file:
             return int(file.size())
 
     def _bytes(self, path: str, start: int, stop: int) -> bytes:
-        if stop - start > self.max_bytes:
+        if stop - start > self.spec.max_bytes:
             raise ConnectorError(
                 f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
-                f"({self.max_bytes}). Check for a missing line end, or raise that limit."
+                f"({self.spec.max_bytes}). Check for a missing line end, or raise that limit."
             )
-        filesystem, where = resolve(path, self.root)
+        filesystem, where = resolve(path, self.spec.root)
         with reading(path), filesystem.open_input_file(where) as file:
             return bytes(file.read_at(stop - start, start))
 
     def _blocks(self, path: str, start: int, stop: int, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        filesystem, where = resolve(path, self.root)
+        filesystem, where = resolve(path, self.spec.root)
         with reading(path), filesystem.open_input_file(where) as file:
             for offset in range(start, stop, size):
                 yield bytes(file.read_at(min(size, stop - offset), offset))

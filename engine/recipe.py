@@ -31,7 +31,10 @@ class SourceSection(Section):
     """Where the rows come from and which columns matter."""
 
     path: PathText = Field(description="File, directory or glob; relative to the working directory, or a URI")
-    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    format: str = Field(
+        default="auto", description="Format by name (`winnow sources`); auto: by what is there"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="The format's own options")
     label: str = Field(description="Column with the class of each row")
     features: tuple[str, ...] | None = Field(
         default=None,

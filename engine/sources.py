@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from connectors import Listing, Source, open_source
-from connectors.files import identity
+from connectors.files import find_connector, identity
 from engine.errors import InputError
 from engine.fingerprint import IdentityCache
-from engine.hints import nearest
+from engine.hints import explain, nearest
 from engine.recipe import Recipe
 from operators.base import Operator
 from operators.ingest.kernel import default_features
@@ -20,18 +21,28 @@ from operators.ingest.kernel import default_features
 
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
     """Open the source and freeze its shards. Raises ConnectorError or InputError."""
+    source = open_recipe_source(recipe)
+    return source, source.list()
+
+
+def open_recipe_source(recipe: Recipe) -> Source:
+    """Open the source; nothing of it is read but names. Raises ConnectorError or InputError."""
     spec = recipe.source
     cache = IdentityCache(Path(recipe.output.path).absolute() / "identities.json", identity)
-    source = open_source(
-        spec.path,
-        spec.format,
-        shard_bytes=spec.shard_bytes,
-        identities=cache.identities,
-        text_columns=spec.text_columns,
-        skip_corrupt=spec.on_corrupt == "skip",
-        max_bytes=spec.max_shard_bytes,
-    )
-    return source, source.list()
+    try:
+        return open_source(
+            spec.path,
+            spec.format,
+            options=spec.options,
+            shard_bytes=spec.shard_bytes,
+            identities=cache.identities,
+            text_columns=spec.text_columns,
+            skip_corrupt=spec.on_corrupt == "skip",
+            max_bytes=spec.max_shard_bytes,
+        )
+    except ValidationError as error:
+        model = find_connector(spec.path, spec.format).Options
+        raise InputError(explain(error, model, recipe.name, prefix="source.options.")) from None
 
 
 def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tuple[str, ...]:

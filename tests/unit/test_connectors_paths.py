@@ -11,8 +11,12 @@ import pytest
 from pyarrow import fs
 
 from connectors import open_source, paths
-from connectors.base import ConnectorError
-from connectors.paths import find_files, identify, identity, reading
+from connectors.base import ConnectorError, SourceSpec
+from connectors.csv_source import Csv
+from connectors.files import find_connector
+from connectors.jsonl_source import Jsonl
+from connectors.parquet_source import Parquet
+from connectors.paths import find_files, identify, identity, list_files, reading
 
 
 @pytest.fixture
@@ -46,20 +50,20 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_paths_are_found_sorted_and_named_as_written(tree: Path, path: str, found: list[str]) -> None:
-    assert list(find_files(path).paths) == found
+    assert list(list_files(path).names) == found
     absolute = [str(tree / name) for name in found]
-    assert [os.path.normpath(name) for name in find_files(str(tree / path)).paths] == [
+    assert [os.path.normpath(name) for name in list_files(str(tree / path)).names] == [
         os.path.normpath(name) for name in absolute
     ]
-    as_uri = find_files(f"file://{tree}/{path.removeprefix('./')}") if "?" not in path else None
-    assert as_uri is None or [os.path.normpath(n.removeprefix("file://")) for n in as_uri.paths] == [
+    as_uri = list_files(f"file://{tree}/{path.removeprefix('./')}") if "?" not in path else None
+    assert as_uri is None or [os.path.normpath(n.removeprefix("file://")) for n in as_uri.names] == [
         os.path.normpath(name) for name in absolute
     ]
 
 
 def test_a_name_with_brackets_is_taken_literally_if_it_exists(tree: Path) -> None:
     shutil.copy("data/a.csv", "data/[a].csv")
-    assert find_files("data/[a].csv").paths == ("data/[a].csv",)
+    assert list_files("data/[a].csv").names == ("data/[a].csv",)
 
 
 def test_a_source_reads_from_where_it_was_opened(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +103,7 @@ def test_a_uri_is_read_like_a_path(tree: Path) -> None:
 )
 def test_missing_paths_name_the_nearest(tree: Path, path: str, parts: list[str]) -> None:
     with pytest.raises(ConnectorError) as caught:
-        find_files(path)
+        list_files(path)
     for part in parts:
         assert part in str(caught.value)
 
@@ -107,20 +111,20 @@ def test_missing_paths_name_the_nearest(tree: Path, path: str, parts: list[str])
 def test_formats_are_chosen_by_extension(tree: Path) -> None:
     (tree / "data/d.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ConnectorError, match=r"several formats \(csv, jsonl\).*source\.format"):
-        find_files("data")
-    assert find_files("data", "jsonl").paths == ("data/d.jsonl",)
-    assert find_files("notes.txt", "csv").paths == ("notes.txt",)
-    with pytest.raises(ConnectorError, match=r"notes\.txt holds no Parquet, CSV or JSON lines file"):
-        find_files("notes.txt")
+        find_connector("data")
+    assert find_files(SourceSpec("data"), Jsonl) == ("data/d.jsonl",)
+    assert find_files(SourceSpec("notes.txt"), Csv) == ("notes.txt",)
+    with pytest.raises(ConnectorError, match=r"notes\.txt holds no readable file"):
+        find_connector("notes.txt")
     with pytest.raises(ConnectorError, match=r"data holds no parquet file; it holds: data/a\.csv"):
-        find_files("data", "parquet")
+        find_files(SourceSpec("data"), Parquet)
 
 
 def test_compressed_text_is_refused(tree: Path) -> None:
     (tree / "packed").mkdir()
     (tree / "packed/a.csv.gz").write_bytes(b"")
     with pytest.raises(ConnectorError, match="unpack it"):
-        find_files("packed")
+        find_connector("packed")
 
 
 def test_identity_follows_the_content_alone(tree: Path) -> None:
@@ -151,7 +155,7 @@ def test_a_cache_answers_for_local_files(tree: Path) -> None:
     assert source.list().identities == {"data/a.csv": "known", "data/b.csv": "known"}
     assert asked == [str(tree / "data/a.csv"), str(tree / "data/b.csv")]
     uri = f"file://{tree}/data/a.csv"
-    assert identify([uri], "", cached) == {uri: identity("data/a.csv")}
+    assert identify(SourceSpec(uri, identities=cached), [uri]) == {uri: identity("data/a.csv")}
 
 
 @pytest.mark.parametrize(
