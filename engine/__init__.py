@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
+    from engine.jobs.submission import submit
     from engine.plan import Plan, make_plan
     from engine.recipe import Recipe
     from engine.results import RunResult
     from engine.runner import run
 
-__all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run"]
+__all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run", "submit"]
 _HOMES = {
     "Plan": "plan",
     "Recipe": "recipe",
     "RunResult": "results",
     "make_plan": "plan",
     "run": "runner",
+    "submit": "jobs.submission",
 }
 
 __getattr__ = lazy(__name__, _HOMES)

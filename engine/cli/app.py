@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.jobs import add_jobs, show_job
 from engine.errors import InputError
 
 app = typer.Typer(
@@ -72,10 +73,19 @@ def run(
 
 @app.command()
 def status(
-    recipe: RecipeFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE|JOB", help="Recipe, or with --address a job's id")
+    ],
+    overrides: Overrides = None,
+    address: Annotated[str | None, typer.Option(help="Cluster of the job, such as http://head:8265")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Show how far a recipe's run is, from files alone."""
+    """Show how far a recipe's run is, from files alone; or what a cluster says of a job."""
     with shown_errors(verbose):
+        if address is not None:
+            show_job(str(recipe), address, as_json=as_json)
+            return
         from engine.cli.show import show_json, show_status
         from engine.plan import make_plan
         from engine.status import status_of
@@ -214,3 +224,6 @@ def retrain(
 
         options = Options(dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth)
         run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)
+
+
+add_jobs(app)

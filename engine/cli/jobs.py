@@ -1,0 +1,184 @@
+"""``winnow submit``, ``logs``, ``cancel`` and ``status --address``: runs as jobs of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.errors import Exit, InputError
+
+if TYPE_CHECKING:
+    from engine.jobs.handle import JobHandle, JobInfo
+    from engine.jobs.submission import Submission
+
+Address = Annotated[
+    str,
+    typer.Option(
+        envvar="RAY_API_SERVER_ADDRESS", help="Dashboard of the cluster's head, such as http://head:8265"
+    ),
+]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `winnow submit` says it")]
+
+
+def add_jobs(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (submit, logs, cancel):
+        app.command()(command)
+
+
+def submit(
+    recipe: RecipeFile,
+    address: Address,
+    overrides: Overrides = None,
+    wheel: Annotated[Path | None, typer.Option(help="Wheel of Winnow to run, not this one's source")] = None,
+    installed: Annotated[bool, typer.Option(help="The cluster has Winnow: ship no code")] = False,
+    working_dir: Annotated[
+        Path | None, typer.Option(help="Folder to ship: own modules, small data; hidden files are left out")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Leave these out of it; repeatable")
+    ] = None,
+    shared_files: Annotated[
+        bool, typer.Option(help="The cluster sees this machine's files under the same paths")
+    ] = False,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable")
+    ] = None,
+    env_from: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The same with the value it has here; repeatable")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Name of the run where its source cannot be listed from here: a date")
+    ] = None,
+    again: Annotated[bool, typer.Option(help="Repeat a run that has succeeded")] = False,
+    wait: Annotated[bool, typer.Option(help="Show its output, and exit as it does")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run a recipe as a job of a Ray cluster; asking twice for the same run is one job."""
+    with shown_errors(verbose):
+        if wheel and installed:
+            raise InputError("Give --wheel or --installed, not both.")
+        from engine.jobs.package import INSTALLED, SOURCE
+        from engine.jobs.submission import submit as send
+
+        submitted = send(
+            load(recipe, overrides),
+            address,
+            key=key,
+            code=wheel or (INSTALLED if installed else SOURCE),
+            working_dir=working_dir,
+            excludes=exclude or (),
+            shared_files=shared_files,
+            env=variables(env or (), env_from or ()),
+            again=again,
+        )
+        _show(submitted, as_json)
+        if wait:
+            _wait(submitted.handle)
+
+
+def logs(
+    job: Job,
+    address: Address,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Until it ends")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a job has printed."""
+    with shown_errors(verbose):
+        from engine.jobs.handle import attach
+
+        handle = attach(job, address)
+        if follow:
+            _print(handle)
+        else:
+            typer.echo(handle.logs(), nl=False)
+
+
+def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
+    """Stop a job. What its run has committed is kept."""
+    with shown_errors(verbose):
+        from engine.jobs.handle import attach
+
+        handle = attach(job, address)
+        if handle.cancel():
+            typer.echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
+        else:
+            typer.echo(f"{job}: over already: {handle.status().told}.")
+
+
+def show_job(job: str, address: str, *, as_json: bool) -> None:
+    """State of a job, for ``winnow status JOB --address``."""
+    from engine.cli.show import show_json
+    from engine.jobs.handle import attach
+
+    info = attach(job, address).status()
+    if as_json:
+        show_json(info.to_dict())
+        return
+    typer.echo(f"{info.id}: {info.told}")
+    for name in ("recipe", "version", "key", "output"):
+        if value := info.metadata.get(name):
+            typer.echo(f"  {name:8}{value}")
+    if info.state.over and info.exit_code != Exit.DONE:
+        typer.echo(f"  exit    {int(info.exit_code)}, {reason(info)}")
+
+
+def reason(info: JobInfo) -> str:
+    """Why a job ended badly, in one line: its last error, else what Ray says."""
+    lines = [line.strip() for line in info.message.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("error: ")]
+    return errors[-1] if errors else lines[0] if lines else "no reason is known"
+
+
+def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts, and names of variables that are set here, as one mapping. Raises InputError."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(
+                f"--env {text}: write it as NAME=VALUE; --env-from NAME takes the value from here."
+            )
+        found[name] = value
+    for name in named:
+        if name not in os.environ:
+            raise InputError(f"--env-from {name}: there is no such environment variable here.")
+        found[name] = os.environ[name]
+    return found
+
+
+def _show(submitted: Submission, as_json: bool) -> None:
+    info, handle = submitted.info, submitted.handle
+    if as_json:
+        from engine.cli.show import show_json
+
+        show_json(info.to_dict() | {"new": submitted.new, "address": handle.address})
+        return
+    if submitted.new:
+        typer.echo(f"{info.id}: submitted to {handle.address}")
+        typer.echo(f"  ships   {', '.join(submitted.shipped)}")
+    else:
+        typer.echo(f"{info.id}: already {info.told}; nothing new is submitted")
+    typer.echo(f"  output  {submitted.output}")
+    typer.echo(f"  follow  winnow logs {info.id} -f --address {handle.address}")
+
+
+def _wait(handle: JobHandle) -> None:
+    _print(handle)
+    info = handle.wait()
+    typer.echo(f"{info.id}: {info.told}", err=True)
+    if info.exit_code != Exit.DONE:
+        raise typer.Exit(info.exit_code)
+
+
+def _print(handle: JobHandle) -> None:
+    for piece in handle.follow():
+        sys.stdout.write(piece)
+        sys.stdout.flush()

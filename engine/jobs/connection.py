@@ -1,0 +1,148 @@
+"""The way to a cluster's Jobs API: address, token, and errors that say what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from engine.errors import InfeasibleError, InputError, WinnowError
+
+DEFAULT_PORT = 8265
+CONNECT_SECONDS = 10.0
+# Ray lets these win over the address it is given; here what the user typed wins.
+OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
+
+
+def connect(address: str) -> Any:
+    """A ``ray.job_submission.JobSubmissionClient`` that has reached the cluster.
+
+    Raises
+    ------
+    InputError
+        The address is none, a token is missing or refused, or the extra ``deploy`` is not installed.
+    InfeasibleError
+        Nothing answers.
+
+    """
+    url = checked_address(address)
+    _knock(url)
+    token = find_token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        from ray.job_submission import JobSubmissionClient
+    except ImportError as error:
+        raise _missing(error) from None
+    kept = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
+    try:
+        with clear_errors(url):
+            return JobSubmissionClient(url, headers=headers)
+    finally:
+        os.environ.update(kept)
+
+
+def checked_address(address: str) -> str:
+    """``http://host:port`` of the head node's dashboard. Raises InputError for another kind of address."""
+    text = address if "://" in address else f"http://{address}"
+    parts = urlsplit(text)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise InputError(
+            f"--address {address}: give the dashboard of the head node, for example "
+            f"http://head:{DEFAULT_PORT} (not ray://, not the port of the nodes)."
+        )
+    if parts.username or parts.password:
+        raise InputError("--address: no user or password in it; the token comes from RAY_AUTH_TOKEN.")
+    if port is None and parts.scheme == "http":
+        return f"http://{parts.hostname}:{DEFAULT_PORT}"
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def find_token() -> str | None:
+    """The token that Ray would use, from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ``~/.ray/auth_token``.
+
+    The last one counts only with ``RAY_AUTH_MODE=token``: it may be another cluster's. Raises InputError
+    where a token file is named and cannot be read.
+    """
+    mode = os.environ.get("RAY_AUTH_MODE", "").lower()
+    if mode == "disabled":
+        return None
+    if token := os.environ.get("RAY_AUTH_TOKEN", "").strip():
+        return token
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    if not named and mode != "token":
+        return None
+    path = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    try:
+        token = path.read_text("utf-8").strip()
+    except OSError as error:
+        raise InputError(
+            f"The token file {path} cannot be read: {error.strerror}. Set RAY_AUTH_TOKEN, or mend "
+            f"RAY_AUTH_TOKEN_PATH."
+        ) from None
+    return token or None
+
+
+@contextmanager
+def clear_errors(url: str) -> Iterator[None]:
+    """Turn what Ray's client raises into errors of ours."""
+    import ray.exceptions
+    import requests
+
+    try:
+        yield
+    except ray.exceptions.AuthenticationError as error:
+        raise InputError(_refused(url, str(error))) from None
+    except (ConnectionError, requests.exceptions.RequestException) as error:
+        raise InfeasibleError(
+            f"No Ray cluster answers at {url}: {_short(error)}. Is this the address of the head's dashboard "
+            f"(port {DEFAULT_PORT} by default), and is it on (ray[default] on the head)?"
+        ) from None
+    except RuntimeError as error:
+        if isinstance(error, WinnowError):
+            raise
+        if "ray[default]" in str(error):
+            raise _missing(error) from None
+        raise WinnowError(f"The cluster at {url} says: {_short(error)}") from None
+
+
+def _refused(url: str, said: str) -> str:
+    if said.startswith("Authentication required"):
+        return (
+            f"{url} asks for a token, and none was sent (401). Set RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH "
+            f"to a file with it; RAY_AUTH_MODE=disabled switches tokens off."
+        )
+    return (
+        f"{url} refuses the token it was sent (403). RAY_AUTH_TOKEN, or the file in RAY_AUTH_TOKEN_PATH, is "
+        f"not this cluster's; on its head `ray get-auth-token` prints it."
+    )
+
+
+def _knock(url: str) -> None:
+    """Fail within seconds where no one is: Ray's client waits as long as the operating system does."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((str(parts.hostname), port), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InfeasibleError(
+            f"No Ray cluster answers at {url}: {error.strerror or error}. Give the address of the head's "
+            f"dashboard (port {DEFAULT_PORT} by default); from outside Kubernetes: "
+            f"kubectl port-forward svc/NAME-head-svc {DEFAULT_PORT}."
+        ) from None
+
+
+def _missing(error: Exception) -> InputError:
+    return InputError(f"Submitting needs Ray's jobs client ({_short(error)}): pip install 'winnow[deploy]'.")
+
+
+def _short(error: object) -> str:
+    return re.sub(r"\s+", " ", str(error))[:400].rstrip(".")

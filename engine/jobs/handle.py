@@ -1,0 +1,146 @@
+"""A job on a cluster, from here: its state, its output, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.errors import Exit, InputError
+from engine.hints import nearest
+from engine.jobs.connection import clear_errors, connect
+from engine.jobs.key import State, exit_code
+
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """What the cluster knows of a job. Times are UTC, None before they come."""
+
+    id: str
+    state: State
+    message: str
+    started: datetime | None
+    ended: datetime | None
+    driver_exit_code: int | None
+    metadata: Mapping[str, str]
+
+    @property
+    def exit_code(self) -> Exit:
+        """As ``winnow run`` in the job ended; CRASH where it did not come to an end by itself."""
+        return exit_code(self.state, self.driver_exit_code)
+
+    @property
+    def told(self) -> str:
+        """The state in a few words, with its time."""
+        times = {State.RUNNING: self.started, State.PENDING: None}
+        when = times.get(self.state, self.ended)
+        word = "since" if self.state == State.RUNNING else "at"
+        return self.state.lower() + (f" {word} {when.isoformat(timespec='seconds')}" if when else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        times = {"started": self.started, "ended": self.ended}
+        return {
+            "id": self.id,
+            "state": str(self.state),
+            "message": self.message,
+            **{name: value.isoformat(timespec="seconds") if value else None for name, value in times.items()},
+            "exit_code": int(self.exit_code) if self.state.over else None,
+            "metadata": dict(self.metadata),
+        }
+
+
+@dataclass(frozen=True)
+class JobHandle:
+    """One job. Its methods raise WinnowError where the cluster cannot be reached any more."""
+
+    address: str
+    id: str
+    _client: Any = field(repr=False, compare=False)
+
+    def status(self) -> JobInfo:
+        """State, times, exit code and metadata. Raises InputError where the cluster has no such job."""
+        with clear_errors(self.address):
+            try:
+                return _info(self._client.get_job_info(self.id))
+            except RuntimeError as error:
+                if "status code 404" not in str(error):
+                    raise
+        known = list_jobs(self.address, self._client)
+        hint = nearest(self.id, known) or (f" It knows: {', '.join(sorted(known)[-5:])}." if known else "")
+        raise InputError(f"The cluster at {self.address} has no job {self.id!r}.{hint}")
+
+    def logs(self) -> str:
+        """All that it has printed."""
+        self.status()
+        with clear_errors(self.address):
+            return str(self._client.get_job_logs(self.id) or "")
+
+    def follow(self) -> Iterator[str]:
+        """What it prints, piece by piece, from the start to its end."""
+        self.status()
+        with clear_errors(self.address):
+            yield from _one_by_one(self._client.tail_job_logs(self.id))
+
+    def wait(self, poll_seconds: float = POLL_SECONDS) -> JobInfo:
+        """Block until it is over."""
+        while not (info := self.status()).state.over:
+            time.sleep(poll_seconds)
+        return info
+
+    def cancel(self) -> bool:
+        """Stop it and wait until it has stopped; False where it was over already.
+
+        What the run has committed is kept: another attempt goes on from there.
+        """
+        if self.status().state.over:
+            return False
+        with clear_errors(self.address):
+            self._client.stop_job(self.id)
+        self.wait()
+        return True
+
+
+def attach(job: str, address: str) -> JobHandle:
+    """A handle to a job that was submitted before. Raises InputError and InfeasibleError."""
+    client = connect(address)
+    return JobHandle(client.get_address(), job, client)
+
+
+def list_jobs(address: str, client: Any = None) -> dict[str, JobInfo]:
+    """Jobs of the cluster that came in by its Jobs API, by id. Raises InputError and InfeasibleError."""
+    client = client or connect(address)
+    with clear_errors(address):
+        return {job.submission_id: _info(job) for job in client.list_jobs() if job.submission_id}
+
+
+def _info(job: Any) -> JobInfo:
+    return JobInfo(
+        job.submission_id,
+        State(str(job.status.value)),
+        job.message or "",
+        _time(job.start_time),
+        _time(job.end_time),
+        job.driver_exit_code,
+        job.metadata or {},
+    )
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if milliseconds else None
+
+
+def _one_by_one(pieces: AsyncIterator[str]) -> Iterator[str]:
+    """An asynchronous iterator as a plain one."""
+    with asyncio.Runner() as runner:
+        while (piece := runner.run(_next(pieces))) is not None:
+            yield piece
+
+
+async def _next(pieces: AsyncIterator[str]) -> str | None:
+    return await anext(pieces, None)

@@ -1,0 +1,149 @@
+"""What a job takes along: one zip file with the recipe, the code, and on request a folder of the user's.
+
+The zip depends on nothing but names and bytes, so that Ray uploads the same content once.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib.util
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from engine.errors import InputError
+
+OURS = ("engine", "operators", "connectors")
+RECIPE = "recipe.yaml"
+MOST_BYTES = 100 * 2**20
+"""Limit of what is shipped, before compression. Data belong on storage that the cluster can read."""
+NEVER = (".*", "__pycache__", "*.pyc", "node_modules", "mlruns", "*.egg-info")
+"""Left out of a working directory, wherever it is: hidden files, which may hold secrets, and what is made."""
+INSTALLED = "installed"
+SOURCE = "source"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Files by their name in the zip, and in words where they are from."""
+
+    files: dict[str, Path | bytes]
+    told: tuple[str, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes before compression."""
+        return sum(_size(entry) for entry in self.files.values())
+
+    def write(self, path: Path) -> None:
+        """Make the zip file. Raises InputError beyond ``MOST_BYTES``."""
+        if self.n_bytes > MOST_BYTES:
+            raise InputError(_too_much(self))
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(self.files):
+                entry = self.files[name]
+                info = zipfile.ZipInfo(name)  # dated 1980, so that the same files make the same bytes
+                info.compress_type = zipfile.ZIP_DEFLATED
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, entry if isinstance(entry, bytes) else entry.read_bytes())
+
+
+def collect(
+    recipe: bytes, *, code: str | Path, working_dir: Path | None = None, excludes: Sequence[str] = ()
+) -> Contents:
+    """Everything a job takes along.
+
+    Parameters
+    ----------
+    recipe
+        The resolved recipe, YAML.
+    code
+        ``"source"``: the packages of the Winnow that runs here; ``"installed"``: none, as the cluster has
+        Winnow; or a wheel, which is unpacked. What Winnow depends on must be on the cluster in any case.
+    working_dir
+        A folder whose files come along, except ``NEVER``, ``excludes`` and folders with names of ours.
+    excludes
+        Patterns of file and folder names, or of paths below ``working_dir``, such as ``data/*.csv``.
+
+    Raises
+    ------
+    InputError
+        The wheel or the folder cannot be used.
+
+    """
+    files: dict[str, Path | bytes] = {}
+    told = [RECIPE]
+    if working_dir is not None:
+        shipped = dict(_folder(working_dir, excludes))
+        files |= shipped
+        told.append(f"{len(shipped)} files of {working_dir}")
+    if isinstance(code, Path):
+        files |= _wheel(code)
+        told.append(code.name)
+    elif code == SOURCE:
+        ours = dict(_source())
+        files |= ours
+        told.append(f"Winnow's {len(ours)} source files")
+    return Contents(files | {RECIPE: recipe}, tuple(told))
+
+
+def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    if not folder.is_dir():
+        raise InputError(f"--working-dir {folder}: there is no such folder.")
+    for here, names, files in os.walk(folder):
+        below = PurePosixPath(Path(here).relative_to(folder).as_posix())
+        top = here == str(folder)
+        names[:] = [n for n in names if not (_left_out(below / n, excludes) or (top and n in OURS))]
+        for name in files:
+            path = Path(here, name)
+            if not _left_out(below / name, excludes) and path.is_file():
+                yield str(below / name), path
+
+
+def _left_out(path: PurePosixPath, excludes: Sequence[str]) -> bool:
+    patterns = (*NEVER, *(pattern.rstrip("/") for pattern in excludes))
+    return any(fnmatch.fnmatch(path.name, p) or fnmatch.fnmatch(str(path), p) for p in patterns)
+
+
+def _source() -> Iterator[tuple[str, Path]]:
+    for name in OURS:
+        spec = importlib.util.find_spec(name)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        for path in sorted(Path(places[0]).rglob("*")) if places else []:
+            inner = path.relative_to(places[0])
+            if path.suffix in (".py", ".j2") and "__pycache__" not in inner.parts:
+                yield f"{name}/{inner.as_posix()}", path
+
+
+def _wheel(path: Path) -> dict[str, Path | bytes]:
+    """A wheel's files. Ray would install it with all it depends on, and tells wheels apart by name alone."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            sizes = sum(info.file_size for info in archive.infolist())
+            if sizes > MOST_BYTES:
+                raise InputError(f"--wheel {path}: {sizes >> 20} MiB unpacked; {MOST_BYTES >> 20} at most.")
+            found: dict[str, Path | bytes] = {
+                info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()
+            }
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"--wheel {path}: cannot be read as a wheel ({error}). Make one with: pip wheel --no-deps ."
+        ) from None
+    if "engine/__init__.py" not in found:
+        raise InputError(f"--wheel {path}: this is no wheel of Winnow. Make one with: pip wheel --no-deps .")
+    return found
+
+
+def _size(entry: Path | bytes) -> int:
+    return len(entry) if isinstance(entry, bytes) else entry.stat().st_size
+
+
+def _too_much(contents: Contents) -> str:
+    largest = sorted(contents.files, key=lambda name: _size(contents.files[name]), reverse=True)[:3]
+    shown = ", ".join(f"{name} ({_size(contents.files[name]) / 2**20:.1f} MiB)" for name in largest)
+    return (
+        f"The job would ship {contents.n_bytes / 2**20:.0f} MiB, and {MOST_BYTES >> 20} MiB is the limit. "
+        f"The largest: {shown}. Leave them out with --exclude; data belong on storage the cluster reads."
+    )

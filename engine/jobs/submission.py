@@ -1,0 +1,149 @@
+"""Sending a recipe to a Ray cluster as a job. The same run is submitted once, however often one asks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine.errors import InputError, WinnowError
+from engine.jobs.connection import clear_errors, connect
+from engine.jobs.handle import JobHandle, JobInfo, list_jobs
+from engine.jobs.key import Decision, decide, given_key, planned_key
+from engine.jobs.package import RECIPE, SOURCE, Contents, collect
+from engine.jobs.paths import portable
+from engine.plan import make_plan
+from engine.recipe import Recipe
+from engine.redaction import redact
+
+ENTRYPOINT = f"python -m engine.cli run {RECIPE} --log-format plain"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job, whether this call made it (``new``), and what was shipped with it."""
+
+    handle: JobHandle
+    new: bool
+    info: JobInfo
+    output: str
+    shipped: tuple[str, ...]
+
+
+def submit(
+    recipe: Recipe,
+    address: str,
+    *,
+    key: str | None = None,
+    code: str | Path = SOURCE,
+    working_dir: Path | None = None,
+    excludes: Sequence[str] = (),
+    shared_files: bool = False,
+    env: Mapping[str, str] | None = None,
+    again: bool = False,
+) -> Submission:
+    """Run a recipe as a job of the cluster at ``address``, unless that run is there already.
+
+    The job's id is made of the recipe's name, the version that it will publish and the output's path; it is
+    the same for the same run, so the second call returns the first one's job. See ``engine.jobs.key.decide``
+    for what happens after one that failed.
+
+    Parameters
+    ----------
+    recipe
+        ``run.address`` is left out: a job uses the cluster it is on.
+    address
+        Dashboard of the head node, such as ``http://head:8265``. The token comes from ``RAY_AUTH_TOKEN`` or
+        ``RAY_AUTH_TOKEN_PATH``.
+    key
+        Names the run where its source cannot be listed from here, such as a date; nothing is planned then.
+    code, working_dir, excludes
+        What is shipped; see ``engine.jobs.package.collect``.
+    shared_files
+        The cluster sees this machine's files under the same paths: relative paths are made absolute.
+    env
+        Environment variables of the job. Whoever may ask the cluster for its jobs may read them.
+    again
+        Repeat a run that has succeeded.
+
+    Raises
+    ------
+    InputError
+        The recipe cannot run there, or a token is missing or wrong.
+    InfeasibleError
+        No cluster answers.
+
+    """
+    contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
+    sent = portable(recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files)
+    resolved = sent.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
+    contents.files[RECIPE] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).encode()
+    if key is None:
+        version = _version(recipe, sent)
+        name = planned_key(sent.name, version, sent.output.path)
+    else:
+        version, name = "", given_key(sent.name, key, resolved)
+    metadata = {"recipe": sent.name, "version": version, "key": key or "", "output": redact(sent.output.path)}
+    client = connect(address)
+    return _Door(client, contents).enter(name, metadata, dict(env or {}), again=again)
+
+
+def _version(recipe: Recipe, sent: Recipe) -> str:
+    """Name of the version that the job will publish. Planned on this machine's own paths."""
+    planned = sent.model_copy(update={"source": recipe.source})
+    try:
+        return make_plan(planned).version
+    except InputError as error:
+        raise InputError(
+            f"{error} A run is known by what its source holds. If only the cluster can list it, name the run "
+            f"with --key, for example --key 2026-11-21: the same recipe and key are one run."
+        ) from None
+
+
+class _Door:
+    """Looks for the job, and makes it if it is not there."""
+
+    def __init__(self, client: Any, contents: Contents) -> None:
+        self._client, self._contents = client, contents
+        self._address: str = client.get_address()
+
+    def enter(
+        self, key: str, metadata: Mapping[str, str], env: Mapping[str, str], *, again: bool
+    ) -> Submission:
+        """Decide, and carry it out."""
+        decision = self._decide(key, again)
+        if decision.new:
+            decision = self._make(decision, metadata, env)
+        handle = JobHandle(self._address, decision.id, self._client)
+        shipped = self._contents.told if decision.new else ()
+        info = handle.status()
+        return Submission(handle, decision.new, info, info.metadata.get("output", ""), shipped)
+
+    def _decide(self, key: str, again: bool) -> Decision:
+        known = {name: info.state for name, info in list_jobs(self._address, self._client).items()}
+        return decide(key, known, again=again)
+
+    def _make(self, decision: Decision, metadata: Mapping[str, str], env: Mapping[str, str]) -> Decision:
+        """Ray takes an id once: of two that submit at the same moment one makes the job, one finds it."""
+        with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
+            package = Path(folder) / "winnow.zip"
+            self._contents.write(package)
+            environment: dict[str, Any] = {"working_dir": str(package)}
+            if env:
+                environment["env_vars"] = dict(env)
+            try:
+                self._client.submit_job(
+                    entrypoint=ENTRYPOINT,
+                    submission_id=decision.id,
+                    runtime_env=environment,
+                    metadata=dict(metadata),
+                )
+            except RuntimeError as error:
+                if isinstance(error, WinnowError) or f"{decision.id} already exists" not in str(error):
+                    raise
+                return Decision(decision.id, new=False)
+        return decision
