@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt
+# Without --no-compile pip compiles every module of every package: two minutes, for modules mostly never used.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
 .PHONY: demo test test-all faults lint format bench paper gpu clean help

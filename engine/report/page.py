@@ -20,6 +20,7 @@ from engine.report.spaces import space_figures
 from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
+from engine.report.times import where_time_went
 from engine.report.verdicts import sentence, verdicts
 
 MOST_FILES = 200
@@ -55,6 +56,7 @@ def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, fl
         truth=truth,
         scores=score(found, truth.group, truth.outlier),
         operators=operator_records(plan, metrics),
+        time=where_time_went(plan),
         files=sources[:MOST_FILES],
         more_files=max(0, len(sources) - MOST_FILES),
     )
@@ -101,22 +103,14 @@ def findings(found: Survey, groups: list[GroupRow], classes: list[str]) -> Findi
 
 
 def operator_records(plan: Plan, metrics: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """Each operator with its parameters, metrics, and the seconds that its committed work took."""
-    records = []
-    for planned in plan.operators:
-        fitted = plan.store.fitted(planned.fingerprint) or {}
-        parts = plan.store.committed(planned.fingerprint)
-        records.append(
-            {
-                "name": planned.name,
-                "version": planned.operator.version,
-                "params": {
-                    key: json.dumps(value, ensure_ascii=False) for key, value in planned.params.items()
-                },
-                "fingerprint": planned.fingerprint,
-                "fit_seconds": float(fitted.get("seconds", 0.0)),
-                "apply_seconds": sum(part.seconds for part in parts.values()),
-                "metrics": metrics.get(planned.name, {}),
-            }
-        )
-    return records
+    """Each operator with its parameters and metrics."""
+    return [
+        {
+            "name": planned.name,
+            "version": planned.operator.version,
+            "params": {key: json.dumps(value, ensure_ascii=False) for key, value in planned.params.items()},
+            "fingerprint": planned.fingerprint,
+            "metrics": metrics.get(planned.name, {}),
+        }
+        for planned in plan.operators
+    ]

@@ -12,7 +12,7 @@ import pytest
 
 from engine.report.measured import measured
 from operators.outliers.adaptor import OutliersParams
-from tests.unit.report_world import CLASSES, SYMBOLS, cells, html_of, made, plan_over
+from tests.unit.report_world import ADDED_BY, CLASSES, SYMBOLS, cells, html_of, made, plan_over
 
 
 def test_the_table_of_groups_holds_the_counts(tmp_path: Path) -> None:
@@ -53,8 +53,23 @@ def test_rows_drawn_do_not_depend_on_the_shards(tmp_path: Path) -> None:
         plan = plan_over(tmp_path / str(shards), source, columns, shards=shards, report={"rows_per_group": 3})
         html = html_of(plan)
         start = html.index('id="rows"')
-        shown.append(html[start : html.index("How it was made")])
+        shown.append(html[start : html.index("Where the time went")])
     assert shown[0] == shown[1]
+
+
+def test_where_the_time_went(tmp_path: Path) -> None:
+    source, columns = made()
+    plan = plan_over(tmp_path, source, columns, shards=3)
+    plan.store.commit_fit(plan.fingerprint_of("probe"), {}, seconds=7.0)
+    html = html_of(plan)
+    rows = {row[0]: row[1:] for row in cells(html) if len(row) == 6 and row[0] in dict(ADDED_BY)}
+    assert set(rows) == set(ADDED_BY)
+    per_million = f"{8.5e6 / 90:,.0f}"
+    assert rows["probe"][:4] == ["90", "7.00", "1.50", per_million]
+    assert rows["groups"][1:3] == ["0.00", "1.50"]
+    seconds = 7.0 + 1.5 * len(ADDED_BY)
+    assert f"The operators' work took {seconds:.1f} s in all" in html
+    assert f"{100 * 8.5 / seconds:.1f}\u00a0% of it went into probe." in html
 
 
 def test_contested_rows_are_counted_and_shown(tmp_path: Path) -> None:
