@@ -244,6 +244,14 @@ class Operator(ABC, Generic[P]):
         return ()
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Files read beside the source, absolute: what is in them is part of the fingerprint.
+
+        Raises OperatorError where they cannot be used.
+        """
+        return ()
+
+    @property
     def oracle_columns(self) -> tuple[str, ...]:
         """Truth columns that the recipe, by name, lets this operator read: its results are no inference."""
         return ()

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,15 @@ class Gradients(Operator[GradientsParams]):
     uses = ("probe",)
     keeps_open = True
     prefers_gpu = True
+
+    @classmethod
+    def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
+        """Another class where gradients are ``stored``: it computes none."""
+        if params.get("stored") is None:
+            return cls
+        from operators.gradients.stored_adaptor import StoredGradients
+
+        return StoredGradients
 
     @property
     def requires(self) -> tuple[str, ...]:

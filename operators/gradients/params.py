@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from operators.base import OperatorParams, Resources
 from operators.gradients.projection import Method
+from operators.gradients.stored import Layout, Number
 
 
 def _check_pattern(pattern: str) -> str:
@@ -36,6 +37,20 @@ def _read_projection(value: Any) -> Any:
     return {"dim": value} if isinstance(value, int) else value
 
 
+class StoredParams(OperatorParams):
+    """Gradients that are there already, as an array on disk; row i belongs to row i of the source."""
+
+    path: str
+    """A ``.npy`` file, a file of numbers alone (``np.memmap``), or the folder of a bergson index. It must be
+    readable under that path on every worker. What is in it is part of the fingerprint."""
+    format: Layout | Literal["auto"] = "auto"
+    """``auto``: a folder is ``bergson``, ``.npy`` is ``npy``, all else ``memmap``."""
+    dtype: Number | None = None
+    """Of a ``memmap``, little-endian. Half precision is read as float32."""
+    shape: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    """Of a ``memmap``: rows, numbers a row."""
+
+
 class GradientsParams(OperatorParams):
     """Which gradients of the probe's loss to take, and how."""
 
@@ -59,6 +74,9 @@ class GradientsParams(OperatorParams):
     projection: Annotated[ProjectionParams | None, BeforeValidator(_read_projection)] = None
     """Project every gradient to ``dim`` numbers; ``projection: 256`` is ``{dim: 256}``. ``fit`` then measures
     the error of cosines on a sample. Default: gradients as they are."""
+    stored: StoredParams | None = None
+    """Read gradients from disk and compute none: then the chain needs no probe, and of the other parameters
+    none is given. Default: compute them."""
     resources: Resources = Resources()
     """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
     ``gpus`` is 0."""
@@ -72,4 +90,13 @@ class GradientsParams(OperatorParams):
             )
         if self.form == "factored" and self.route == "func":
             raise ValueError("form is factored, and route is func, which knows no factors. Remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _stored_alone(self) -> GradientsParams:
+        others = sorted(self.model_fields_set - {"stored", "resources"})
+        if self.stored is not None and others:
+            raise ValueError(
+                f"stored is set, so no gradient is computed, and {others[0]} says how to. Remove one of them"
+            )
         return self
