@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import uuid
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
+from connectors.storage import ObjectPath, Place
 
 ROW_GROUP_ROWS = 65_536
 
@@ -26,8 +28,10 @@ class Written:
     n_bytes: int
 
 
-def write_parquet(table: pa.Table, path: str | Path) -> Written:
+def write_parquet(table: pa.Table, path: str | Place) -> Written:
     """Write ``table`` to ``path`` under a temporary name in the same folder, then rename it.
+
+    An object of a store is made in memory and put in one request; the bytes are the same.
 
     The bytes depend only on the values, the schema and the version of pyarrow: compression (zstd),
     format version and row-group length are fixed, chunks are joined and schema metadata is dropped.
@@ -38,6 +42,10 @@ def write_parquet(table: pa.Table, path: str | Path) -> Written:
         The folder is missing or cannot be written, or the disk is full.
 
     """
+    if isinstance(path, ObjectPath):
+        data = parquet_bytes(table)
+        path.write_bytes(data)
+        return Written(hashlib.sha256(data).hexdigest(), len(data))
     path = Path(path)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -73,12 +81,19 @@ def write_shards(table: pa.Table, out: Path, name: str, shards: int) -> list[Pat
     return paths
 
 
-def _write(table: pa.Table, path: Path) -> None:
+def parquet_bytes(table: pa.Table) -> bytes:
+    """What :func:`write_parquet` writes, in memory."""
+    buffer = io.BytesIO()
+    _write(table, buffer)
+    return buffer.getvalue()
+
+
+def _write(table: pa.Table, target: Path | io.BytesIO) -> None:
     fields = [field.remove_metadata() for field in table.schema]
     plain = pa.Table.from_arrays(table.columns, schema=pa.schema(fields)).combine_chunks()
     pq.write_table(
         plain,
-        path,
+        target,
         version="2.6",
         data_page_version="1.0",
         compression="zstd",

@@ -1,0 +1,114 @@
+"""Where a run keeps what it makes: a folder of a filesystem, or a prefix of an object store.
+
+A place is a ``pathlib.Path`` or an :class:`ObjectPath`, which has the same few methods. What differs between
+the two has a function here, such as :func:`write_whole` and :func:`read_columns`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connectors.storage.opening import split_uri
+from connectors.storage.paths import ObjectPath, Tag
+
+__all__ = [
+    "ObjectPath",
+    "Place",
+    "Tag",
+    "column_names",
+    "make_folder",
+    "place_of",
+    "read_columns",
+    "read_many",
+    "remove_tree",
+    "write_whole",
+]
+
+Place = Path | ObjectPath
+MANY = 16
+"""Requests in flight where several small objects are wanted."""
+
+
+def place_of(text: str | Place) -> Place:
+    """The place a user names: an absolute local path, or a URI ``s3://``, ``gs://``, ``az://``, ``abfs(s)://``.
+
+    Opens nothing. Raises ConnectorError for a URI that is none of these.
+    """
+    if isinstance(text, ObjectPath):
+        return text
+    if "://" not in str(text):
+        return Path(text).absolute()
+    root, key = split_uri(str(text))
+    return ObjectPath(root, key) if root else Path(key).absolute()
+
+
+def write_whole(place: Place, data: bytes) -> None:
+    """Write so that a reader sees the old bytes or all of the new ones, never a part.
+
+    A file is written under a temporary name in its folder, flushed to disk and renamed; an object is one PUT.
+    Raises OSError.
+    """
+    if isinstance(place, ObjectPath):
+        place.write_bytes(data)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
+    with temporary.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    temporary.replace(place)
+
+
+def make_folder(place: Place) -> None:
+    """Make a folder and those above it; an object store has none and needs none."""
+    if isinstance(place, Path):
+        place.mkdir(parents=True, exist_ok=True)
+
+
+def remove_tree(place: Place) -> None:
+    """Remove a folder with all that is in it, or every object below a prefix; silent where there is none."""
+    if isinstance(place, Path):
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.remove_below()
+
+
+def read_many(places: Sequence[Place]) -> list[bytes | None]:
+    """Content of several small files, objects at the same time; None for one that cannot be read."""
+    if not any(isinstance(place, ObjectPath) for place in places):
+        return [_read(place) for place in places]
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(_read, places))
+
+
+def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
+    """Columns of one Parquet file, all by default; of an object only their bytes are fetched."""
+    names = None if columns is None else list(columns)
+    if isinstance(place, Path):
+        return pq.read_table(place, columns=names, partitioning=None, memory_map=True)
+    with place.open() as handle:
+        return pq.read_table(handle, columns=names)
+
+
+def column_names(place: Place) -> list[str]:
+    """Names of a Parquet file's columns, from its footer."""
+    if isinstance(place, Path):
+        return list(pq.read_schema(place, memory_map=True).names)
+    with place.open() as handle:
+        return list(pq.read_schema(handle).names)
+
+
+def _read(place: Place) -> bytes | None:
+    try:
+        return place.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,110 @@
+"""From a URI to a client of an object store. obstore is imported here, and only once it is needed."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+
+from connectors.base import ConnectorError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "azure", "abfs", "abfss")
+RETRIES, RETRY_SECONDS = 10, 120
+"""What a store answers with 5xx, 429 or not at all is asked again, with growing pauses."""
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """(URI of the bucket with its settings, key); for ``file://`` an empty URI and the path.
+
+    Raises ConnectorError for another scheme, no bucket, or a key with ``..``.
+    """
+    parts = urlsplit(uri)
+    key = unquote(parts.path)
+    if parts.scheme == "file":
+        return "", key
+    where = f"{parts.scheme}://{parts.hostname or ''}"
+    if parts.scheme not in (*S3, *GCS, *AZURE):
+        raise ConnectorError(
+            f"{where}...: an output lies in a folder, or at s3://, gs://, az:// or abfss://, "
+            f"not {parts.scheme}://."
+        )
+    if not parts.hostname:
+        raise ConnectorError(f"{where} names no bucket. Write {parts.scheme}://BUCKET/PREFIX.")
+    names = [name for name in key.split("/") if name]
+    if any(name in (".", "..") for name in names):
+        raise ConnectorError(f"{where}{key}: an object's key has no '.' or '..' in it. Write it out.")
+    return urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")), "/".join(names)
+
+
+def shown(root: str) -> str:
+    """A bucket's URI without keys and settings, for people."""
+    parts = urlsplit(root)
+    host = parts.netloc.rpartition("@")[2]
+    container = f"{parts.username}@" if parts.scheme in ("abfs", "abfss") and parts.username else ""
+    return f"{parts.scheme}://{container}{host}"
+
+
+@lru_cache(maxsize=32)
+def client(root: str) -> ObjectStore:
+    """Client of a bucket, one for each process.
+
+    Keys and endpoint come from the URI, written as pyarrow's filesystems have it
+    (``s3://KEY:SECRET@bucket/prefix?region=...&endpoint_override=host:port&scheme=http``), else from the
+    environment (AWS_*, GOOGLE_*, AZURE_*), else from the machine's role. Raises ConnectorError.
+    """
+    try:
+        from obstore import store
+    except ImportError:
+        raise ConnectorError(
+            f"{shown(root)}: an output on an object store needs obstore: pip install 'winnow[storage]'."
+        ) from None
+    parts = urlsplit(root)
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    endpoint = _endpoint(query)
+    common: dict[str, Any] = {
+        "retry_config": {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+        "client_options": {"allow_http": _is_plain(endpoint)},
+    }
+    try:
+        if parts.scheme in S3:
+            return store.S3Store(parts.hostname, config=_s3_config(root, query, endpoint), **common)
+        if parts.scheme in GCS:
+            return store.GCSStore(parts.hostname, config=_named(base_url=endpoint), **common)
+        # abfss://CONTAINER@ACCOUNT.dfs.core.windows.net, or az://CONTAINER
+        account = (parts.hostname or "").partition(".")[0] if parts.username else ""
+        config = _named(account_name=account, account_key=unquote(parts.password or ""), endpoint=endpoint)
+        return store.AzureStore(parts.username or parts.hostname, config=config, **common)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConnectorError(f"Cannot open {shown(root)}: {reason}. Correct its access settings.") from None
+
+
+def _endpoint(query: dict[str, str]) -> str:
+    host = query.get("endpoint_override", "")
+    return host if not host or "://" in host else f"{query.get('scheme', 'https')}://{host}"
+
+
+def _is_plain(endpoint: str) -> bool:
+    """Whether the endpoint, also one that the environment names, is without TLS: somebody wrote http://."""
+    named = [endpoint, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))]
+    return any(name.startswith("http://") for name in named)
+
+
+def _s3_config(root: str, query: dict[str, str], endpoint: str) -> Any:
+    parts = urlsplit(root)
+    return _named(
+        access_key_id=unquote(parts.username or ""),
+        secret_access_key=unquote(parts.password or ""),
+        region=query.get("region", ""),
+        endpoint=endpoint,
+    )
+
+
+def _named(**settings: str) -> Any:
+    """Settings that are given; the others come from the environment."""
+    return {key: value for key, value in settings.items() if value}

@@ -1,0 +1,277 @@
+"""One object, or a prefix, of an object store, with the methods of ``pathlib.Path`` that a run needs."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from connectors.storage.opening import client, shown
+
+
+class Tag(NamedTuple):
+    """Which content an object has: its ETag, and its generation where the store counts those."""
+
+    e_tag: str | None
+    version: str | None
+
+
+class ObjectStat(NamedTuple):
+    """Size in bytes and the time of the last write, by the store's clock, in seconds."""
+
+    st_size: int
+    st_mtime: float
+
+
+@dataclass(frozen=True, order=True)
+class ObjectPath:
+    """A key of a bucket. Picklable; opens the store when it is used first. Its text holds no secret.
+
+    Every method raises OSError: FileNotFoundError, PermissionError (401, 403), FileExistsError where a
+    condition does not hold, another one for what the store still refuses after retries.
+    """
+
+    root: str = field(repr=False)
+    """URI of the bucket, with its access settings."""
+    key: str
+
+    def __str__(self) -> str:
+        return f"{shown(self.root)}/{self.key}"
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(self.root, str(PurePosixPath(self.key) / name) if self.key else name)
+
+    @property
+    def name(self) -> str:
+        """Last part of the key."""
+        return PurePosixPath(self.key).name
+
+    @property
+    def suffix(self) -> str:
+        """Ending of the name, with its dot."""
+        return PurePosixPath(self.key).suffix
+
+    @property
+    def stem(self) -> str:
+        """Name without its ending."""
+        return PurePosixPath(self.key).stem
+
+    @property
+    def parent(self) -> ObjectPath:
+        """The prefix above."""
+        above = str(PurePosixPath(self.key).parent)
+        return ObjectPath(self.root, "" if above == "." else above)
+
+    def with_name(self, name: str) -> ObjectPath:
+        """Beside this one."""
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> ObjectPath:
+        """The same with another ending."""
+        return self.with_name(self.stem + suffix)
+
+    def resolve(self) -> ObjectPath:
+        """Itself: there are no links."""
+        return self
+
+    def read_bytes(self) -> bytes:
+        """The whole content."""
+        return self.read_tagged()[0]
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """The whole content as text."""
+        return self.read_bytes().decode(encoding)
+
+    def read_tagged(self) -> tuple[bytes, Tag]:
+        """The whole content, and which it is."""
+        import obstore
+
+        with self._asking():
+            found = obstore.get(client(self.root), self.key)
+            meta = found.meta
+            return bytes(found.bytes()), Tag(meta.get("e_tag"), meta.get("version"))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Put the whole content, in one request or in parts that become visible together."""
+        import obstore
+
+        with self._asking():
+            obstore.put(client(self.root), self.key, data)
+
+    def create(self, data: bytes) -> None:
+        """Put it if nothing is there (``If-None-Match: *``). Raises FileExistsError."""
+        self._put_if(data, "create")
+
+    def replace_if(self, data: bytes, tag: Tag) -> None:
+        """Put it if the content is still the one of ``tag`` (``If-Match``). Raises FileExistsError."""
+        self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
+
+    def open(self) -> BinaryIO:
+        """A file that fetches what is read of it."""
+        import obstore
+
+        with self._asking():
+            return cast(BinaryIO, _Reader(obstore.open_reader(client(self.root), self.key), self))
+
+    def exists(self) -> bool:
+        """Whether there is an object of this key; a prefix is none."""
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Whether an object lies below this prefix."""
+        import obstore
+
+        with self._asking():
+            return any(obstore.list(client(self.root), self.key, chunk_size=1))
+
+    def stat(self) -> ObjectStat:
+        """Size and time of the last write."""
+        import obstore
+
+        with self._asking():
+            meta = obstore.head(client(self.root), self.key)
+        return ObjectStat(meta["size"], meta["last_modified"].timestamp())
+
+    def listing(self) -> dict[str, ObjectStat]:
+        """Objects directly below this prefix, by name."""
+        return {PurePosixPath(meta["path"]).name: _stat_of(meta) for meta in self._level()["objects"]}
+
+    def iterdir(self) -> Iterator[ObjectPath]:
+        """What lies directly below this prefix, prefixes too; nothing where there is none."""
+        found = self._level()
+        keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
+        return (ObjectPath(self.root, key.rstrip("/")) for key in sorted(keys))
+
+    def glob(self, pattern: str) -> Iterator[ObjectPath]:
+        """Those of :meth:`iterdir` whose name fits."""
+        return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
+
+    def below(self) -> list[ObjectPath]:
+        """Every object below this prefix, however deep."""
+        import obstore
+
+        with self._asking():
+            chunks = list(obstore.list(client(self.root), self.key))
+        return [ObjectPath(self.root, meta["path"]) for chunk in chunks for meta in chunk]
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        """Remove the object; a store does not say whether it was there."""
+        import obstore
+
+        try:
+            with self._asking():
+                obstore.delete(client(self.root), self.key)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def remove_below(self) -> None:
+        """Remove every object below this prefix."""
+        import obstore
+
+        keys = [path.key for path in self.below()]
+        if keys:
+            with self._asking():
+                obstore.delete(client(self.root), keys)
+
+    def _level(self) -> Any:
+        import obstore
+
+        with self._asking():
+            return obstore.list_with_delimiter(client(self.root), self.key or None)
+
+    def _put_if(self, data: bytes, mode: Any) -> None:
+        """A retried request may find its own first try there: then that was it."""
+        import obstore
+
+        try:
+            with self._asking():
+                obstore.put(client(self.root), self.key, data, mode=mode, use_multipart=False)
+        except FileExistsError:
+            try:
+                ours = self.read_bytes() == data
+            except FileNotFoundError:
+                ours = False
+            if not ours:
+                raise
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn the store's errors into OSError, without what it repeats of the request."""
+        from obstore import exceptions
+
+        denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+        taken = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
+        try:
+            yield
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, "no such object, or no such bucket", str(self)) from None
+        except denied as error:
+            raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
+        except taken:
+            raise FileExistsError(errno.EEXIST, "another writer was there first", str(self)) from None
+        except exceptions.BaseError as error:
+            raise OSError(errno.EIO, f"the object store does not do it{_cause(error)}", str(self)) from None
+
+
+class _Reader:
+    """obstore's reader as pyarrow expects a file; its errors name the object."""
+
+    closed = False
+
+    def __init__(self, reader: Any, path: ObjectPath) -> None:
+        self._reader, self._path = reader, path
+
+    def read(self, size: int | None = None) -> bytes:
+        with self._path._asking():
+            return bytes(self._reader.read() if size is None or size < 0 else self._reader.read(size))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._reader.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if not self.closed:
+            self._reader.close()
+        self.closed = True
+
+    def __enter__(self) -> _Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _stat_of(meta: Any) -> ObjectStat:
+    return ObjectStat(meta["size"], meta["last_modified"].timestamp())
+
+
+def _cause(error: Exception) -> str:
+    """The store's own word, as ' (403 Forbidden, AccessDenied)': the rest of its text repeats the request."""
+    text = str(error)
+    status = re.search(r"status code: (\d{3}[A-Za-z ]*)", text)
+    code = re.search(r"<Code>([A-Za-z0-9]+)</Code>", text)
+    words = [found.group(1).strip() for found in (status, code) if found]
+    if not words:
+        words = [text.partition("\n")[0][:160]]
+    return f" ({', '.join(words)})"

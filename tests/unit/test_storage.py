@@ -1,0 +1,159 @@
+"""What a place promises, on a local disk and on S3 spoken over HTTP alike."""
+
+import os
+import pickle
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from connectors.base import ConnectorError
+from connectors.sink import write_parquet
+from connectors.storage import (
+    ObjectPath,
+    Place,
+    column_names,
+    make_folder,
+    place_of,
+    read_columns,
+    read_many,
+    remove_tree,
+    write_whole,
+)
+from tests.s3 import SECRET, USER, S3Server
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """An empty folder, or an empty prefix."""
+    if request.param == "local":
+        return tmp_path / "pre fix"
+    server: S3Server = request.getfixturevalue("s3")
+    return place_of(server.uri(server.bucket(), "pre%20fix/"))
+
+
+@pytest.fixture
+def key(s3: S3Server) -> ObjectPath:
+    """A key of S3."""
+    found = place_of(s3.uri(s3.bucket(), "some/key.txt"))
+    assert isinstance(found, ObjectPath)
+    return found
+
+
+def test_what_is_written_is_read_and_listed(place: Place) -> None:
+    assert not (place / "a").exists()
+    for name in ("a", "a b%20.txt", "deep/er/c.json", "deep/d.json"):
+        write_whole(place / name, name.encode())
+    write_whole(place / "a", b"again")
+    assert (place / "a").read_bytes() == b"again"
+    assert (place / "a b%20.txt").read_text("utf-8") == "a b%20.txt"
+    assert (place / "a").stat().st_size == 5
+    assert (place / "deep").is_dir()
+    assert not (place / "deep").exists() or isinstance(place, Path)
+    assert sorted(path.name for path in place.iterdir()) == ["a", "a b%20.txt", "deep"]
+    assert sorted(path.name for path in (place / "deep").glob("*.json")) == ["d.json"]
+    found = read_many([place / "a", place / "none", place / "deep" / "d.json"])
+    assert found == [b"again", None, b"deep/d.json"]
+
+
+def test_what_is_removed_is_gone(place: Place) -> None:
+    for name in ("x/1", "x/y/2", "xy"):
+        write_whole(place / name, b"1")
+    remove_tree(place / "x")
+    remove_tree(place / "never there")
+    assert [path.name for path in place.iterdir()] == ["xy"]
+    (place / "xy").unlink()
+    (place / "xy").unlink(missing_ok=True)
+    assert not (place / "xy").exists()
+    with pytest.raises(FileNotFoundError) as caught:
+        (place / "xy").read_bytes()
+    assert str(place) in str(caught.value)
+
+
+def test_parquet_has_the_same_bytes_everywhere(place: Place, tmp_path: Path) -> None:
+    table = pa.table({"a": list(range(50_000)), "b": [f"text {i}" for i in range(50_000)]})
+    make_folder(place)
+    written = write_parquet(table, place / "t.parquet")
+    assert written == write_parquet(table, tmp_path / "reference.parquet")
+    assert (place / "t.parquet").read_bytes() == (tmp_path / "reference.parquet").read_bytes()
+    assert column_names(place / "t.parquet") == ["a", "b"]
+    assert read_columns(place / "t.parquet", ["b"]).equals(table.select(["b"]))
+    assert read_columns(place / "t.parquet").equals(table)
+
+
+def test_pathlib_and_keys_name_things_alike() -> None:
+    local, remote = Path("/b/x/part-1.parquet"), ObjectPath("s3://b", "x/part-1.parquet")
+    for path in (local, remote):
+        assert (path.name, path.stem, path.suffix) == ("part-1.parquet", "part-1", ".parquet")
+        assert path.with_suffix(".json").name == "part-1.json"
+        assert path.parent.name == "x"
+        assert (path.parent / "y" / "z").name == "z"
+    assert str(remote) == "s3://b/x/part-1.parquet"
+    assert place_of("some/where") == Path("some/where").absolute()
+    assert place_of("file:///some/where") == Path("/some/where")
+    assert place_of("s3://b/x//y/") == ObjectPath("s3://b", "x/y")
+    assert str(place_of("abfss://box@account.dfs.core.windows.net/x")).startswith("abfss://box@account.dfs.")
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/x", "s3:///x", "s3://bucket/a/../b", "gs://bucket/./b"])
+def test_a_uri_that_is_no_place_is_refused(uri: str) -> None:
+    with pytest.raises(ConnectorError, match=re.escape(uri.partition("://")[0])):
+        place_of(uri)
+
+
+def test_one_of_many_creates(key: ObjectPath) -> None:
+    key.create(b"first")
+    key.create(b"first")  # its own answer was lost: it was this writer
+    with pytest.raises(FileExistsError, match=r"some/key\.txt"):
+        key.create(b"second")
+    assert key.read_bytes() == b"first"
+
+
+def test_a_change_that_came_between_is_noticed(key: ObjectPath) -> None:
+    key.create(b"first")
+    _, tag = key.read_tagged()
+    key.replace_if(b"second", tag)
+    with pytest.raises(FileExistsError):
+        key.replace_if(b"third", tag)
+    key.replace_if(b"second", tag)
+    assert key.read_bytes() == b"second"
+    key.unlink()
+    with pytest.raises(FileExistsError):
+        key.replace_if(b"fourth", tag)
+    assert not key.exists()
+
+
+def test_no_secret_in_its_texts(key: ObjectPath) -> None:
+    told = [str(key), repr(key), str(key.parent)]
+    with pytest.raises(FileNotFoundError) as caught:
+        key.read_bytes()
+    assert not [text for text in [*told, str(caught.value)] if SECRET in text or USER in text]
+    assert pickle.loads(pickle.dumps(key)) == key  # noqa: S301
+
+
+def test_a_store_that_denies_or_does_not_answer(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.storage import opening
+
+    monkeypatch.setattr(opening, "RETRIES", 0)
+    for uri in (
+        s3.uri("no-such-bucket-here", "a"),
+        "s3://a:b@bucket/a?endpoint_override=127.0.0.1:9&scheme=http",
+    ):
+        place = place_of(uri)
+        with pytest.raises(OSError, match="s3://") as caught:
+            write_whole(place / "x", b"")
+        assert SECRET not in str(caught.value)
+
+
+def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locally: whatever happens before the rename, the file is the old one. An object is one request."""
+    write_whole(tmp_path / "a", b"old")
+
+    def killed(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
