@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -38,6 +39,7 @@ def connect(address: str) -> Any:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
         raise _missing(error) from None
+    logging.getLogger("ray.dashboard.modules.dashboard_sdk").setLevel(logging.WARNING)
     kept = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
     try:
         with clear_errors(url):

@@ -1,0 +1,234 @@
+"""Submitting without a cluster: which job a run is, what it takes along, what is said when it cannot go."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cli.jobs import reason, variables
+from engine.errors import Exit, InfeasibleError, InputError
+from engine.jobs.connection import checked_address, connect, find_token
+from engine.jobs.handle import JobInfo
+from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
+from engine.jobs.package import MOST_BYTES, RECIPE, collect
+from engine.jobs.paths import portable
+from engine.recipe import Recipe
+
+STATES = st.sampled_from(list(State))
+
+
+def recipe_with(source: str, output: str) -> Recipe:
+    recipe = {"name": "churn", "source": {"path": source, "label": "y"}, "output": {"path": output}}
+    return Recipe.parse(recipe | {"run": {"address": "ray://elsewhere:10001"}})
+
+
+@given(st.lists(STATES, max_size=5), st.booleans())
+def test_one_run_is_one_job(states: list[State], again: bool) -> None:
+    known = {"k" if n == 1 else f"k.{n}": state for n, state in enumerate(states, 1)}
+    known |= {"k.1": State.RUNNING, "k2": State.RUNNING, "k.x": State.RUNNING, "other": State.RUNNING}
+    found = decide("k", known, again=again)
+    last = states[-1] if states else None
+    failed = last in (None, State.FAILED, State.STOPPED)
+    assert found.new == (failed or (again and last == State.SUCCEEDED))
+    assert attempt_of("k", found.id) == len(states) + found.new
+    assert found.new == (found.id not in known)
+
+
+def test_the_tenth_attempt_follows_the_ninth() -> None:
+    known = {"k": State.FAILED} | {f"k.{n}": State.FAILED for n in range(2, 11)}
+    assert decide("k", known).id == "k.11"
+
+
+def test_another_output_is_another_run() -> None:
+    assert planned_key("a", "v1", "/x") == planned_key("a", "v1", "/x") != planned_key("a", "v1", "/y")
+
+
+def test_a_key_names_a_run_of_one_recipe() -> None:
+    first = given_key("a", "2026-11-21", {"seed": 0, "name": "a"})
+    assert first == given_key("a", "2026-11-21", {"name": "a", "seed": 0})
+    assert first.startswith("a-2026-11-21-")
+    assert first != given_key("a", "2026-11-22", {"seed": 0, "name": "a"})
+    assert first != given_key("a", "2026-11-21", {"seed": 1, "name": "a"})
+    with pytest.raises(InputError, match="--key a/b"):
+        given_key("a", "a/b", {})
+
+
+def test_exit_codes_are_those_of_the_run() -> None:
+    for code in set(Exit) - {Exit.DONE}:
+        assert exit_code(State.FAILED, code) == code
+    assert exit_code(State.SUCCEEDED, 0) == Exit.DONE
+    assert exit_code(State.FAILED, 137) == exit_code(State.FAILED, None) == Exit.CRASH
+    assert exit_code(State.FAILED, 0) == exit_code(State.STOPPED, None) == Exit.CRASH
+
+
+def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = portable(recipe_with("s3://b/x.parquet", "/mnt/out"), shared_files=False)
+    assert (kept.source.path, kept.output.path, kept.run.address) == ("s3://b/x.parquet", "/mnt/out", None)
+    shared = portable(recipe_with("data/*.csv", "out"), shared_files=True)
+    assert shared.source.path == str(tmp_path / "data/*.csv")
+    assert shared.output.path == str(tmp_path / "out")
+    with pytest.raises(InputError, match=r"output\.path: 'out' is relative"):
+        portable(recipe_with("/mnt/x", "out"), shared_files=False)
+    with pytest.raises(InputError, match=r"source\.path: 'data/\*\.csv' is relative"):
+        portable(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
+
+
+@pytest.mark.parametrize(
+    "path", ["ship/data/*.csv", "ship/data", "ship/data/a.csv", "./ship/data/../data/a.csv"]
+)
+def test_small_data_are_shipped_on_request(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ship" / "data").mkdir(parents=True)
+    (tmp_path / "ship" / "data" / "a.csv").write_text("x,y\n1,1\n")
+    monkeypatch.chdir(tmp_path)
+    contents = collect(b"", code="installed", working_dir=Path("ship"))
+    sent = portable(
+        recipe_with(path, "/mnt/out"), shared_files=False, working_dir=Path("ship"), shipped=contents.files
+    )
+    monkeypatch.chdir(tmp_path / "ship")  # a job starts in what was shipped
+    assert list(Path().glob(sent.source.path))
+    left_out = collect(b"", code="installed", working_dir=Path(), excludes=["data/"])
+    with pytest.raises(InputError, match=r"source\.path"):
+        portable(sent, shared_files=False, working_dir=Path(), shipped=left_out.files)
+
+
+def test_a_working_directory_leaves_out_what_is_hidden_ours_or_made(tmp_path: Path) -> None:
+    names = [
+        "model.py",
+        "sub/model.py",
+        "sub/notes.txt",
+        "big/data.bin",
+        ".env",
+        ".git/config",
+        "engine/a.py",
+    ]
+    names += ["sub/.secret", "sub/__pycache__/model.pyc", "sub/engine/mine.py", RECIPE]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = collect(b"ours", code="installed", working_dir=tmp_path, excludes=["big", "sub/*.txt"])
+    assert set(found.files) == {"model.py", "sub/model.py", "sub/engine/mine.py", RECIPE}
+    assert found.files[RECIPE] == b"ours"
+
+
+def test_the_same_content_makes_the_same_zip(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    bytes_of = []
+    for n, moment in enumerate((0, 10**9)):
+        for name in ("b.py", "a.py") if n else ("a.py", "b.py"):
+            (folder / name).write_text("1")
+            subprocess.run(["touch", "-d", f"@{moment}", folder / name], check=True)
+        collect(b"r", code="source", working_dir=folder).write(tmp_path / "z.zip")
+        bytes_of.append((tmp_path / "z.zip").read_bytes())
+    assert bytes_of[0] == bytes_of[1]
+
+
+def test_what_is_shipped_starts_by_itself(tmp_path: Path) -> None:
+    collect(b"", code="source").write(tmp_path / "z.zip")
+    with zipfile.ZipFile(tmp_path / "z.zip") as archive:
+        archive.extractall(tmp_path / "there")
+    code = "import engine.cli.app, engine.report, operators; print(engine.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "there", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(tmp_path / "there" / "engine" / "__init__.py")
+    assert (tmp_path / "there" / "engine" / "report" / "report.html.j2").exists()
+
+
+def test_too_much_to_ship(tmp_path: Path) -> None:
+    with (tmp_path / "huge.bin").open("wb") as handle:
+        handle.truncate(MOST_BYTES + 1)
+    with pytest.raises(InputError, match=r"100 MiB is the limit.*huge\.bin \(100\.0 MiB\).*--exclude"):
+        collect(b"", code="installed", working_dir=tmp_path).write(tmp_path / "z.zip")
+
+
+def test_wheels(tmp_path: Path) -> None:
+    wheel = tmp_path / "winnow-1-py3-none-any.whl"
+    for files, fault in (({"a.py": "1"}, "no wheel of Winnow"), ({"engine/__init__.py": "1"}, None)):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+        if fault:
+            with pytest.raises(InputError, match=fault):
+                collect(b"", code=wheel)
+    assert collect(b"r", code=wheel).files == {"engine/__init__.py": b"1", RECIPE: b"r"}
+    wheel.write_bytes(b"PK")
+    with pytest.raises(InputError, match="cannot be read as a wheel"):
+        collect(b"", code=wheel)
+    with pytest.raises(InputError, match="no such folder"):
+        collect(b"", code="installed", working_dir=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("head", "http://head:8265"),
+        ("head:1234", "http://head:1234"),
+        ("http://head:8265/", "http://head:8265"),
+        ("https://ray.example.org/demo/", "https://ray.example.org/demo"),
+    ],
+)
+def test_addresses(address: str, url: str) -> None:
+    assert checked_address(address) == url
+
+
+@pytest.mark.parametrize(
+    "address", ["ray://head:10001", "http://", "head:port", "http://me:secret@head:1", "auto:0"]
+)
+def test_what_is_no_address(address: str) -> None:
+    with pytest.raises(InputError, match="--address") as error:
+        checked_address(address)
+    assert "secret" not in str(error.value)
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(InfeasibleError, match=r"No Ray cluster answers at http://127\.0\.0\.1:1: "):
+        connect("127.0.0.1:1")
+
+
+def test_where_the_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("of-this-machine\n")
+    assert find_token() is None  # not sent to a cluster that nobody said it is for
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert find_token() == "of-this-machine"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "absent"))
+    with pytest.raises(InputError, match="absent cannot be read"):
+        find_token()
+    (tmp_path / "absent").write_text("of-the-file")
+    assert find_token() == "of-the-file"
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of-the-variable")
+    assert find_token() == "of-the-variable"
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert find_token() is None
+
+
+def test_variables_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_PASSWORD", "hunter2")
+    assert variables(["A=1=2", "B="], ["SOME_PASSWORD"]) == {"A": "1=2", "B": "", "SOME_PASSWORD": "hunter2"}
+    with pytest.raises(InputError, match="--env A: "):
+        variables(["A"], [])
+    with pytest.raises(InputError, match="--env-from NOT_THERE: "):
+        variables([], ["NOT_THERE"])
+
+
+def test_the_reason_is_the_run_s_last_error() -> None:
+    def told(message: str) -> str:
+        return reason(JobInfo("k", State.FAILED, message, None, None, 2, {}))
+
+    assert (
+        told("Job failed with exit code 2, last logs:\nplan\nerror: source.path: no.\n")
+        == "error: source.path: no."
+    )
+    assert told("Job supervisor actor died.\n") == "Job supervisor actor died."
+    assert told("") == "no reason is known"
