@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.deploy import deploy
 from engine.cli.jobs import add_jobs, show_job
 from engine.errors import InputError
 
@@ -227,3 +228,4 @@ def retrain(
 
 
 add_jobs(app)
+app.add_typer(deploy, name="deploy")

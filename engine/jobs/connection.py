@@ -39,7 +39,8 @@ def connect(address: str) -> Any:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
         raise _missing(error) from None
-    logging.getLogger("ray.dashboard.modules.dashboard_sdk").setLevel(logging.WARNING)
+    for name in ("dashboard_sdk", "job.sdk"):
+        logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
     kept = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
     try:
         with clear_errors(url):

@@ -1,0 +1,87 @@
+"""``winnow deploy render``: manifests of a recipe for Kubernetes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.errors import InputError
+
+deploy = typer.Typer(help="Manifests for Kubernetes.", no_args_is_help=True)
+
+
+@deploy.callback()
+def _group() -> None:
+    """Manifests for Kubernetes."""
+
+
+@deploy.command()
+def render(
+    recipe: RecipeFile,
+    kind: Annotated[str, typer.Option(help="rayjob, raycronjob, cronjob or raycluster")],
+    schedule: Annotated[str | None, typer.Option(help='Cron time of the two cron kinds, "0 2 * * *"')] = None,
+    time_zone: Annotated[str, typer.Option(help="Time zone of the schedule")] = "Etc/UTC",
+    image: Annotated[
+        str | None, typer.Option(help="Image with Winnow, as deploy/Dockerfile makes it")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker pods [default: 2]")] = None,
+    gpu: Annotated[bool, typer.Option("--gpu", help="A GPU for each worker pod")] = False,
+    mount: Annotated[str, typer.Option(help="Where pods see the volume with the recipe's paths")] = "/data",
+    claim: Annotated[
+        str | None, typer.Option(help="Existing volume claim [default: one is rendered]")
+    ] = None,
+    submit_to: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="cronjob: submit to this cluster, such as http://head:8265"),
+    ] = None,
+    token_secret: Annotated[
+        str | None, typer.Option(help="Secret with the cluster's token [default: KubeRay makes one]")
+    ] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Tracking server, such as http://mlflow:5000")] = None,
+    credentials: Annotated[
+        str, typer.Option(help="Secret whose keys become environment variables; may be absent")
+    ] = "winnow-credentials",
+    to: Annotated[Path | None, typer.Option("-o", "--to", metavar="DIR", help="Write DIR/KIND.yaml")] = None,
+    overrides: Overrides = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print, or write, the manifests that run a recipe; sizes come from the recipe's resources."""
+    with shown_errors(verbose):
+        from engine.deployment.kinds import render as make
+        from engine.deployment.kinds import to_yaml
+        from engine.deployment.options import Kind, Options
+        from engine.hints import nearest
+
+        if kind not in get_args(Kind):
+            raise InputError(
+                f"--kind {kind}: one of {', '.join(get_args(Kind))}.{nearest(kind, get_args(Kind))}"
+            )
+        options = Options.model_validate(
+            {
+                "kind": kind,
+                "schedule": schedule,
+                "time_zone": time_zone,
+                "image": image,
+                "workers": workers,
+                "gpu": gpu,
+                "mount": mount,
+                "claim": claim,
+                "address": submit_to,
+                "token_secret": token_secret,
+                "mlflow": mlflow,
+                "credentials": credentials,
+            }
+        )
+        text = to_yaml(
+            make(load(recipe, overrides), options), f"Made by: winnow deploy render {recipe} --kind {kind}"
+        )
+        if to is None:
+            typer.echo(text, nl=False)
+            return
+        to.mkdir(parents=True, exist_ok=True)
+        path = to / f"{kind}.yaml"
+        path.write_text(text, "utf-8")
+        typer.echo(f"{path}: kubectl apply -f {path}")
