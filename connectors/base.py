@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from connectors.filters import Predicate
 
 Identities = Callable[[Iterable[str]], dict[str, str]]
 SHARD_BYTES = 128 * 2**20
@@ -74,6 +77,10 @@ class Source(Protocol):
         """Name a row of a shard (0-based) the way an editor shows it: "line 17", or "row 16" for Parquet."""
         ...
 
+    def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
+        """Rows of a shard (0-based) by their position in their file, 0-based."""
+        ...
+
 
 @dataclass(frozen=True)
 class SourceSpec:
@@ -83,7 +90,8 @@ class SourceSpec:
     record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
     ``identities`` may answer for absolute local paths from a cache. ``text_columns`` are read as text
     where a format guesses types. With ``skip_corrupt``, files that cannot be read are left out.
-    ``guessed``: nobody named the format, so files with other endings than its own are left out.
+    ``filter`` says which rows are wanted: a source may leave out what surely holds none of them, and need
+    not do more. ``guessed``: nobody named the format, so files with other endings than its own are left out.
     """
 
     path: str
@@ -93,7 +101,28 @@ class SourceSpec:
     text_columns: tuple[str, ...] = ()
     skip_corrupt: bool = False
     max_bytes: int = MAX_SHARD
+    filter: Predicate | None = None
     guessed: bool = False
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """What most sources share: what they are told, and rows that are counted through each file."""
+
+    spec: SourceSpec
+
+    @property
+    def skip_corrupt(self) -> bool:
+        """See :class:`Source`."""
+        return self.spec.skip_corrupt
+
+    def locate(self, shard: SourceShard, row: int) -> str:
+        """Name row ``row`` (0-based within the shard) by its place in the file, 0-based: "row 16"."""
+        return f"row {shard.file_row + row}"
+
+    def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
+        """See :class:`Source`."""
+        return [shard.file_row + row for row in rows]
 
 
 class SourceOptions(BaseModel):

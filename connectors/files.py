@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.base import Connector, ConnectorError, Source, SourceSpec
+from connectors.filters import Predicate
 from connectors.paths import extension, identity, list_files, marked, nothing_fits
 from connectors.registry import connector, connectors
+from connectors.view import View, pushed
 
 __all__ = ["identity", "open_source"]
 
 
 def open_source(
-    path: str, format: str = "auto", *, options: Mapping[str, Any] | None = None, **settings: Any
+    path: str,
+    format: str = "auto",
+    *,
+    options: Mapping[str, Any] | None = None,
+    filter: Predicate | None = None,
+    rename: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> Source:
     """Source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
 
@@ -27,6 +35,11 @@ def open_source(
         marks a folder, then by the endings of the files.
     options
         The format's own options, checked by its model.
+    filter
+        Rows to take, from :func:`connectors.filters.parse`; default: all.
+    rename
+        Old name -> new name, also of a field inside a struct ("metadata.language"). All else, ``filter`` too,
+        goes by the new names.
     settings
         The other fields of :class:`connectors.base.SourceSpec`.
 
@@ -40,7 +53,10 @@ def open_source(
     """
     found = find_connector(path, format)
     checked = found.Options.model_validate(dict(options or {}))
-    return found.open(SourceSpec(path, root=os.getcwd(), guessed=format == "auto", **settings), checked)
+    asked = pushed(filter, rename or {})
+    spec = SourceSpec(path, root=os.getcwd(), guessed=format == "auto", filter=asked, **settings)
+    source = found.open(spec, checked)
+    return View(source, path, rename or {}, filter) if filter or rename else source
 
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence, Sized
+from typing import TypeVar
 
-from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
-from connectors.paths import find_files
+from connectors.base import ConnectorError, CorruptError, SourceSpec
 
 T = TypeVar("T")
 
 
 def each_file(
-    spec: SourceSpec, kind: type[Connector[Any]], look: Callable[[str, str], T]
+    spec: SourceSpec, paths: Sequence[str], look: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """What ``look(path, first_path)`` finds in each file, and why files were skipped, both by path.
+    """What ``look`` finds in each file, and why files were skipped, both by path.
 
     Raises ConnectorError, and CorruptError unless files that cannot be read are to be left out.
     """
-    paths = find_files(spec, kind)
     found: dict[str, T] = {}
     skipped: dict[str, str] = {}
     for path in paths:
         try:
-            found[path] = look(path, paths[0])
+            found[path] = look(path)
         except CorruptError as error:
             if not spec.skip_corrupt:
                 raise
@@ -34,5 +32,12 @@ def each_file(
 def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:
     """Raise ConnectorError where no shard is left."""
     if not shards:
-        reason = f" {next(iter(skipped.values()))}" if skipped else ""
-        raise ConnectorError(f"{spec.path} holds no rows. Point source.path at files with rows.{reason}")
+        raise no_row(spec.path, skipped, filtered=spec.filter is not None)
+
+
+def no_row(path: str, skipped: Mapping[str, str], *, filtered: bool) -> ConnectorError:
+    """The error of a source without rows; it shows why a file was skipped, if one was."""
+    reason = f" {next(iter(skipped.values()))}" if skipped else ""
+    if filtered:
+        return ConnectorError(f"{path}: source.filter leaves no row. Widen it.{reason}")
+    return ConnectorError(f"{path} holds no rows. Point source.path at files with rows.{reason}")

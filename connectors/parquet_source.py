@@ -8,19 +8,24 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from connectors.base import (
     Connector,
     ConnectorError,
     CorruptError,
+    FileSource,
     Listing,
     SourceOptions,
     SourceShard,
     SourceSpec,
 )
+from connectors.filters import Predicate
+from connectors.hive import constant, partition_schema
 from connectors.listing import check_rows, each_file
-from connectors.paths import identify, reading, resolve
+from connectors.paths import find_files, identify, reading, resolve
 from connectors.schema import check_names, check_types, merge, pick
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
@@ -28,36 +33,46 @@ WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96"
 Shards = list[SourceShard]
 
 
-class Parquet(Connector[SourceOptions]):
+class ParquetOptions(SourceOptions):
+    """Options of ``parquet``."""
+
+    hive: bool = Field(default=True, description="Folder names such as year=2024 become columns")
+
+
+class Parquet(Connector[ParquetOptions]):
     """The format by name."""
 
     name = "parquet"
-    summary = "Parquet files; a shard is a run of row groups"
+    summary = "Parquet files, also in Hive partitions; a shard is a run of row groups"
     extensions = (".parquet", ".pq")
+    Options = ParquetOptions
 
-    def open(self, spec: SourceSpec, options: SourceOptions) -> ParquetSource:
+    def open(self, spec: SourceSpec, options: ParquetOptions) -> ParquetSource:
         """See :class:`connectors.base.Connector`."""
-        return ParquetSource(spec)
+        return ParquetSource(spec, options.hive)
 
 
 @dataclass(frozen=True)
-class ParquetSource:
+class ParquetSource(FileSource):
     """Parquet files.
 
     A shard is a run of row groups of up to ``spec.shard_bytes`` uncompressed bytes, since that is what
-    a reader must hold; a row group is never cut.
+    a reader must hold; a row group is never cut. ``spec.filter`` leaves out files by their folders' names and
+    row groups by their statistics.
     """
 
-    spec: SourceSpec
-
-    @property
-    def skip_corrupt(self) -> bool:
-        """See :class:`connectors.base.Source`."""
-        return self.spec.skip_corrupt
+    hive: bool = True
 
     def list(self) -> Listing:
-        """Read every footer; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, Parquet, self._footer)
+        """Read the footers; see :class:`connectors.base.Source`."""
+        paths = find_files(self.spec, Parquet)
+        folders = partition_schema(self.spec, paths) if self.hive else pa.schema([])
+        asked = {path: self._asked(path, folders) for path in paths}
+        found, skipped = each_file(
+            self.spec,
+            [path for path in paths if asked[path] is not False],
+            lambda path: self._footer(path, folders, asked[path]),
+        )
         shards = [shard for _, held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         first, (schema, _) = next(iter(found.items()))
@@ -65,28 +80,51 @@ class ParquetSource:
             schema = merge(path, other, first, schema)
         return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
-    def _footer(self, path: str, first_path: str) -> tuple[pa.Schema, Shards]:
-        with self._opened(path) as file:
-            check_types(path, file.schema_arrow)
-            schema = _plain(file.schema_arrow)
-            check_names(path, schema.names)
-            return schema, [*_shards(path, file.metadata, self.spec.shard_bytes)]
-
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard, cast to ``schema``."""
         wanted = pick(schema, columns, shard.path)
+        folders = constant(self.spec, shard.path, wanted, shard.n_rows) if self.hive else {}
+        stored = [name for name in columns if name not in folders]
         with self._opened(shard.path) as file:
-            pick(file.schema_arrow, columns, shard.path)
+            pick(file.schema_arrow, stored, shard.path)
             if shard.stop > file.num_row_groups:
                 raise _changed(shard)
-            table = self._read(file, shard, columns)
+            table = self._read(file, shard, stored)
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
+        for name, values in folders.items():
+            table = table.append_column(name, values)
         return _cast(table.select([*columns]), wanted, shard)
 
-    def locate(self, shard: SourceShard, row: int) -> str:
-        """Name row ``row`` (0-based within the shard) by its place in the file, 0-based: "row 16"."""
-        return f"row {shard.file_row + row}"
+    def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
+        """What is left of the filter once the file's folders are known: False if they rule the file out."""
+        if self.spec.filter is None or not len(folders):
+            return self.spec.filter or True
+        row = pa.table(constant(self.spec, path, folders, 1), schema=folders)
+        return self.spec.filter.given(row)
+
+    def _footer(self, path: str, folders: pa.Schema, asked: Predicate | bool) -> tuple[pa.Schema, Shards]:
+        with self._opened(path) as file:
+            check_types(path, file.schema_arrow)
+            schema = _plain(file.schema_arrow)
+            twice = [name for name in folders.names if name in schema.names]
+            if twice:
+                raise ConnectorError(
+                    f"{path}: the column {twice[0]!r} is in the file and in its folders' names. Set "
+                    f"source.options.hive: false to take the file's."
+                )
+            check_names(path, schema.names)
+            groups: Sequence[int] = range(file.num_row_groups)
+            if isinstance(asked, Predicate):
+                groups = self._fitting(path, asked.expression(schema))
+            shards = [*_shards(path, file.metadata, groups, self.spec.shard_bytes)]
+            return pa.schema([*schema, *folders]), shards
+
+    def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
+        """Row groups whose statistics do not rule them out."""
+        filesystem, where = resolve(path, self.spec.root)
+        fragment = ds.ParquetFileFormat().make_fragment(where, filesystem)
+        return [group.id for group in fragment.subset(asked).row_groups]
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
         """All rows of a shard, once it is known that they fit into ``max_bytes``.
@@ -146,18 +184,31 @@ class ParquetSource:
                 ) from error
 
 
-def _shards(path: str, metadata: pq.FileMetaData, shard_bytes: int) -> Iterator[SourceShard]:
-    start, first, rows, held, disk = 0, 0, 0, 0, 0
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        if rows and held + group.total_byte_size > shard_bytes:
-            yield SourceShard(path, start, index, rows, first, disk)
-            start, first, rows, held, disk = index, first + rows, 0, 0, 0
-        rows += group.num_rows
-        held += group.total_byte_size
-        disk += sum(group.column(c).total_compressed_size for c in range(group.num_columns))
-    if rows:
-        yield SourceShard(path, start, metadata.num_row_groups, rows, first, disk)
+def _shards(
+    path: str, metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int
+) -> Iterator[SourceShard]:
+    """Runs of neighbouring row groups among ``groups``."""
+    rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
+    for run in _runs(metadata, groups, shard_bytes):
+        chunks = [metadata.row_group(g).column(c) for g in run for c in range(metadata.num_columns)]
+        disk = sum(chunk.total_compressed_size for chunk in chunks)
+        n_rows = sum(rows[run.start : run.stop])
+        if n_rows:
+            yield SourceShard(path, run.start, run.stop, n_rows, sum(rows[: run.start]), disk)
+
+
+def _runs(metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int) -> Iterator[range]:
+    start = stop = held = 0
+    for index in groups:
+        size = metadata.row_group(index).total_byte_size
+        if stop > start and (index != stop or held + size > shard_bytes):
+            yield range(start, stop)
+            start, held = index, 0
+        elif stop == start:
+            start = index
+        stop, held = index + 1, held + size
+    if stop > start:
+        yield range(start, stop)
 
 
 def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iterator[pq.ColumnChunkMetaData]:

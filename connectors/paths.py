@@ -118,6 +118,11 @@ def list_files(path: str, root: str = "") -> Behind:
     return Behind(tuple(sorted(matched)), named=True)
 
 
+def below(path: str, name: str) -> str:
+    """A listed file's path relative to the folder that ``path`` names, before its first wildcard."""
+    return _relative(name, _split_glob(path)[0])
+
+
 def extension(name: str, known: Collection[str]) -> str:
     """The longest of the ``known`` endings that a file's name has, or nothing."""
     bare = _split_query(name)[0].lower()
@@ -144,7 +149,7 @@ def _below(folder: str, root: str) -> list[str]:
     shown = [name for name in names if not any(part[0] in "._" for part in name.split("/"))]
     base, query = _split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
-    shown = [quote(name) for name in shown] if "://" in folder else shown
+    shown = [quote(name, safe="/=") for name in shown] if "://" in folder else shown
     return [f"{base}{name}{query}" for name in shown]
 
 

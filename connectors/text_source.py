@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceShard, SourceSpec
+from connectors.base import Connector, ConnectorError, CorruptError, FileSource, Listing, SourceShard
 from connectors.cutting import BadByteError, cut, first_failing, row_spans
 from connectors.listing import check_rows, each_file
-from connectors.paths import identify, reading, resolve
+from connectors.paths import find_files, identify, reading, resolve
 from connectors.schema import pick
 
 Shards = list[SourceShard]
@@ -23,7 +23,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class TextSource(ABC):
+class TextSource(FileSource, ABC):
     """Text files.
 
     A shard is a byte range of up to ``spec.shard_bytes`` that ends where a row ends. The schema is inferred
@@ -31,7 +31,6 @@ class TextSource(ABC):
     are read as text, whatever they look like.
     """
 
-    spec: SourceSpec
     kind: ClassVar[type[Connector[Any]]]
 
     def __post_init__(self) -> None:
@@ -40,11 +39,6 @@ class TextSource(ABC):
                 f"source.shard_bytes is {self.spec.shard_bytes}: a shard of text is parsed at once, so "
                 f"choose at most {MAX_TEXT_SHARD} (1 GiB)."
             )
-
-    @property
-    def skip_corrupt(self) -> bool:
-        """See :class:`connectors.base.Source`."""
-        return self.spec.skip_corrupt
 
     @property
     @abstractmethod
@@ -73,7 +67,8 @@ class TextSource(ABC):
 
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, self.kind, self._cut)
+        paths = find_files(self.spec, self.kind)
+        found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         schema = self._first_schema(shards[0])

@@ -98,10 +98,12 @@ class Plan:
 
     @cached_property
     def published_schema(self) -> pa.Schema:
-        """Source columns, then the contract's."""
+        """Source columns that are kept, then the contract's."""
+        from engine.sources import published_columns
+
         prefix = self.recipe.output.prefix
         fields = [pa.field(prefix + field.name, field.type) for field in CONTRACT]
-        return pa.schema([*self.listing.schema, *fields])
+        return pa.schema([*published_columns(self.recipe, self.listing.schema), *fields])
 
     def fingerprint_of(self, name: str) -> str:
         """Fingerprint of the named operator. Raises KeyError."""

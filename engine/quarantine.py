@@ -54,18 +54,19 @@ def write_records(
     if read is not None:
         names = [name for name in job.reader.schema.names if name not in job.reader.hidden]
         raw = [_as_json(values) for values in read(shard, names).take(rows).to_pylist()]
+    places = job.reader.file_rows(shard, rows)
     records = [
         {
             ROW_ID: info.first_row + row,
             "file": redact(info.path),
-            "row": info.file_row + row,
+            "row": place,
             "operator": job.operator.name,
             "column": faults[row].column,
             "value": faults[row].value,
             "error": redact(faults[row].error),
             "raw": text,
         }
-        for row, text in zip(rows, raw, strict=True)
+        for row, place, text in zip(rows, places, raw, strict=True)
     ]
     path = job.reader.store.quarantine(job.fingerprint, shard)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -116,6 +116,13 @@ class StoreReader:
             )
         return table
 
+    def file_rows(self, shard: int, rows: Sequence[int]) -> Sequence[int]:
+        """Rows of a shard by their position in their file, both from 0."""
+        try:
+            return self.source.file_rows(self.source_shards[shard], rows)
+        except CorruptError:  # a filter cannot tell which of its rows these are
+            return [self.shards[shard].file_row + row for row in rows]
+
     def corruption(self, shard: int) -> str:
         """Why a shard cannot be read; empty where it can, or where that would be an error anyway."""
         if not self.source.skip_corrupt:

@@ -43,7 +43,22 @@ class SourceSection(Section):
     )
     exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
     text_columns: tuple[str, ...] = Field(
-        default=(), description="CSV columns to read as text, not as numbers"
+        default=(), description="CSV or partition columns to read as text, not as numbers"
+    )
+    rename: dict[str, str] = Field(
+        default_factory=dict,
+        description="Old name: new name; also a struct's field, `metadata.language: language`. "
+        "All other keys use the new names",
+    )
+    filter: Any = Field(
+        default=None,
+        description='Rows to take: `[[age, ">=", 18], [country, in, [de, fr]]]`, all of which must hold, or a '
+        "list of such lists, one of which must. What the filter rules out is not read",
+    )
+    columns: tuple[str, ...] | None = Field(
+        default=None,
+        description="Columns to publish beside the label and named features, and to take features from; "
+        "default: all",
     )
     classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
     shard_bytes: int = Field(

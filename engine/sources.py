@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from pydantic import ValidationError
 
 from connectors import Listing, Source, open_source
 from connectors.files import find_connector, identity
+from connectors.filters import parse
 from engine.errors import InputError
-from engine.fingerprint import IdentityCache
+from engine.fingerprint import IdentityCache, digest
 from engine.hints import explain, nearest
 from engine.recipe import Recipe
 from operators.base import Operator
@@ -22,7 +24,28 @@ from operators.ingest.kernel import default_features
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
     """Open the source and freeze its shards. Raises ConnectorError or InputError."""
     source = open_recipe_source(recipe)
-    return source, source.list()
+    listing, settings = source.list(), _settings(recipe)
+    if settings:  # what is read in another way is something else, though its bytes are the same
+        suffix = f",read:{digest(settings)}"
+        known = {path: found + suffix for path, found in listing.identities.items()}
+        listing = replace(listing, identities=known)
+    return source, listing
+
+
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """What of the recipe decides, beside the bytes, which values are read."""
+    fields = {"options", "text_columns", "rename", "filter", "columns"}
+    found: dict[str, Any] = recipe.source.model_dump(mode="json", include=fields, exclude_defaults=True)
+    return found
+
+
+def published_columns(recipe: Recipe, schema: pa.Schema) -> pa.Schema:
+    """Source columns that a version keeps, in the source's order."""
+    spec = recipe.source
+    if spec.columns is None:
+        return schema
+    kept = {spec.label, *spec.columns, *(spec.features or ())}
+    return pa.schema([field for field in schema if field.name in kept])
 
 
 def open_recipe_source(recipe: Recipe) -> Source:
@@ -34,6 +57,8 @@ def open_recipe_source(recipe: Recipe) -> Source:
             spec.path,
             spec.format,
             options=spec.options,
+            filter=parse(spec.filter),
+            rename=spec.rename,
             shard_bytes=spec.shard_bytes,
             identities=cache.identities,
             text_columns=spec.text_columns,
@@ -53,6 +78,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
     spec, truth = recipe.source, recipe.truth
     _check_columns("source.label", (spec.label,), schema)
     _check_columns("source.exclude", spec.exclude, schema)
+    _check_columns("source.columns", spec.columns or (), schema)
     _check_columns("truth", truth.columns, schema)
     _check_columns("report.fields", recipe.report.fields or (), schema)
     if recipe.report.image:
@@ -64,11 +90,12 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
     if maker:
         return ()
     if spec.features is None:
-        features = default_features(schema, {spec.label, *spec.exclude, *truth.columns})
+        kept = published_columns(recipe, schema)
+        features = default_features(kept, {spec.label, *spec.exclude, *truth.columns})
         if not features:
             raise InputError(
                 f"source.features: no numeric or vector column is left beside the label {spec.label!r}. "
-                f"The columns are: {', '.join(schema.names)}. Text and images become features by `embed`."
+                f"The columns are: {', '.join(kept.names)}. Text and images become features by `embed`."
             )
         return features
     _check_columns("source.features", spec.features, schema)

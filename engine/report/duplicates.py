@@ -91,5 +91,6 @@ def shown(plan: Plan, ids: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> S
     examples = []
     for row_id in ids[:SHOWN].tolist():
         info = shards[bisect_right(firsts, row_id) - 1]
-        examples.append(Place(row_id, info.path, info.file_row + row_id - info.first_row))
+        (row,) = plan.reader().file_rows(info.index, [row_id - info.first_row])
+        examples.append(Place(row_id, info.path, row))
     return ShownSet(len(ids), examples)

@@ -1,0 +1,150 @@
+"""Row filters of a recipe: checked values, no code; one test for tables, statistics and folder names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.base import ConnectorError
+from connectors.schema import pick
+
+Clause = tuple[str, str, Any]
+COMPARISONS = {
+    "=": "equal",
+    "==": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+OPERATIONS = (*COMPARISONS, "in", "not in")
+WRITE = 'Write [column, operation, value], such as [age, ">=", 18], or a list of such lists'
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Which rows to take: those for which all clauses of one of the ``ways`` hold (disjunctive normal form).
+
+    A clause is a column, one of ``OPERATIONS`` and a value. A missing value fits no clause but ``= null``.
+    """
+
+    ways: tuple[tuple[Clause, ...], ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns it asks about."""
+        return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
+
+    def mask(self, table: pa.Table) -> pa.ChunkedArray:
+        """Whether each row is taken. Raises ConnectorError for an unknown column or an impossible value."""
+        refs = {name: table[name] for name in self.columns if name in table.schema.names}
+        return pc.fill_null(self._test(table.schema, refs), False)
+
+    def expression(self, schema: pa.Schema) -> pc.Expression:
+        """The same as an expression for pyarrow's datasets. Raises ConnectorError."""
+        return self._test(schema, {name: pc.field(name) for name in self.columns})
+
+    def renamed(self, names: Mapping[str, str]) -> Predicate | None:
+        """With other column names; clauses on other columns are left out, which lets more rows through."""
+        ways = [tuple((names[n], op, v) for n, op, v in way if n in names) for way in self.ways]
+        return Predicate(tuple(ways)) if all(ways) else None
+
+    def given(self, row: pa.Table) -> Predicate | bool:
+        """What is left to ask once some columns are known: those of ``row``, a table of one row."""
+        ways = []
+        for way in self.ways:
+            known = tuple(clause for clause in way if clause[0] in row.schema.names)
+            if known and not Predicate((known,)).mask(row)[0].as_py():
+                continue
+            left = tuple(clause for clause in way if clause not in known)
+            if not left:
+                return True
+            ways.append(left)
+        return Predicate(tuple(ways)) if ways else False
+
+    def _test(self, schema: pa.Schema, refs: Mapping[str, Any]) -> Any:
+        pick(schema, self.columns, "source.filter: the source")
+        ways = (reduce(pc.and_kleene, (_clause(schema, refs, *c) for c in way)) for way in self.ways)
+        return reduce(pc.or_kleene, ways)
+
+
+def parse(value: Any) -> Predicate | None:
+    """A recipe's ``source.filter``: a clause, a list of them (all must hold), or a list of lists (any).
+
+    Raises ConnectorError.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
+    if isinstance(value[0], str):
+        value = [value]
+    ways = [value] if any(_like_clause(part) for part in value) else value
+    return Predicate(tuple(_way(way) for way in ways))
+
+
+def _like_clause(value: Any) -> bool:
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return listed and len(value) > 0 and isinstance(value[0], str)
+
+
+def _way(value: Any) -> tuple[Clause, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
+    return tuple(_checked(clause) for clause in value)
+
+
+def _checked(value: Any) -> Clause:
+    if not _like_clause(value) or len(value) != 3:
+        raise ConnectorError(f"source.filter: {value!r} is no clause. {WRITE}.")
+    name, operation, operand = value
+    if operation not in OPERATIONS:
+        raise ConnectorError(
+            f"source.filter: {value!r}: there is no operation {operation!r}. Known: {', '.join(OPERATIONS)}; "
+            f"put it in quotes."
+        )
+    several = isinstance(operand, Sequence) and not isinstance(operand, str)
+    if several != (operation not in COMPARISONS):
+        kind = "one value" if operation in COMPARISONS else "a list of values"
+        raise ConnectorError(f"source.filter: {value!r}: {operation!r} takes {kind}, not {operand!r}.")
+    if operand is None and COMPARISONS[operation] not in ("equal", "not_equal"):
+        raise ConnectorError(f"source.filter: {value!r}: null fits only '=' and '!='.")
+    return name, operation, tuple(operand) if several else operand
+
+
+def _clause(schema: pa.Schema, refs: Mapping[str, Any], name: str, operation: str, value: Any) -> Any:
+    """A mask or an expression, as ``refs[name]`` is a column or a reference to one."""
+    ref, kind = refs[name], schema.field(name).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        ref = ref.cast(kind)
+    if value is None:
+        return pc.is_null(ref) if COMPARISONS[operation] == "equal" else pc.is_valid(ref)
+    if operation in COMPARISONS:
+        return getattr(pc, COMPARISONS[operation])(ref, _literal(name, kind, value))
+    literals = [_literal(name, kind, one) for one in value]
+    tests = [pc.equal(ref, literal) for literal in literals]
+    found = reduce(pc.or_kleene, tests) if tests else pc.and_kleene(pc.is_null(ref), pc.is_valid(ref))
+    return found if operation == "in" else pc.and_kleene(pc.invert(found), pc.is_valid(ref))
+
+
+def _literal(name: str, kind: pa.DataType, value: Any) -> pa.Scalar:
+    """The value as the column's type; as it is where a number meets a column of other numbers."""
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    alike = is_number == numbers and isinstance(value, bool) == pa.types.is_boolean(kind)
+    try:
+        if not alike:
+            raise pa.ArrowInvalid("another kind of value")
+        return pa.scalar(value) if numbers else pa.scalar(value).cast(kind)
+    except pa.ArrowException as error:
+        raise ConnectorError(
+            f"source.filter: column {name!r} is {kind}, and {value!r} is no value of that type. Write one, "
+            f"in quotes if it is text."
+        ) from error
