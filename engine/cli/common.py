@@ -38,6 +38,8 @@ def shown_errors(verbose: bool) -> Iterator[None]:
     """Turn errors into one paragraph and an exit code; the trace only with -v."""
     try:
         yield
+    except typer.Exit:
+        raise
     except WinnowError as error:
         if verbose:
             traceback.print_exc()
