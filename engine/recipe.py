@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from engine.errors import InputError
 from engine.hints import explain, nearest
+from engine.increments.section import IncrementalSection
+from engine.section import Section
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
     name: {} for name in ("probe", "gradients", "groups", "weights", "split")
@@ -19,12 +21,6 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 
 MOST_BYTES, MOST_NODES = 2**20, 100_000
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
-
-
-class Section(BaseModel):
-    """Base of every section: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SourceSection(Section):
@@ -151,6 +147,7 @@ class Recipe(Section):
     truth: TruthSection = TruthSection()
     operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))
     output: OutputSection
+    incremental: IncrementalSection = IncrementalSection()
     run: RunSection = RunSection()
     report: ReportSection = ReportSection()
     tracking: TrackingSection = TrackingSection()

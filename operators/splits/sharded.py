@@ -36,7 +36,8 @@ class Cut(NamedTuple):
         place = np.minimum(np.searchsorted(self.names, keys), len(self.names) - 1)
         ordered, end = order_keys(gain), self.ends[place]
         found: Mask = (ordered < end) | ((ordered == end) & (row_ids < self.ties[place]))
-        return found & (self.names[place] == keys)
+        known: Mask = self.names[place] == keys
+        return known & found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Versions over time: increments on the last one, drift, history, what differs, and retraining."""

@@ -1,0 +1,289 @@
+"""Incremental runs: what is kept of the base, what is computed, when operators learn again."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from engine.errors import InputError
+from engine.plan import make_plan
+from engine.recipe import Recipe
+from engine.results import RunResult
+from engine.runner import run
+from tests.data import recipe_for, spurious_table
+
+BASE = {"incremental": {"base": "current", "mode": "predict"}}
+KEPT = {"ingest", "probe", "gradients", "groups", "outliers", "split"}
+
+
+def nights(folder: Path, *counts: int, seed: int = 0, name: str = "night") -> None:
+    """One file of so many rows for each night that has none yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, first = spurious_table(sum(counts), seed), 0
+    for index, count in enumerate(counts):
+        path = folder / f"{name}-{index}.parquet"
+        if not path.exists():
+            pq.write_table(table.slice(first, count), path)
+        first += count
+
+
+def recipe(folder: Path, out: str = "out", **sections: Any) -> Recipe:
+    value = recipe_for(folder / "data", folder / out, **{**BASE, **sections})
+    value["operators"]["weights"] = {"trust": "all", "method": "group_balanced"}
+    return Recipe.parse(value)
+
+
+@pytest.fixture(autouse=True)
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports take most of a small run's time and have tests of their own."""
+    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+
+
+def table_of(result: RunResult) -> pa.Table:
+    return pq.read_table(result.path / "data")
+
+
+def computed(result: RunResult) -> dict[str, tuple[int, int]]:
+    return {operator.name: (operator.computed, operator.reused) for operator in result.operators}
+
+
+def add_night(folder: Path, rows: pa.Table, name: str) -> None:
+    pq.write_table(rows, folder / "data" / f"{name}.parquet")
+
+
+def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    first = run(recipe(tmp_path))
+    assert first.manifest.get("incremental") is None
+    add_night(tmp_path, spurious_table(60, seed=1), "a-new-one")  # sorts before the others
+    second = run(recipe(tmp_path))
+    assert second.version != first.version
+    for name, counts in computed(second).items():
+        assert counts == ((1, 2) if name in KEPT else (3, 0)), name
+    old, new = table_of(first), table_of(second)
+    assert new.num_rows == 300
+    assert new.column("row_id").to_pylist() == list(range(300))
+    kept = [name for name in old.column_names if name != "weight"]
+    assert new.slice(0, 240).select(kept).equals(old.select(kept))
+    assert np.mean(new.column("weight").to_numpy()) == pytest.approx(1.0, abs=1e-5)
+    record = second.manifest["incremental"]
+    assert record["base"] == first.version
+    assert record["base_content"] == first.manifest["content"]
+    assert record["shards"] == {"old": 2, "new": 1, "gone": 0}
+    assert set(record["kept"]) == KEPT | {"weights"}
+    assert record["fitted"] == {}
+
+
+def test_sidecars_of_old_shards_are_the_same_files(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    before = make_plan(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    run(recipe(tmp_path))
+    after = make_plan(recipe(tmp_path))
+    for planned in after.operators:
+        if planned.name not in KEPT:
+            continue
+        for shard in range(2):
+            old = before.store.part(before.fingerprint_of(planned.name), shard)
+            assert os.path.samefile(old, after.store.part(planned.fingerprint, shard))
+
+
+def test_a_repeated_night_does_nothing_and_a_full_run_stays_what_it_was(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    plain = run(recipe(tmp_path, "plain", incremental={"base": None}))
+    first = run(recipe(tmp_path))
+    assert first.version == plain.version
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    second = run(recipe(tmp_path))
+    again = run(recipe(tmp_path))
+    assert again.reused
+    assert again.version == second.version
+    assert all(counts == (0, 3) for counts in computed(again).values())
+
+
+def test_same_base_and_input_give_the_same_bytes(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    for out in ("one", "two"):
+        run(recipe(tmp_path, out))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    one, two = (run(recipe(tmp_path, out)) for out in ("one", "two"))
+    assert one.version == two.version
+    files = [sorted(path for path in result.path.rglob("*") if path.is_file()) for result in (one, two)]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+def test_rows_that_go_move_ids_but_not_values(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 60, 160, 80)
+    first = run(recipe(tmp_path))
+    (tmp_path / "data" / "night-0.parquet").unlink()
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    second = run(recipe(tmp_path))
+    old, new = table_of(first), table_of(second)
+    assert new.column("row_id").to_pylist() == list(range(300))
+    names = ["a", "label", "group", "is_outlier", "split"]
+    assert new.slice(0, 240).select(names).equals(old.slice(60).select(names))
+    record = second.manifest["incremental"]
+    assert record["shards"] == {"old": 2, "new": 1, "gone": 1}
+    assert record["fitted"] == {"weights": "rows are gone"}
+    assert np.mean(new.column("weight").to_numpy()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_changed_file_is_new_and_named(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(80, seed=5), "night-1")
+    record = run(recipe(tmp_path)).manifest["incremental"]
+    assert record["shards"] == {"old": 1, "new": 1, "gone": 1}
+    assert [Path(name).name for name in record["changed_files"]] == ["night-1.parquet"]
+
+
+def shifted(n: int, seed: int) -> pa.Table:
+    """Rows whose cue says the opposite and lies elsewhere."""
+    table = spurious_table(n, seed)
+    return table.set_column(0, "a", pc.add(pc.multiply(table["a"], -1.0), 1.5))
+
+
+def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 240)
+    sections = {"incremental": {"base": "current", "mode": "auto"}}
+    first = run(recipe(tmp_path, **sections))
+    add_night(tmp_path, spurious_table(120, seed=1), "y")
+    calm = run(recipe(tmp_path, **sections)).manifest["incremental"]
+    assert calm["outcome"] == "predict"
+    assert {figure["name"] for figure in calm["drift"]} == {"features", "gradients", "shares", "noise"}
+    assert not any(figure["over"] for figure in calm["drift"])
+    add_night(tmp_path, shifted(120, seed=2), "z")
+    undecided = make_plan(recipe(tmp_path, **sections))
+    assert undecided.increment
+    assert undecided.increment.undecided
+    stormy = run(recipe(tmp_path, **sections))
+    record = stormy.manifest["incremental"]
+    assert record["outcome"] == "refit"
+    assert next(figure for figure in record["drift"] if figure["name"] == "features")["over"]
+    assert set(record["kept"]) == {"ingest", "probe", "gradients"}
+    assert record["fitted"]["groups"] == "it learns from all rows"
+    assert record["fitted"]["split"] == "groups is fitted again"
+    assert computed(stormy)["gradients"] == (1, 2)
+    assert computed(stormy)["groups"] == (3, 0)
+    assert make_plan(recipe(tmp_path, **sections)).version == stormy.version
+    assert first.version != stormy.version
+
+
+def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path, "inc"))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    sections = {"incremental": {"base": "current", "mode": "refit", "keep": []}}
+    refit = run(recipe(tmp_path, "inc", **sections))
+    full = run(recipe(tmp_path, "full", incremental={"base": None}))
+    assert table_of(refit).equals(table_of(full))
+    assert refit.manifest["incremental"]["kept"] == []
+
+
+@pytest.mark.parametrize("mode", ["auto", "refit"])
+def test_a_new_label_computes_everything_again(tmp_path: Path, mode: str) -> None:
+    nights(tmp_path / "data", 160, 80)
+    sections = {"incremental": {"base": "current", "mode": mode}}
+    run(recipe(tmp_path, **sections))
+    add_night(tmp_path, relabelled("perhaps"), "z")
+    record = run(recipe(tmp_path, **sections)).manifest["incremental"]
+    assert record["outcome"] == "full"
+    assert record["kept"] == []
+    assert "perhaps" in record["why"]
+
+
+def test_a_new_label_is_an_error_where_only_predicting_is_allowed(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    add_night(tmp_path, relabelled("perhaps"), "z")
+    with pytest.raises(InputError, match=r"perhaps.*incremental\.base"):
+        run(recipe(tmp_path))
+
+
+def relabelled(label: str) -> pa.Table:
+    table = spurious_table(60, seed=1)
+    return table.set_column(table.column_names.index("label"), "label", pa.array([label] * 60))
+
+
+def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    operators = {**recipe(tmp_path).operators, "groups": {"min_samples": [5]}}
+    record = run(recipe(tmp_path, operators=operators)).manifest["incremental"]
+    assert record["fitted"]["groups"] == "its parameters or its inputs have changed"
+    assert set(record["kept"]) == {"ingest", "probe", "gradients"}
+
+
+def test_a_lost_store_fits_again(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    shutil.rmtree(tmp_path / "out" / "store")
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    record = run(recipe(tmp_path)).manifest["incremental"]
+    assert record["kept"] == []
+    assert record["fitted"]["ingest"] == "the store no longer has what it left"
+
+
+def test_a_base_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    nights(tmp_path / "data", 160)
+    with pytest.raises(InputError, match=r"incremental\.base.*v123"):
+        make_plan(recipe(tmp_path, incremental={"base": "v123"}))
+
+
+def test_a_broken_off_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from operators.groups.operator import Groups
+
+    nights(tmp_path / "data", 160, 80)
+    run(recipe(tmp_path))
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    whole = run(recipe(tmp_path, "out")).manifest
+    (tmp_path / "out" / "CURRENT").write_text(whole["incremental"]["base"] + "\n")
+    plan = make_plan(recipe(tmp_path))
+    assert plan.version == whole["version"]
+    for name in ("groups", "split"):
+        shutil.rmtree(plan.store.folder(plan.fingerprint_of(name)))
+    shutil.rmtree(tmp_path / "out" / "versions" / plan.version)
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Groups, "extend", fails)
+        with pytest.raises(RuntimeError, match="power cut"):
+            run(recipe(tmp_path))
+    result = run(recipe(tmp_path))
+    assert json.dumps(result.manifest, sort_keys=True) == json.dumps(whole, sort_keys=True)
+
+
+def quarantined(rows: Sequence[int], n: int = 80) -> pa.Table:
+    table = spurious_table(n, seed=9)
+    values = [None if row in rows else value for row, value in enumerate(table["a"].to_pylist())]
+    return table.set_column(0, "a", pa.array(values, pa.float64()))
+
+
+def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
+    from engine.quarantine import read_quarantine
+
+    nights(tmp_path / "data", 160)
+    add_night(tmp_path, quarantined([3, 7]), "p")
+    source = {"on_error": "quarantine", "max_error_rate": 0.1}
+    run(recipe(tmp_path, source=source))
+    before = read_quarantine(make_plan(recipe(tmp_path, source=source)))
+    (tmp_path / "data" / "night-0.parquet").unlink()
+    add_night(tmp_path, spurious_table(100, seed=1), "z")
+    result = run(recipe(tmp_path, source=source))
+    after = read_quarantine(make_plan(recipe(tmp_path, source=source)))
+    assert before.column("row_id").to_pylist() == [163, 167]
+    assert after.column("row_id").to_pylist() == [3, 7]
+    assert before.drop_columns(["row_id"]).equals(after.drop_columns(["row_id"]))
+    assert result.manifest["summary"]["quarantined"] == 2
