@@ -50,7 +50,8 @@ class LockedError(WinnowError):
 def system_error(error: OSError) -> InputError:
     """What the operating system refuses (a full disk, a missing right), with what to do about it."""
     reason = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
+    who = "object store" if "://" in str(error.filename) else "operating system"
     return InputError(
-        f"The operating system refuses: {reason}. Free space, mend the permissions, or choose another "
+        f"The {who} refuses: {reason}. Free space, mend the permissions, or choose another "
         f"output.path. What was committed is kept; the same command goes on from there."
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from connectors.storage import Place
 from engine.store import write_json
 
 
@@ -23,7 +24,7 @@ class IdentityCache:
     Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
     """
 
-    def __init__(self, path: Path, identify: Callable[[str], str]) -> None:
+    def __init__(self, path: Place, identify: Callable[[str], str]) -> None:
         self._path, self._identify = path, identify
 
     def identities(self, paths: Iterable[str]) -> dict[str, str]:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from connectors.storage import Place
 from engine.errors import Exit, WinnowError
 from engine.events import Event, Listener
 from engine.redaction import redact
@@ -26,7 +26,7 @@ class Journal:
     """
 
     def __init__(
-        self, output: Path, version: str, listener: Listener, clock: Callable[[], float] = time.time
+        self, output: Place, version: str, listener: Listener, clock: Callable[[], float] = time.time
     ) -> None:
         self._folder, self._version = output / "runs", version
         self._listener, self._clock = listener, clock
@@ -56,7 +56,7 @@ class Journal:
             write_json(self._folder / name, {"version": self._version} | record)
 
 
-def read_journal(output: Path, name: str, version: str) -> dict[str, Any] | None:
+def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:
     """The latest progress or error of a version's run; None where there is none."""
     try:
         found = json.loads((output / "runs" / name).read_text("utf-8"))

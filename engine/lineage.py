@@ -5,16 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from connectors.storage import Place
 from engine.errors import InputError
 from engine.hints import nearest
 from engine.manifest import read_manifest
 from engine.publish import is_published, version_folder
 from engine.redaction import redact
 from engine.spool import pending, pending_folder, sync
+from engine.store import output_of
 from engine.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
 
 
-def trace(version: str, output: Path | None) -> dict[str, Any]:
+def trace(version: str, output: Place | None) -> dict[str, Any]:
     """Version, MLflow runs (latest first) and source. Raises InputError if the version is not found."""
     output, name = _locate(version, output)
     manifest = read_manifest(version_folder(output, name))
@@ -30,7 +32,7 @@ def trace(version: str, output: Path | None) -> dict[str, Any]:
     }
 
 
-def sync_records(version: str | None, output: Path | None) -> str:
+def sync_records(version: str | None, output: Place | None) -> str:
     """Deliver the records that wait in an output folder; a line that says how many.
 
     Raises InputError where no folder is named or MLflow does not answer.
@@ -52,10 +54,10 @@ def sync_records(version: str | None, output: Path | None) -> str:
     )
 
 
-def _locate(version: str, output: Path | None) -> tuple[Path, str]:
-    folder = Path(version)
+def _locate(version: str, output: Place | None) -> tuple[Place, str]:
+    folder = output_of(version).resolve()
     if (folder / "manifest.json").exists():
-        return folder.resolve().parent.parent, folder.resolve().name
+        return folder.parent.parent, folder.name
     output = output or _output_of(version)
     if not is_published(output, version):
         known = [entry.name for entry in (output / "versions").glob("v*")]
@@ -64,7 +66,7 @@ def _locate(version: str, output: Path | None) -> tuple[Path, str]:
     return output, version
 
 
-def _output_of(version: str) -> Path:
+def _output_of(version: str) -> Place:
     """Ask the MLflow server that the environment names where a version lies."""
     here = Path()
     if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
@@ -75,11 +77,12 @@ def _output_of(version: str) -> Path:
     runs = _runs(version, here)
     if not runs:
         raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
-    return Path(runs[0]["output"])
+    return output_of(runs[0]["output"])
 
 
-def _runs(version: str, output: Path) -> list[dict[str, Any]]:
-    if tracking_uri(output).startswith("sqlite:///") and not (output / "mlflow.db").exists():
+def _runs(version: str, output: Place) -> list[dict[str, Any]]:
+    uri = tracking_uri(output)
+    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
         return []
     mlflow_client = client(output)
     experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from connectors.storage import Place
 from engine.errors import InputError
 from engine.hints import explain
 
@@ -89,7 +90,7 @@ def parse_manifest(text: str, place: str) -> dict[str, Any]:
     return checked
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Place) -> dict[str, Any]:
     """Manifest of a published version. Raises InputError where it cannot be trusted to name its own files."""
     path = folder / "manifest.json"
     try:
@@ -98,6 +99,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = parse_manifest(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(folder, Path):  # a prefix has no links
+        return manifest
     inside = folder.resolve()
     for part in manifest["parts"]:
         target = (folder / part["path"]).resolve()
@@ -108,14 +111,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def current_version(output: Path) -> str | None:
-    """Name in ``CURRENT``; None where there is none. Raises InputError for what is no name."""
+def current_version(output: Place) -> str | None:
+    """Name in ``CURRENT``; None where there is none. Raises InputError for what is no name.
+
+    On an object store that is the first line, and empty until something is published.
+    """
     try:
-        name = (output / "CURRENT").read_text("utf-8").strip()
+        text = (output / "CURRENT").read_text("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{output / 'CURRENT'} cannot be read: {error}") from None
+    name = text.strip() if isinstance(output, Path) else text.partition("\n")[0]
+    if not name and not isinstance(output, Path):
+        return None
     if not NAME.fullmatch(name):
         raise InputError(
             f"{output / 'CURRENT'} holds {name[:60]!r}, which names no version. Run the recipe again."

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors.base import ConnectorError, Listing, Source
+from connectors.storage import Place
 from connectors.files import identity
 from engine.chain import CONTRACT, compose, in_order, settled, wants_verdict
 from engine.errors import InputError
@@ -25,7 +25,7 @@ from engine.increments.planning import Increment, Outcome, actions_of, base_of, 
 from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.redaction import redact_all
-from engine.store import RunStore
+from engine.store import RunStore, output_of, store_of
 from operators.base import FEATURES, VALID, Operator, OperatorError, ShardInfo
 from operators.factories import check_allowed
 from operators.registry import operator_class, operator_names
@@ -82,9 +82,9 @@ class Plan:
         return tuple(infos)
 
     @property
-    def output(self) -> Path:
-        """The output folder, absolute."""
-        return Path(self.recipe.output.path).absolute()
+    def output(self) -> Place:
+        """The output folder, absolute; or a prefix of an object store."""
+        return output_of(self.recipe.output.path)
 
     @property
     def n_rows(self) -> int:
@@ -94,7 +94,7 @@ class Plan:
     @cached_property
     def store(self) -> RunStore:
         """Run store of this plan's output; absolute, since workers have working directories of their own."""
-        return RunStore(self.output / "store")
+        return store_of(self.output)
 
     @cached_property
     def published_schema(self) -> pa.Schema:
@@ -281,7 +281,7 @@ def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
 
 def _unprinted(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperator, ...]:
     """The operators with the identities of files that they read beside the source. Raises InputError."""
-    cache = IdentityCache(Path(recipe.output.path).absolute() / "identities.json", identity)
+    cache = IdentityCache(output_of(recipe.output.path) / "identities.json", identity)
     try:
         files = [operator.files for operator in chain]
     except OperatorError as error:

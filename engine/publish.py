@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.sink import write_parquet
+from connectors.storage import Place, make_folder
 from engine.chain import CONTRACT
 from engine.fingerprint import digest
 from engine.lease import Lease
@@ -21,7 +19,7 @@ from engine.manifest import NAME
 from engine.plan import FORMAT, Plan
 from engine.reader import StoreReader
 from engine.redaction import redact
-from engine.store import write_json, write_text
+from engine.store import to_json
 from engine.versions import package_versions
 from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT, Executor
 
@@ -40,16 +38,17 @@ class PartJob:
     reader: StoreReader
     schema: pa.Schema
     prefix: str
-    folder: Path
+    folder: Place
     shard: int
+    lease: Lease
 
 
-def version_folder(output: Path, version: str) -> Path:
+def version_folder(output: Place, version: str) -> Place:
     """Folder of a published version."""
     return output / "versions" / version
 
 
-def is_published(output: Path, version: str) -> bool:
+def is_published(output: Place, version: str) -> bool:
     """Whether the version is complete: its manifest is written last."""
     there = (version_folder(output, version) / "manifest.json").exists()
     return there and NAME.fullmatch(version) is not None
@@ -61,30 +60,22 @@ def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, 
     Yields each part's record. Raises LockedError if another writer has taken the output over.
     """
     final = version_folder(plan.output, plan.version)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    scratch = lease.stage(plan.version)
-    (scratch / DATA).mkdir(parents=True)
+    folder = lease.parts_of(final)
+    make_folder(folder / DATA)
     jobs = [
-        PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, scratch, shard.index)
+        PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, folder, shard.index, lease)
         for shard in plan.shards
     ]
     parts = []
     for part in executor.map(write_part, jobs):
         parts.append(part)
         yield part
-    staged = lease.stage("manifest.json")
-    write_json(staged, manifest(plan, parts))
-    # What lies there has no manifest: somebody was killed between the two renames.
-    shutil.rmtree(final, ignore_errors=True)
-    lease.rename(scratch, final)
-    lease.rename(staged, final / "manifest.json")
+    lease.publish(final, to_json(manifest(plan, parts)))
 
 
-def point_to(output: Path, version: str, lease: Lease) -> None:
+def point_to(output: Place, version: str, lease: Lease) -> None:
     """Make a published version the current one. Raises LockedError if another writer took over."""
-    staged = lease.stage(POINTER)
-    write_text(staged, version + "\n")
-    lease.rename(staged, output / POINTER)
+    lease.point(output / POINTER, version)
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
@@ -101,7 +92,7 @@ def write_part(job: PartJob) -> dict[str, Any]:
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
     name = f"{DATA}/part-{job.shard:05d}.parquet"
-    written = write_parquet(table.cast(job.schema), job.folder / name)
+    written = job.lease.put_part(job.folder / name, table.cast(job.schema))
     return {
         "path": name,
         "rows": table.num_rows,

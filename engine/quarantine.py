@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from connectors.sink import write_parquet
+from connectors.storage import Place, make_folder, read_columns
 from engine.errors import BudgetError
 from engine.execution.job import Job
 from engine.plan import Plan
@@ -69,8 +68,8 @@ def write_records(
         for row, place, text in zip(rows, places, raw, strict=True)
     ]
     path = job.reader.store.quarantine(job.fingerprint, shard)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_parquet(pa.Table.from_pylist(records, schema=SCHEMA), str(path))
+    make_folder(path.parent)
+    write_parquet(pa.Table.from_pylist(records, schema=SCHEMA), path)
 
 
 def _as_json(values: dict[str, Any]) -> str:
@@ -101,9 +100,9 @@ def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
         )
 
 
-def quarantine_files(plan: Plan) -> list[Path]:
+def quarantine_files(plan: Plan) -> list[Place]:
     """Files with the rows set aside in this plan's run, by operator in its order, then by shard."""
-    found: list[Path] = []
+    found: list[Place] = []
     for planned in plan.operators:
         commits = plan.store.committed(planned.fingerprint).values()
         shards = sorted(commit.shard for commit in commits if commit.quarantined or commit.skipped)
@@ -115,7 +114,7 @@ def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
     """The first rows set aside, by operator, then in row order."""
     tables = [SCHEMA.empty_table()]
     for path in quarantine_files(plan):
-        tables.append(pq.read_table(path, partitioning=None))
+        tables.append(read_columns(path))
         if limit is not None and sum(table.num_rows for table in tables) >= limit:
             break
     return pa.concat_tables(tables).slice(0, limit)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from connectors.base import CorruptError, Source, SourceShard
+from connectors.storage import Place, column_names, read_columns
 from engine.errors import InputError
 from engine.store import RunStore
 from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
@@ -44,12 +43,12 @@ class StoreReader:
 
     def read_all(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Sidecar columns and ``row_id`` of all rows; nulls where a row is not valid."""
-        by_part: dict[Path, list[str]] = {}
+        by_part: dict[Place, list[str]] = {}
         for name in dict.fromkeys(columns):
             by_part.setdefault(self._part(shard, name), []).append(name)
         found = {ROW_ID: self.row_ids(shard)}
         for path, names in by_part.items():
-            table = pq.read_table(path, columns=names, partitioning=None, memory_map=True)
+            table = read_columns(path, names)
             found.update((name, table.column(name)) for name in names)
         kept = self._kept(shard)
         if kept is not None:
@@ -70,15 +69,14 @@ class StoreReader:
         kept: NDArray[np.bool_] | None = None
         for fingerprint in self.gates:
             path = self.store.part(fingerprint, shard)
-            if path.exists() and VALID in pq.read_schema(path, memory_map=True).names:
-                gate = pq.read_table(path, columns=[VALID], partitioning=None, memory_map=True)
-                valid = gate.column(VALID).to_numpy()
+            if path.exists() and VALID in column_names(path):
+                valid = read_columns(path, [VALID]).column(VALID).to_numpy()
                 kept = valid if kept is None else kept & valid
         return kept
 
     def ingested(self, shard: int) -> pa.ChunkedArray:
         """Which rows `ingest` took; later operators may have set aside some of them."""
-        return pq.read_table(self._part(shard, VALID), columns=[VALID], partitioning=None).column(VALID)
+        return read_columns(self._part(shard, VALID), [VALID]).column(VALID)
 
     def row_ids(self, shard: int) -> pa.Array:
         """The shard's dense row ids."""
@@ -133,7 +131,7 @@ class StoreReader:
             return str(error)
         return ""
 
-    def _part(self, shard: int, column: str) -> Path:
+    def _part(self, shard: int, column: str) -> Place:
         if column not in self.columns:
             known = ", ".join(sorted(self.columns))
             raise OperatorError(f"No operator adds the column {column!r}; there are: {known}.")

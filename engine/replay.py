@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from connectors.storage import Place, read_columns
 from engine.errors import InputError
 from engine.events import Listener, silent
 from engine.lease import writing
@@ -20,7 +21,7 @@ from engine.quarantine import SCHEMA, read_quarantine
 from engine.recipe import Recipe
 from engine.results import RunResult
 from engine.runner import run
-from engine.store import RunStore, write_text
+from engine.store import output_of, store_of, write_text
 
 PLACE = ["file", "row"]
 
@@ -43,7 +44,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
     that set rows aside are computed again under a new fingerprint, in a version of its own. Raises
     WinnowError as a run does.
     """
-    output = Path(recipe.output.path).absolute()
+    output = output_of(recipe.output.path)
     before = current_quarantine(output)
     plan = make_plan(recipe)
     with writing(output, recipe.name):
@@ -63,7 +64,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
     return Replayed(result, len(then), len(then - now), len(now - then))
 
 
-def current_quarantine(output: Path) -> pa.Table:
+def current_quarantine(output: Place) -> pa.Table:
     """Rows set aside in the current version. Raises InputError where nothing is published."""
     version = current_version(output)
     if version is None:
@@ -71,12 +72,14 @@ def current_quarantine(output: Path) -> pa.Table:
             f"{output} holds no published version yet, so there is nothing to replay. Run it first."
         )
     manifest = read_manifest(version_folder(output, version))
-    store = RunStore(output / "store")
+    store = store_of(output)
     folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]
-    files = [path for folder in folders for path in sorted(folder.glob("quarantine-*.parquet"))]
-    return pa.concat_tables(
-        [SCHEMA.empty_table(), *(pq.read_table(path, partitioning=None) for path in files)]
-    )
+    files = [path for folder in folders for path in _sorted(folder)]
+    return pa.concat_tables([SCHEMA.empty_table(), *(read_columns(path) for path in files)])
+
+
+def _sorted(folder: Place) -> list[Place]:
+    return sorted(folder.glob("quarantine-*.parquet"), key=lambda path: path.name)
 
 
 def export(table: pa.Table, path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+from connectors.storage import Place
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,11 @@ class RunResult:
     """What a run leaves."""
 
     version: str
-    path: Path
+    path: Place
     reused: bool
     """Whether everything had been computed and published before."""
     operators: tuple[OperatorResult, ...]
     manifest: dict[str, Any]
-    report: Path
+    report: Place
     mlflow_run_id: str | None
     seconds: float

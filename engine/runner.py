@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from connectors.storage import Place
 from engine.errors import InfeasibleError, InputError, system_error
 from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
@@ -128,7 +129,7 @@ class Session:
         """Make the version the current one."""
         point_to(self.plan.output, self.plan.version, self._lease)
 
-    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Path:
+    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Place:
         """Draw the report of this version."""
         path = self.plan.output / "reports" / f"{self.plan.version}.html"
         meter = Meter(self.listener, "report")

@@ -17,6 +17,7 @@ from engine.errors import InputError
 from engine.fingerprint import IdentityCache, digest
 from engine.hints import explain, nearest
 from engine.recipe import Recipe
+from engine.store import output_of
 from operators.base import Operator
 from operators.ingest.kernel import default_features
 
@@ -51,7 +52,7 @@ def published_columns(recipe: Recipe, schema: pa.Schema) -> pa.Schema:
 def open_recipe_source(recipe: Recipe) -> Source:
     """Open the source; nothing of it is read but names. Raises ConnectorError or InputError."""
     spec = recipe.source
-    cache = IdentityCache(Path(recipe.output.path).absolute() / "identities.json", identity)
+    cache = IdentityCache(output_of(recipe.output.path) / "identities.json", identity)
     try:
         return open_source(
             spec.path,

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from connectors.storage import Place
 from engine.lease import alive
 from engine.store import write_json
 
@@ -42,24 +44,25 @@ class Record:
     end_ms: int | None = None
     run_id: str | None = None
 
-    def write(self, output: Path) -> None:
+    def write(self, output: Place) -> None:
         """Keep the record until it is delivered."""
         write_json(pending_folder(output) / f"{self.id}.json", asdict(self))
 
-    def forget(self, output: Path) -> None:
+    def forget(self, output: Place) -> None:
         """The server has it."""
         (pending_folder(output) / f"{self.id}.json").unlink(missing_ok=True)
 
 
-def pending_folder(output: Path) -> Path:
+def pending_folder(output: Place) -> Place:
     """Where records wait."""
     return output / "runs" / "pending"
 
 
-def pending(output: Path) -> list[Record]:
+def pending(output: Place) -> list[Record]:
     """Records that wait, oldest first; a file that is no record is left alone."""
     found = []
-    for path in sorted(pending_folder(output).glob("*.json")):
+    waiting: list[Place] = list(pending_folder(output).glob("*.json"))
+    for path in sorted(waiting, key=lambda path: path.name):
         try:
             found.append(Record(**json.loads(path.read_text("utf-8"))))
         except (OSError, ValueError, TypeError):
@@ -67,7 +70,7 @@ def pending(output: Path) -> list[Record]:
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
 
-def deliver(record: Record, client: MlflowClient, output: Path) -> str:
+def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     """Bring one record to the server; return the run's id. Raises what MLflow raises if it is away."""
     from mlflow.entities import Metric, Param
 
@@ -85,13 +88,13 @@ def deliver(record: Record, client: MlflowClient, output: Path) -> str:
         client.log_text(run_id, text, name)
     for name in record.files:
         if (output / name).exists():
-            client.log_artifact(run_id, str(output / name))
+            _send_file(client, run_id, output / name)
     if record.status != RUNNING:
         client.set_terminated(run_id, record.status, record.end_ms)
     return run_id
 
 
-def sync(client: MlflowClient, output: Path, *, holding: bool = False) -> tuple[int, int]:
+def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple[int, int]:
     """Deliver what waits: how many were delivered, and how many still wait.
 
     ``holding``: the caller has the output's lease, so that a record that still says RUNNING is of a run that
@@ -109,14 +112,15 @@ def sync(client: MlflowClient, output: Path, *, holding: bool = False) -> tuple[
     return delivered, len(pending(output))
 
 
-def experiment_id(client: MlflowClient, name: str, output: Path) -> str:
+def experiment_id(client: MlflowClient, name: str, output: Place) -> str:
     """The experiment of that name, made if there is none."""
     found = client.get_experiment_by_name(name)
     if found is not None:
         known: str = found.experiment_id
         return known
     remote = bool(os.environ.get("MLFLOW_TRACKING_URI"))
-    location = None if remote else (output / "mlartifacts").resolve().as_uri()
+    here = isinstance(output, Path) and not remote
+    location = (Path(str(output)) / "mlartifacts").resolve().as_uri() if here else None
     made: str = client.create_experiment(name, artifact_location=location)
     return made
 
@@ -131,7 +135,18 @@ def _find(record: Record, client: MlflowClient) -> str | None:
     return str(runs[0].info.run_id) if runs else None
 
 
-def _create(record: Record, client: MlflowClient, output: Path) -> str:
+def _send_file(client: MlflowClient, run_id: str, place: Place) -> None:
+    """MLflow takes files of this host."""
+    if isinstance(place, Path):
+        client.log_artifact(run_id, str(place))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / place.name
+        copy.write_bytes(place.read_bytes())
+        client.log_artifact(run_id, str(copy))
+
+
+def _create(record: Record, client: MlflowClient, output: Place) -> str:
     run = client.create_run(
         experiment_id(client, record.experiment, output),
         start_time=record.start_ms,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from engine.journal import ERROR, PROGRESS, read_journal
@@ -38,9 +37,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
 
 def _operator(plan: Plan, planned: PlannedOperator, since: float, running: bool) -> dict[str, Any]:
     commits = plan.store.committed(planned.fingerprint)
-    times = {
-        shard: _written(plan.store.part(planned.fingerprint, shard).with_suffix(".json")) for shard in commits
-    }
+    times = plan.store.written(planned.fingerprint, commits)
     rows = sum(commit.rows for commit in commits.values())
     rate = rate_of([(times[shard], commit.rows) for shard, commit in commits.items()], since)
     left = plan.n_rows - rows
@@ -68,13 +65,6 @@ def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
         return None
     return sum(rows for _, rows in recent[1:]) / (recent[-1][0] - recent[0][0])
-
-
-def _written(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
 
 
 def when(seconds: float) -> str:

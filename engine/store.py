@@ -2,13 +2,13 @@
 
 ``<root>/<fingerprint>/part-00003.parquet`` holds an operator's new columns for shard 3 and
 ``part-00003.json`` is its commit record: the part counts only once the record exists. A fitted
-state is a folder renamed into place, committed by ``fit.json``. Nothing else is state.
+state is a folder renamed into place, committed by ``fit.json``. Nothing else is state. On an object store
+the same lies under the same names: see :mod:`engine.object_store`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from connectors.base import ConnectorError
 from connectors.sink import write_parquet
+from connectors.storage import ObjectPath, Place, make_folder, place_of, remove_tree, write_whole
+from engine.errors import InputError
 
 REPLAYS = "replays.json"
 
@@ -38,44 +41,45 @@ class Commit:
     """Rows of a shard that could not be read and was left out."""
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Place, value: Any) -> None:
     """Write JSON so that a reader sees the old file or the whole new one, never a part."""
-    text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    write_text(path, text)
+    write_text(path, to_json(value))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write text atomically: temporary name in the same folder, flush to disk, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    with temporary.open("w", encoding="utf-8") as handle:
-        handle.write(text)
-        handle.flush()
-        os.fsync(handle.fileno())
-    temporary.replace(path)
+def to_json(value: Any) -> str:
+    """JSON as we write it: sorted, indented, the same to the byte each time."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def write_text(path: Place, text: str) -> None:
+    """Write text so that a reader sees the old file or the whole new one, never a part."""
+    write_whole(path, text.encode())
 
 
 @dataclass(frozen=True)
 class RunStore:
     """Sidecars of all operators of all runs over one output. Picklable; holds only the root."""
 
-    root: Path
+    root: Place
 
-    def folder(self, fingerprint: str) -> Path:
+    def folder(self, fingerprint: str) -> Place:
         """Folder of one operator at one fingerprint."""
         return self.root / fingerprint
 
-    def part(self, fingerprint: str, shard: int) -> Path:
+    def part(self, fingerprint: str, shard: int) -> Place:
         """Parquet file of one shard's new columns."""
         return self.folder(fingerprint) / f"part-{shard:05d}.parquet"
 
-    def quarantine(self, fingerprint: str, shard: int) -> Path:
+    def quarantine(self, fingerprint: str, shard: int) -> Place:
         """Parquet file of one shard's rejected rows."""
         return self.folder(fingerprint) / f"quarantine-{shard:05d}.parquet"
 
     def state(self, fingerprint: str) -> Path:
         """Folder of the operator's fitted state."""
-        return self.folder(fingerprint) / "state"
+        return _local(self.folder(fingerprint)) / "state"
+
+    def bring(self, states: Iterable[Path]) -> None:
+        """Have these folders, as :meth:`state` named them on another host, on this one too."""
 
     def commit(
         self,
@@ -89,17 +93,22 @@ class RunStore:
     ) -> Commit:
         """Write a part, then its record. A crash in between leaves the part uncommitted."""
         path = self.part(fingerprint, shard)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = write_parquet(table, str(path))
+        make_folder(path.parent)
+        written = write_parquet(table, path)
         record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined, skipped)
         write_json(path.with_suffix(".json"), asdict(record))
         return record
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
         """Commit records by shard; one whose part is not there in full counts for nothing."""
-        records = sorted(self.folder(fingerprint).glob("part-*.json"))
+        records = sorted(_local(self.folder(fingerprint)).glob("part-*.json"))
         commits = (found for path in records if (found := _read_commit(path)) is not None)
         return {commit.shard: commit for commit in commits}
+
+    def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
+        """When parts were committed: shard -> seconds since the epoch; 0 where that is not known any more."""
+        records = {shard: self.part(fingerprint, shard).with_suffix(".json") for shard in shards}
+        return {shard: _mtime(record) for shard, record in records.items()}
 
     def sweep(self, fingerprint: str) -> None:
         """Remove what killed writers left there; see :func:`sweep`."""
@@ -129,7 +138,7 @@ class RunStore:
     @contextmanager
     def fitting(self, fingerprint: str) -> Iterator[Path]:
         """A scratch folder that becomes the state if the block ends without an error."""
-        folder = self.folder(fingerprint)
+        folder = _local(self.folder(fingerprint))
         scratch = folder / f".state-{uuid.uuid4().hex}.tmp"
         scratch.mkdir(parents=True)
         try:
@@ -145,13 +154,44 @@ class RunStore:
         write_json(self.folder(fingerprint) / "fit.json", record)
 
 
-def sweep(folder: Path) -> None:
+def output_of(path: str | Place) -> Place:
+    """Where an output lies: an absolute folder, or a prefix of an object store. Raises InputError."""
+    try:
+        return place_of(path)
+    except ConnectorError as error:
+        raise InputError(f"output.path: {error}") from None
+
+
+def store_of(output: Place) -> RunStore:
+    """The run store of an output."""
+    if isinstance(output, ObjectPath):
+        from engine.object_store import ObjectRunStore
+
+        return ObjectRunStore(output / "store")
+    return RunStore(output / "store")
+
+
+def sweep(folder: Place) -> None:
     """Remove what killed writers left under temporary names. Only for who holds the output's lease."""
     for path in folder.glob(".*.tmp"):
         if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _mtime(path: Place) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _local(folder: Place) -> Path:
+    """Of a store on a filesystem, which this class alone has."""
+    if not isinstance(folder, Path):
+        raise TypeError(f"{folder} is no folder of a filesystem: use store_of")
+    return folder
 
 
 def _read_commit(path: Path) -> Commit | None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from connectors.storage import Place
+from engine.errors import InputError
 from engine.fingerprint import digest
 from engine.plan import Plan
 from engine.redaction import redact, redact_all
@@ -30,13 +32,20 @@ VERSION_TAG = "winnow.version"
 OUTPUT_TAG = "winnow.output"
 
 
-def tracking_uri(output: Path) -> str:
-    """MLFLOW_TRACKING_URI, else a SQLite file in the output folder."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(output / 'mlflow.db').resolve()}"
+def tracking_uri(output: Place) -> str:
+    """MLFLOW_TRACKING_URI, else a SQLite file in the output folder; empty where that is an object store."""
+    named = os.environ.get("MLFLOW_TRACKING_URI", "")
+    local = f"sqlite:///{(output / 'mlflow.db').resolve()}" if isinstance(output, Path) else ""
+    return named or local
 
 
-def client(output: Path) -> MlflowClient:
-    """A client of the server that serves this output; quiet, and without telemetry."""
+def client(output: Place) -> MlflowClient:
+    """A client of the server that serves this output; quiet, and without telemetry. Or InputError."""
+    if not tracking_uri(output):
+        raise InputError(
+            f"{output} cannot hold MLflow's database: set MLFLOW_TRACKING_URI to a server, or "
+            f"tracking.enabled to false."
+        )
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     # A server that is away must not hold a run up for minutes.
@@ -52,7 +61,7 @@ def client(output: Path) -> MlflowClient:
 class Tracker:
     """Writes one MLflow run. A server that is away stops nothing: the record waits in the output folder."""
 
-    def __init__(self, output: Path, record: Record | None) -> None:
+    def __init__(self, output: Place, record: Record | None) -> None:
         """``record`` None: tracking is off, and every method does nothing."""
         self._output, self._record = output, record
         self._away = False
@@ -79,7 +88,7 @@ class Tracker:
             tracker._end(status)
 
     def finish(
-        self, manifest: dict[str, Any], results: Sequence[OperatorResult], report: Path | None
+        self, manifest: dict[str, Any], results: Sequence[OperatorResult], report: Place | None
     ) -> None:
         """Record timings, metrics, and what the version holds."""
         record = self._record
@@ -88,7 +97,7 @@ class Tracker:
         record.metrics = {metric_key(key): value for key, value in _metrics(manifest, results).items()}
         record.texts["manifest.json"] = _json(manifest)
         if report is not None:
-            record.files = [str(report.relative_to(self._output))]
+            record.files = [f"{report.parent.name}/{report.name}"]
 
     def _end(self, status: str) -> None:
         if self._record is not None:
@@ -154,13 +163,17 @@ def dataset_of(plan: Plan) -> dict[str, str]:
     }
 
 
-def _away(output: Path, error: Exception) -> str:
+def _away(output: Place, error: Exception) -> str:
     reason = " ".join(str(error).split())[:300]
     return (
-        f"MLflow at {tracking_uri(output)} does not answer ({reason}). The run goes on; its record waits in "
+        f"MLflow {_where(output)} does not answer ({reason}). The run goes on; its record waits in "
         f"{pending_folder(output)} and is delivered by the next run, or by `winnow lineage --sync --output "
         f"{output}`."
     )
+
+
+def _where(output: Place) -> str:
+    return f"at {tracking_uri(output)}" if tracking_uri(output) else "is not named, and so"
 
 
 def _json(value: Any) -> str:

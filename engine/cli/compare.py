@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from engine.cli.show import near
 
 if TYPE_CHECKING:
     from engine.compare.running import Comparison
@@ -36,8 +37,7 @@ def show_comparison(found: Comparison) -> None:
     console = Console(highlight=False)
     console.print(table)
     for path in (found.figure, found.record):
-        near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        console.print(f"  {escape(str(near))}", soft_wrap=True)
+        console.print(f"  {escape(near(path))}", soft_wrap=True)
 
 
 def sizes_text(scores: Scores) -> str:

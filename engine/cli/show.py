@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic.fields import FieldInfo
 
+    from connectors.storage import Place
     from engine.plan import Plan
     from engine.results import RunResult
     from operators.base import Operator
@@ -187,13 +188,13 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     summary = {
         "event": "published",
         "version": result.version,
-        "path": _near(result.path),
+        "path": near(result.path),
         "already_published": result.reused,
         "rows": result.manifest["rows"],
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
         "oracle": any("oracle" in operator.metrics for operator in result.operators),
-        "report": _near(result.report),
+        "report": near(result.report),
         "mlflow_run_id": result.mlflow_run_id,
         "seconds": round(result.seconds, 1),
     }
@@ -212,15 +213,16 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     console.print(
         f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
     )
-    console.print(f"  data    {escape(_near(result.path))}", soft_wrap=True)
-    console.print(f"  report  {escape(_near(result.report))}", soft_wrap=True)
+    console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
+    console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
 
 
-def _near(path: Path) -> str:
+def near(path: Place) -> str:
     """The path as seen from here, if it lies below."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    inside = isinstance(path, Path) and path.is_relative_to(Path.cwd())
+    return str(path).removeprefix(f"{Path.cwd()}/") if inside else str(path)
 
 
 def _table(*columns: str) -> Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from connectors.storage import Place, write_whole
 from engine.report.pictures import COLOURS, plain
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ PANELS = {
 }
 
 
-def draw(entries: Sequence[Entry], title: str, path: Path) -> None:
+def draw(entries: Sequence[Entry], title: str, path: Place) -> None:
     """Write the picture as PNG; panels without any figure are left out."""
     panels = [name for name in PANELS if any(not math.isnan(getattr(e.scores, name)) for e in entries)]
     figure = Figure(figsize=(2.6 * (len(panels) + 1) + 1.5, 0.36 * len(entries) + 1.4), layout="constrained")
@@ -39,8 +40,9 @@ def draw(entries: Sequence[Entry], title: str, path: Path) -> None:
     axes[0].set_yticks(range(len(entries)), [entry.method for entry in entries])
     axes[0].invert_yaxis()
     plain(figure.suptitle(title, fontsize=10))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130, facecolor="white")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=130, facecolor="white")
+    write_whole(path, picture.getvalue())
 
 
 def _values(entries: Sequence[Entry], name: str) -> list[float]:

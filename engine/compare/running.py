@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.storage import Place
 from engine.compare.scores import Cell, Scores, floor_of, score
 from engine.errors import InputError
 from engine.events import Listener, silent
@@ -44,8 +44,8 @@ class Comparison:
     """All entries, the floor first, and where they are written."""
 
     entries: tuple[Entry, ...]
-    figure: Path
-    record: Path
+    figure: Place
+    record: Place
 
     def rows(self) -> list[dict[str, Any]]:
         """The entries as plain values; None where there is no figure."""

@@ -17,7 +17,7 @@ import ray
 import ray.data
 
 from connectors.base import ConnectorError
-from engine.errors import InfeasibleError, InputError
+from engine.errors import InfeasibleError, InputError, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.worker import ShardWorker
 from engine.stall import StallGuard, stalled
@@ -159,6 +159,8 @@ def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
         return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:
         return None, str(error)
+    except OSError as error:
+        return None, str(system_error(error))
 
 
 def _unwrap(result: tuple[R | None, str | None]) -> R:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from connectors.storage import Place
     from engine.plan import Plan
 
 
 def write_report(
-    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], path: Path
-) -> Path:
+    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], path: Place
+) -> Place:
     """Write the report of a published version to ``path`` and return it.
 
     Reads sidecars and source shard by shard and holds only counts and a bounded sample, so that it

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from connectors.storage import read_columns
 from engine.training.rows import SPLITS, Cached, Dataset, GroupedRows, Noise, group_indices, group_names
 from engine.training.version import Version, VersionReader
 from operators.base import (
@@ -103,7 +103,7 @@ class FeatureMaker:
 
     def _stored(self, operator: Operator[Any], shard: int) -> pa.Table | None:
         path = None if operator.name == "ingest" else self.reader.stored(shard, operator.name)
-        return None if path is None else pq.read_table(path, partitioning=None)
+        return None if path is None else read_columns(path)
 
     @cached_property
     def _opened(self) -> _Opened:

@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectors.storage import Place
 from engine.errors import InfeasibleError, InputError
 from engine.hints import nearest
 from engine.lease import writing
-from engine.store import write_json
+from engine.object_store import working_copy
+from engine.store import output_of, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
 from engine.training.features import dataset_of_version
@@ -38,7 +40,7 @@ PIECES = 32
 class TrainSpec:
     """One training."""
 
-    dataset: str | Path
+    dataset: str | Place
     """Folder of a version, or a recipe's output folder, ``OUTPUT`` or ``OUTPUT@VERSION``."""
     params: TrainParams
     seed: int = 0
@@ -84,10 +86,10 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     _check_mix(spec)
     version = open_version(spec.dataset)
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
-    folder = (spec.folder or version.output / "models" / name).absolute()
-    job = TrainingJob(version, spec.params, spec.seed, folder)
+    place = output_of(spec.folder or version.output / "models" / name)
     try:
-        with writing(folder, f"winnow retrain on {version.name}"):
+        with writing(place, f"winnow retrain on {version.name}"), working_copy(place) as folder:
+            job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
             if not reused:
                 job.maker.fit(executor)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from connectors.storage import Place, read_columns
 from engine.errors import InputError
 from engine.hints import nearest
 from engine.manifest import current_version, read_manifest
 from engine.publish import POINTER, is_published, version_folder
-from engine.store import RunStore
+from engine.store import output_of, store_of
 from operators.base import ROW_ID, ShardInfo
 
 
@@ -22,7 +21,7 @@ from operators.base import ROW_ID, ShardInfo
 class Version:
     """One immutable version of a published dataset. Picklable."""
 
-    folder: Path
+    folder: Place
     manifest: dict[str, Any]
 
     @property
@@ -31,7 +30,7 @@ class Version:
         return str(self.manifest["version"])
 
     @property
-    def output(self) -> Path:
+    def output(self) -> Place:
         """The recipe's output folder; for a version that was copied elsewhere, the folder it lies in."""
         inside = self.folder.parent.name == "versions"
         return self.folder.parent.parent if inside else self.folder.parent
@@ -47,13 +46,13 @@ class Version:
         return VersionReader(self.folder, self.manifest)
 
 
-def open_version(dataset: str | Path) -> Version:
+def open_version(dataset: str | Place) -> Version:
     """A version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
 
     Raises InputError where there is none.
     """
     place, _, name = str(dataset).partition("@")
-    folder = Path(place).absolute()
+    folder = output_of(place)
     if (folder / "manifest.json").exists() and not name:
         return Version(folder, read_manifest(folder))
     name = name or current_version(folder) or ""
@@ -74,7 +73,7 @@ def open_version(dataset: str | Path) -> Version:
 class VersionReader:
     """Implements ``operators.base.ShardReader`` over a version's parts. Picklable."""
 
-    folder: Path
+    folder: Place
     manifest: dict[str, Any]
 
     @property
@@ -89,12 +88,11 @@ class VersionReader:
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Published columns of all rows."""
-        path = self.folder / self.manifest["parts"][shard]["path"]
-        return pq.read_table(path, columns=list(columns), partitioning=None)
+        return read_columns(self.folder / self.manifest["parts"][shard]["path"], columns)
 
-    def stored(self, shard: int, operator: str) -> Path | None:
+    def stored(self, shard: int, operator: str) -> Place | None:
         """What an operator of the run left for a shard, if the run store beside the versions still has it."""
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}
-        store = RunStore(self.folder.parent.parent / "store")
+        store = store_of(self.folder.parent.parent)
         path = store.part(entries[operator]["fingerprint"], shard)
         return path if path.with_suffix(".json").exists() else None

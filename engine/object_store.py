@@ -1,0 +1,185 @@
+"""The run store on an object store: sidecars and records are objects, states are folders that are copied.
+
+Operators write and read a state as a folder of files. Here a fit gets a scratch folder of this host; what it
+leaves there is put below ``<fingerprint>/state/``, then listed in ``state.json``: that PUT makes it whole.
+Whoever reads a state gets a copy in a folder of its own host, named by what the list says, fetched once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from connectors.storage import ObjectPath, Place, read_many
+from engine.errors import InputError
+from engine.fingerprint import digest
+from engine.store import Commit, RunStore, to_json
+
+LIST = "state.json"
+MANY = 16
+
+
+def local_cache() -> Path:
+    """This user's folder for copies of states, below the system's temporary folder (TMPDIR)."""
+    folder = Path(tempfile.gettempdir()) / f"winnow-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise InputError(f"{folder} belongs to somebody else. Set TMPDIR to a folder of your own.")
+    return folder
+
+
+@dataclass(frozen=True)
+class ObjectRunStore(RunStore):
+    """See :class:`engine.store.RunStore`. Picklable; hosts keep their copies under the same path."""
+
+    root: ObjectPath
+    cache: Path = field(default_factory=local_cache)
+
+    def folder(self, fingerprint: str) -> ObjectPath:
+        """Prefix of one operator at one fingerprint."""
+        return self.root / fingerprint
+
+    def committed(self, fingerprint: str) -> dict[int, Commit]:
+        """Commit records by shard; one whose part is not there in full counts for nothing."""
+        there = self.folder(fingerprint).listing()
+        names = sorted(name for name in there if name.startswith("part-") and name.endswith(".json"))
+        found = {}
+        for name, content in zip(
+            names, read_many([self.folder(fingerprint) / name for name in names]), strict=True
+        ):
+            commit = _commit(content)
+            part = there.get(f"{name[:-5]}.parquet")
+            if commit and part and part.st_size == commit.bytes:
+                found[commit.shard] = commit
+        return found
+
+    def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
+        """When parts were committed: shard -> seconds since the epoch; 0 where that is not known any more."""
+        there = self.folder(fingerprint).listing()
+        records = {shard: there.get(f"part-{shard:05d}.json") for shard in shards}
+        return {shard: record.st_mtime if record else 0.0 for shard, record in records.items()}
+
+    def fitted(self, fingerprint: str) -> dict[str, Any] | None:
+        """Record of a committed fit (its metrics), or None."""
+        record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", LIST)])
+        return json.loads(record) if record and state else None
+
+    def state(self, fingerprint: str) -> Path:
+        """This host's copy of the operator's fitted state; an empty folder's path where there is none."""
+        (content,) = read_many([self.folder(fingerprint) / LIST])
+        path = self._copy(fingerprint, content or b"")
+        if content is not None:
+            self._fetch(fingerprint, content, path)
+        return path
+
+    def bring(self, states: Iterable[Path]) -> None:
+        """Have these folders, as :meth:`state` named them on another host, on this one too."""
+        for path in states:
+            if path.parent == self._copies and not path.is_dir():
+                found = self.state(path.name.partition("-")[0])
+                if found != path:
+                    raise InputError(
+                        f"{self.root}: the state {path.name} was made anew meanwhile. Run again."
+                    )
+
+    @contextmanager
+    def fitting(self, fingerprint: str) -> Iterator[Path]:
+        """A scratch folder of this host that becomes the state if the block ends without an error."""
+        scratch = self._copies / f"scratch-{uuid.uuid4().hex}"
+        scratch.mkdir(parents=True)
+        try:
+            yield scratch
+            files = sorted(path for path in scratch.rglob("*") if path.is_file())
+            names = [path.relative_to(scratch).as_posix() for path in files]
+            put(scratch, names, self.folder(fingerprint) / "state")
+            sums = {name: _sha256(path) for name, path in zip(names, files, strict=True)}
+            content = to_json({"files": sums}).encode()
+            (self.folder(fingerprint) / LIST).write_bytes(content)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    @property
+    def _copies(self) -> Path:
+        return self.cache / digest(str(self.root))[:16]
+
+    def _copy(self, fingerprint: str, content: bytes) -> Path:
+        return self._copies / f"{fingerprint}-{digest(content.hex())[:16]}"
+
+    def _fetch(self, fingerprint: str, content: bytes, path: Path) -> None:
+        if path.is_dir():
+            return
+        scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
+        scratch.mkdir(parents=True)
+        fetch(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
+        try:
+            scratch.replace(path)
+        except OSError:  # another process of this host was faster
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def working_copy(place: Place) -> Iterator[Path]:
+    """The folder itself; for a prefix a copy on this host, whose changed files are put back at the end.
+
+    They are put back after an error too, so that what was broken off can go on. The copy stays for readers.
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    copy = local_cache() / digest(str(place))[:16]
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True)
+    names = [path.key[len(place.key) + 1 :] for path in place.below()]
+    shown = [name for name in names if not name.startswith(".")]
+    fetch(place, shown, copy)
+    before = {name: _stamp(copy / name) for name in shown}
+    try:
+        yield copy
+    finally:
+        files = [path for path in copy.rglob("*") if path.is_file()]
+        found = {path.relative_to(copy).as_posix(): _stamp(path) for path in files}
+        put(copy, sorted(name for name, stamp in found.items() if before.get(name) != stamp), place)
+
+
+def fetch(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
+    """Copy objects into a folder. Raises InputError for a name that leads out of it."""
+    for name in names:
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts:
+            raise InputError(f"{source}: {name!r} leads out of its folder. Remove it.")
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(MANY) as pool:
+        list(pool.map(lambda name: (folder / name).write_bytes((source / name).read_bytes()), names))
+
+
+def put(folder: Path, names: Sequence[str], target: ObjectPath) -> None:
+    """Copy files of a folder to a store."""
+    with ThreadPoolExecutor(MANY) as pool:
+        list(pool.map(lambda name: (target / name).write_bytes((folder / name).read_bytes()), names))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _commit(content: bytes | None) -> Commit | None:
+    try:
+        return Commit(**json.loads(content or b""))
+    except (ValueError, TypeError):
+        return None
