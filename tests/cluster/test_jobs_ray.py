@@ -1,0 +1,189 @@
+"""Jobs on a real head node with its dashboard and token authentication."""
+
+import os
+import random
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import engine
+from engine.cli.app import app
+from engine.errors import Exit, InputError
+from engine.jobs import list_jobs, submit
+from engine.jobs.key import State
+from engine.manifest import current_version
+from tests.data import recipe_for, small_recipe, spurious_table, write_shards
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+TOKEN = secrets.token_hex(32)
+PATIENCE = 90.0
+PORTS = range(20000, 32000)
+"""Neither those that Ray's workers take by themselves nor those that the system hands out."""
+NAMES = ("port", "dashboard-port", "dashboard-agent-listen-port", "dashboard-agent-grpc-port")
+NAMES += ("ray-client-server-port", "metrics-export-port", "runtime-env-agent-port")
+
+
+@dataclass
+class Head:
+    """A cluster of one node."""
+
+    address: str
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports on which nobody listens now."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            if port not in found and probe.connect_ex(("127.0.0.1", port)):
+                found.append(port)
+    return found
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[Head]:
+    ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+    command = ["ray", "start", "--head", "--block", "--dashboard-host=127.0.0.1", "--num-cpus=4"]
+    command += ["--object-store-memory=150000000", "--disable-usage-stats"]
+    command += [f"--{name}={port}" for name, port in ports.items()]
+    address = f"http://127.0.0.1:{ports['dashboard-port']}"
+    with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as folder:
+        environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "RAY_TMPDIR": folder,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": TOKEN,
+        }
+        with (Path(folder) / "head.log").open("w") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            _wait_until_up(address, process, Path(log.name))
+            yield Head(address)
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _wait_until_up(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        while True:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, "the head node does not come up"
+            try:
+                list_jobs(address)
+            except engine.errors.WinnowError:
+                time.sleep(0.5)
+            else:
+                return
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:1")  # what is asked for wins over it
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_a_token_is_asked_for(head: Head, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    recipe = small_recipe(tmp_path)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    with pytest.raises(InputError, match="refuses the token it was sent"):
+        submit(recipe, head.address)
+    environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}  # Ray itself keeps a token it has once read
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.cli", "status", "some", "--address", head.address],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == Exit.BAD_INPUT
+    assert "asks for a token, and none was sent (401)" in done.stderr
+
+
+def test_a_run_on_its_own_cluster_is_submitted_once(head: Head, tmp_path: Path) -> None:
+    write_shards(tmp_path / "data", spurious_table(), 2)
+    mapping = recipe_for(tmp_path / "data", tmp_path / "out", run={"executor": "ray"})
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(mapping))
+    arguments = ("submit", str(tmp_path / "r.yaml"), "--address", head.address)
+    with ThreadPoolExecutor(2) as threads:  # two at the same moment
+        recipe = engine.Recipe.load(tmp_path / "r.yaml")
+        both = list(threads.map(lambda _: submit(recipe, head.address), range(2)))
+    assert sorted(found.new for found in both) == [False, True]
+    assert both[0].handle.id == both[1].handle.id
+    version = engine.make_plan(recipe).version
+    assert both[0].info.metadata["version"] == version
+    code, said = command(*arguments, "--wait")
+    assert (code, current_version(tmp_path / "out")) == (0, version)
+    assert "nothing new is submitted" in said
+    assert f"{version} " in said
+    (job,) = (job for job in both[0].handle._client.list_jobs() if job.submission_id == both[0].handle.id)
+    assert job.driver_info is not None  # the run has joined this cluster, not started one of its own
+    code, said = command(*arguments)
+    assert (code, "already succeeded at" in said) == (0, True)
+    again = submit(recipe, head.address, again=True)
+    assert again.handle.id == f"{both[0].handle.id}.2"
+    assert again.handle.wait().exit_code == Exit.DONE
+    assert "already published" in again.handle.logs()
+
+
+def test_a_failed_run_exits_as_it_did_and_is_tried_again(head: Head, tmp_path: Path) -> None:
+    recipe = recipe_for(tmp_path / "absent", tmp_path / "out")
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(recipe))
+    arguments = ("submit", str(tmp_path / "r.yaml"), "--address", head.address)
+    code, said = command(*arguments)
+    assert (code, "name the run with --key" in said) == (2, True)
+    code, said = command(*arguments, "--key", "monday", "--wait")
+    assert (code, "absent" in said) == (Exit.BAD_INPUT, True), said
+    first = next(name for name in list_jobs(head.address) if name.startswith("small-monday-"))
+    code, said = command("status", first, "--address", head.address)
+    assert (code, "failed at" in said, "exit    2, error: " in said) == (0, True, True)
+    write_shards(tmp_path / "absent", spurious_table())
+    code, said = command(*arguments, "--key", "monday", "--wait")
+    assert (code, said.startswith(f"{first}.2: submitted")) == (0, True)
+    code, said = command("logs", f"{first}.x", "--address", head.address)
+    assert (code, f"Did you mean '{first}" in said) == (2, True)
+
+
+def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
+    """Secrets are given by name, the wheel's code runs, the folder's module is there."""
+    secret = secrets.token_hex(16)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "slow.py").write_text("import os, time\nassert os.environ['MY_TOKEN']\ntime.sleep(600)\n")
+    recipe = small_recipe(tmp_path, operators={"probe": {"model": "slow:make", "trainer": "in_process"}})
+    env = {"MY_TOKEN": secret, "WINNOW_FACTORIES": "slow"}
+    made = submit(recipe, head.address, key="k", working_dir=folder, env=env)
+    deadline = time.monotonic() + PATIENCE
+    while "ingest     done" not in made.handle.logs():
+        assert time.monotonic() < deadline
+        assert made.handle.status().state in (State.PENDING, State.RUNNING), made.handle.logs()
+        time.sleep(0.5)
+    code, said = command("cancel", made.handle.id, "--address", head.address)
+    assert (code, "stopped" in said) == (0, True)
+    assert made.handle.status().state == State.STOPPED
+    code, said = command("cancel", made.handle.id, "--address", head.address)
+    assert (code, "over already: stopped" in said) == (0, True)
+    assert secret not in str(made.handle.status().metadata) + made.handle.logs()
+    assert submit(recipe, head.address, key="k", working_dir=folder).handle.id == f"{made.handle.id}.2"
