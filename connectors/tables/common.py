@@ -1,0 +1,130 @@
+"""What all tables share: the library that reads them, types made plain, a shard put together from batches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError, CorruptError, SourceShard, SourceSpec
+from connectors.paths import resolve
+from connectors.schema import check_names, check_types, pick
+
+
+def library(module: str, extra: str) -> Any:
+    """Import a table format's library. Raises ConnectorError naming the extra that brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConnectorError(
+            f"This needs the package {module.partition('.')[0]}, which is not installed: "
+            f"pip install 'winnow[{extra}]'."
+        ) from error
+
+
+def location(path: str, root: str = "") -> str:
+    """Where a table lies: an absolute local path, or the URI as it was given."""
+    return path if "://" in path else resolve(path, root)[1]
+
+
+@contextmanager
+def reading_table(path: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn what a library raises while it reads ``path`` into a CorruptError, which may be skipped."""
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except (pa.ArrowException, OSError, *errors) as error:
+        text = " ".join(str(error).split())
+        raise CorruptError(f"{path} cannot be read by {kind}: {text[:500]}") from error
+
+
+def fingerprint(value: Any) -> str:
+    """Hex sha256 of a JSON-able value."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def plain(path: str, schema: pa.Schema) -> pa.Schema:
+    """The schema without metadata, and with the usual types in place of ``large_`` and ``view`` ones.
+
+    Raises ConnectorError for columns without names, two of one name, or pickled ones.
+    """
+    check_types(path, schema)
+    check_names(path, schema.names)
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.OpaqueType):  # PostgreSQL's numeric has no type of Arrow's, and comes as text
+        return pa.float64() if kind.type_name == "numeric" else _plain(kind.storage_type)
+    if isinstance(kind, pa.JsonType):
+        return pa.string()
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain(kind.value_type), kind.list_size)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    return kind
+
+
+def gather(
+    spec: SourceSpec,
+    shard: SourceShard,
+    batches: Iterable[pa.RecordBatch],
+    columns: Sequence[str],
+    schema: pa.Schema,
+) -> pa.Table:
+    """One shard's batches as a table of ``columns`` with the types of ``schema``.
+
+    Raises
+    ------
+    ConnectorError
+        They take more than ``spec.max_bytes``, are not as many rows as were listed, lack a column, or hold a
+        value that does not fit.
+    """
+    wanted = pick(schema, columns, shard.path)
+    held, pieces = 0, []
+    for batch in batches:
+        held += batch.nbytes
+        if held > spec.max_bytes:
+            raise ConnectorError(
+                f"{shard.path}: its {shard.n_rows} rows take more in memory than source.max_shard_bytes "
+                f"allows ({spec.max_bytes}). Raise that, or rewrite the table in smaller files."
+            )
+        pieces.append(_cast(shard, pa.Table.from_batches([batch]), wanted))
+    table = pa.concat_tables(pieces) if pieces else wanted.empty_table()
+    if table.num_rows != shard.n_rows:
+        raise ConnectorError(
+            f"{shard.path} has changed since it was listed: {shard.n_rows} rows were expected, "
+            f"{table.num_rows} are there. Plan and run again."
+        )
+    return table
+
+
+def _cast(shard: SourceShard, table: pa.Table, wanted: pa.Schema) -> pa.Table:
+    pick(table.schema, wanted.names, shard.path)
+    if not wanted.names:
+        return table.select([])
+    found = []
+    for field in wanted:
+        column = table[field.name]
+        try:
+            if isinstance(column.type, pa.BaseExtensionType) and column.type != field.type:
+                column = column.cast(column.type.storage_type)
+            found.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise ConnectorError(
+                f"{shard.path}, column {field.name!r}: {column.type} values do not fit {field.type}: {error}"
+            ) from error
+    return pa.table(found, schema=wanted)

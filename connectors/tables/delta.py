@@ -1,0 +1,209 @@
+"""Delta tables as a source: shards are the table's Parquet files, or runs of row groups of a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pd
+from numpy.typing import NDArray
+from pydantic import Field
+
+from connectors.base import (
+    Connector,
+    ConnectorError,
+    FileSource,
+    Listing,
+    SourceOptions,
+    SourceShard,
+    SourceSpec,
+)
+from connectors.listing import no_row
+from connectors.paths import resolve
+from connectors.schema import pick
+from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+
+
+class DeltaOptions(SourceOptions):
+    """Which version to read."""
+
+    version: int | None = Field(default=None, ge=0, description="Version to read; default: the newest")
+
+
+class Delta(Connector[DeltaOptions]):
+    """The format by name."""
+
+    name = "delta"
+    summary = "Delta tables (pip install 'winnow[delta]'); a shard is a data file or row groups of one"
+    markers = ("_delta_log",)
+    Options = DeltaOptions
+
+    def open(self, spec: SourceSpec, options: DeltaOptions) -> DeltaSource:
+        """A source over one version of the table, found here. Raises ConnectorError."""
+        deltalake = library("deltalake", "delta")
+        uri = location(spec.path, spec.root)
+        with reading_table(spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):
+            version = deltalake.DeltaTable(uri, version=options.version).version()
+        return DeltaSource(spec, uri, int(version))
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One data file of a version, and what the table's log says of it."""
+
+    path: str
+    """Absolute path or URI."""
+    name: str
+    size: int
+    partition: dict[str, Any]
+    deleted: NDArray[np.int64]
+    """Rows that its deletion vector marks, ascending."""
+
+    @property
+    def identity(self) -> str:
+        """Data files are never written again; their deletion vectors are."""
+        return fingerprint([self.name, self.size, self.deleted.tobytes().hex()])
+
+    def n_deleted(self, first: int, last: int) -> int:
+        """How many of these rows are deleted."""
+        low, high = np.searchsorted(self.deleted, (first, last))
+        return int(high - low)
+
+    def given(self, schema: pa.Schema) -> pc.Expression:
+        """What its partition columns are, for all its rows."""
+        found = pc.scalar(True)
+        for name, value in self.partition.items():
+            ref = pc.field(name)
+            found &= ref.is_null() if value is None else ref == pa.scalar(value, schema.field(name).type)
+        return found
+
+
+@dataclass(frozen=True)
+class DeltaSource(FileSource):
+    """One version of a Delta table. Rows that a deletion vector marks are not read."""
+
+    uri: str
+    version: int
+
+    def list(self) -> Listing:
+        """Read the log and every file's footer."""
+        schema, files = self._snapshot()
+        shards: list[SourceShard] = []
+        for name, file in files.items():
+            with reading_table(name, "Delta"):
+                shards += self._cut(name, file, schema)
+        if not shards:
+            raise no_row(self.spec.path, {}, filtered=self.spec.filter is not None)
+        identities = {name: file.identity for name, file in files.items()}
+        identities[f"{self.spec.path}@v{self.version}"] = f"delta version {self.version}"
+        return Listing(schema, tuple(shards), identities)
+
+    def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """Read the named columns of one shard."""
+        pick(schema, columns, shard.path)
+        table_schema, files = self._snapshot()
+        file = files[shard.path]
+        with reading_table(shard.path, "Delta"):
+            fragment = self._fragment(file, table_schema).subset(row_group_ids=range(shard.start, shard.stop))
+            batches = fragment.to_batches(schema=table_schema, columns=[*columns], use_threads=False)
+            return gather(self.spec, shard, _left(batches, file.deleted - shard.file_row), columns, schema)
+
+    def _snapshot(self) -> tuple[pa.Schema, dict[str, DataFile]]:
+        with reading_table(self.spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):
+            schema, files = _read_log(self.uri, self.version)
+        base = self.spec.path.rstrip("/")
+        return plain(self.spec.path, schema), {f"{base}/{file.name}": file for file in files}
+
+    def _fragment(self, file: DataFile, schema: pa.Schema) -> pd.ParquetFileFragment:
+        filesystem, where = resolve(file.path)
+        given = file.given(schema)
+        return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
+
+    def _cut(self, name: str, file: DataFile, schema: pa.Schema) -> Iterator[SourceShard]:
+        """Runs of row groups, as of any Parquet file; those that statistics rule out are left out."""
+        fragment = self._fragment(file, schema)
+        rows = [group.num_rows for group in fragment.row_groups]
+        sizes = [group.total_byte_size for group in fragment.row_groups]
+        firsts = [0, *accumulate(rows)]
+        for run in _runs(self._wanted(fragment, schema), sizes, self.spec.shard_bytes):
+            first, last = firsts[run.start], firsts[run.stop]
+            n_rows = last - first - file.n_deleted(first, last)
+            share = sum(sizes[run.start : run.stop]) / max(1, sum(sizes))
+            if n_rows:
+                yield SourceShard(name, run.start, run.stop, n_rows, first, int(file.size * share))
+
+    def _wanted(self, fragment: pd.ParquetFileFragment, schema: pa.Schema) -> Sequence[int]:
+        if self.spec.filter is None:
+            return range(len(fragment.row_groups))
+        wanted = fragment.subset(self.spec.filter.expression(schema), schema=schema)
+        return [group.id for group in wanted.row_groups]
+
+
+def _runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[range]:
+    """Neighbouring row groups, together up to so many bytes."""
+    start, stop = 0, 0
+    for group in groups:
+        if stop > start and (group != stop or sum(sizes[start : group + 1]) > most):
+            yield range(start, stop)
+            start = group
+        start, stop = (group if stop <= start else start), group + 1
+    if stop > start:
+        yield range(start, stop)
+
+
+def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """The batches without the rows at these places, counted over all batches."""
+    first = 0
+    for batch in batches:
+        low, high = np.searchsorted(deleted, (first, first + batch.num_rows))
+        kept = np.ones(batch.num_rows, bool)
+        kept[deleted[low:high] - first] = False
+        first += batch.num_rows
+        yield batch if low == high else batch.filter(pa.array(kept))
+
+
+@lru_cache(maxsize=4)
+def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
+    """Schema and data files of a version, in the order in which they were added; a process reads it once."""
+    table = library("deltalake", "delta").DeltaTable(uri, version=version)
+    _check_names(uri, table)
+    deleted = _deletion_vectors(table)
+    rows = pa.table(table.get_add_actions()).to_pylist()
+    rows.sort(key=lambda row: (row["modification_time"], row["path"]))
+    return pa.schema(table.schema().to_arrow()), tuple(_data_file(uri, row, deleted) for row in rows)
+
+
+def _data_file(uri: str, row: dict[str, Any], deleted: dict[str, NDArray[np.int64]]) -> DataFile:
+    name = unquote(row["path"])  # the log has it as part of a URI
+    path = name if "://" in name else f"{uri.rstrip('/')}/{quote(name) if '://' in uri else name}"
+    found = deleted.get(row["path"].rpartition("/")[2], np.empty(0, np.int64))
+    return DataFile(path, name, int(row["size_bytes"]), row.get("partition") or {}, found)
+
+
+def _deletion_vectors(table: Any) -> dict[str, NDArray[np.int64]]:
+    """Deleted rows by the last part of a data file's path, which is unique in a table."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    found = {}
+    for batch in table.deletion_vectors():
+        for path, kept in zip(*(pa.array(column) for column in pa.record_batch(batch).columns), strict=True):
+            mask = kept.values.to_numpy(zero_copy_only=False)
+            found[path.as_py().rpartition("/")[2]] = np.flatnonzero(~mask)
+    return found
+
+
+def _check_names(uri: str, table: Any) -> None:
+    """What this library does not know it refuses by itself; renamed columns are refused here."""
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise ConnectorError(
+            f"{uri}: its columns have other names in the data files (column mapping), which this source "
+            f"cannot follow. Drop that feature (ALTER TABLE ... DROP FEATURE columnMapping), or write the "
+            f"table anew."
+        )

@@ -1,0 +1,104 @@
+"""Lance datasets as a source: shards are fragments, or runs of rows of a large one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from connectors.base import (
+    Connector,
+    ConnectorError,
+    FileSource,
+    Listing,
+    SourceOptions,
+    SourceShard,
+    SourceSpec,
+)
+from connectors.listing import no_row
+from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+
+
+class LanceOptions(SourceOptions):
+    """Which version to read."""
+
+    version: int | None = Field(default=None, ge=1, description="Version to read; default: the newest")
+    tag: str | None = Field(default=None, min_length=1, description="Tag of the version to read, instead")
+
+
+class Lance(Connector[LanceOptions]):
+    """The format by name."""
+
+    name = "lance"
+    summary = "Lance datasets (pip install 'winnow[lance]'); a shard is a fragment or a part of one"
+    markers = ("_versions",)
+    Options = LanceOptions
+
+    def open(self, spec: SourceSpec, options: LanceOptions) -> LanceSource:
+        """A source over one version of the dataset, found here. Raises ConnectorError."""
+        if options.version and options.tag:
+            raise ConnectorError("source.options: version and tag are both set. Remove one of the two.")
+        uri = location(spec.path, spec.root)
+        with reading_table(spec.path, "Lance", ValueError):
+            newest = library("lance", "lance").dataset(uri, version=options.tag or options.version)
+            version = int(newest.version)
+        return LanceSource(spec, uri, version)
+
+
+@lru_cache(maxsize=4)
+def _opened(uri: str, version: int) -> Any:
+    """A version never changes, so one process opens it once."""
+    return library("lance", "lance").dataset(uri, version=version)
+
+
+@dataclass(frozen=True)
+class LanceSource(FileSource):
+    """One version of a Lance dataset. Rows that it marks as deleted are not read."""
+
+    uri: str
+    version: int
+
+    def list(self) -> Listing:
+        """Read the version's manifest, and with a filter count the rows that pass."""
+        with reading_table(self.spec.path, "Lance", ValueError):
+            dataset = _opened(self.uri, self.version)
+            schema = plain(self.spec.path, dataset.schema)
+            fragments = {self._name(found): found for found in dataset.get_fragments()}
+            shards = [shard for name, found in fragments.items() for shard in self._cut(name, found)]
+            identities = {name: _identity(found) for name, found in fragments.items()}
+        if not shards:
+            raise no_row(self.spec.path, {}, filtered=False)
+        identities[f"{self.spec.path}@v{self.version}"] = f"lance version {self.version}"
+        return Listing(schema, tuple(shards), identities)
+
+    def _name(self, fragment: Any) -> str:
+        return f"{self.spec.path}#fragment-{fragment.fragment_id}"
+
+    def _cut(self, name: str, fragment: Any) -> Iterator[SourceShard]:
+        rows = int(fragment.count_rows())
+        size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
+        pieces = max(1, -(-size // self.spec.shard_bytes))
+        cuts = [rows * piece // pieces for piece in range(pieces + 1)]
+        for start, stop in pairwise(cuts):
+            if stop > start:
+                yield SourceShard(name, start, stop, stop - start, start, size // pieces)
+
+    def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """Read the named columns of one shard."""
+        number = int(shard.path.rpartition("-")[2])
+        with reading_table(shard.path, "Lance", ValueError):
+            fragment = _opened(self.uri, self.version).get_fragment(number)
+            batches = fragment.to_batches(
+                columns=[*columns], offset=shard.start, limit=shard.stop - shard.start
+            )
+            return gather(self.spec, shard, batches, columns, schema)
+
+
+def _identity(fragment: Any) -> str:
+    """What changes when a fragment's rows do: its data files and the file of deleted rows."""
+    return fingerprint(fragment.metadata.to_json())

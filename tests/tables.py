@@ -1,0 +1,156 @@
+"""Tables of other formats for tests: written by their own libraries, changed as these change them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a recipe says of a table: format, path, options."""
+
+    format: str
+    path: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The keys of `source`."""
+        return {"format": self.format, "path": self.path, "options": self.options}
+
+
+def append(made: Made, table: pa.Table) -> None:
+    """Write rows to the table, which is made if it is not there."""
+    {"lance": _lance, "delta": _delta, "iceberg": _iceberg, "sqlite": _sqlite, "duckdb": _duckdb}[kind(made)](
+        made, table
+    )
+
+
+def delete(made: Made, condition: str) -> None:
+    """Delete rows as the format's library does it."""
+    if made.format == "lance":
+        import lance
+
+        lance.dataset(made.path).delete(condition)
+    elif made.format == "delta":
+        from deltalake import DeltaTable
+
+        DeltaTable(made.path).delete(condition)
+    elif made.format == "iceberg":
+        catalog_of(made).load_table(made.path).delete(condition)
+    else:
+        _execute(made, f"DELETE FROM rows WHERE {condition}")
+
+
+def kind(made: Made) -> str:
+    """Name of the library's format: of ``sql``, the database."""
+    return made.path.partition("://")[0] if made.format == "sql" else made.format
+
+
+def new(name: str, folder: Path) -> Made:
+    """Where a table of that kind is to be written."""
+    if name in ("sqlite", "duckdb"):
+        return Made(
+            "sql", f"{name}:///{folder}/rows.{name}", {"table": "rows", "key": "a", "rows_per_shard": 40}
+        )
+    if name == "iceberg":
+        (folder / "lake").mkdir(exist_ok=True)
+        catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/lake",
+        }
+        return Made("iceberg", "shop.rows", {"catalog": catalog})
+    return Made(name, str(folder / f"rows.{name}"))
+
+
+def catalog_of(made: Made) -> Any:
+    """Its Iceberg catalog."""
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("default", **made.options["catalog"])
+
+
+def _lance(made: Made, table: pa.Table) -> None:
+    import lance
+
+    lance.write_dataset(table, made.path, mode="append" if Path(made.path).exists() else "create")
+
+
+def _delta(made: Made, table: pa.Table) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(made.path, table, mode="append", configuration={"delta.enableDeletionVectors": "true"})
+
+
+def _iceberg(made: Made, table: pa.Table) -> None:
+    catalog = catalog_of(made)
+    if not catalog.table_exists(made.path):
+        catalog.create_namespace_if_not_exists(made.path.partition(".")[0])
+        catalog.create_table(made.path, schema=table.schema)
+    catalog.load_table(made.path).append(table)
+
+
+def _sqlite(made: Made, table: pa.Table) -> None:
+    names = ", ".join(table.column_names)
+    types = {"string": "TEXT", "int64": "INTEGER", "double": "REAL"}
+    columns = ", ".join(f"{f.name} {types[str(f.type)]}" for f in table.schema)
+    with sqlite3.connect(made.path.removeprefix("sqlite:///")) as connection:
+        connection.execute(f"CREATE TABLE IF NOT EXISTS rows ({columns})")
+        marks = ", ".join("?" * table.num_columns)
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        connection.executemany(f"INSERT INTO rows ({names}) VALUES ({marks})", rows)
+
+
+def _duckdb(made: Made, table: pa.Table) -> None:
+    import duckdb
+
+    with duckdb.connect(made.path.removeprefix("duckdb:///")) as connection:
+        connection.register("more", table)
+        connection.execute("CREATE TABLE IF NOT EXISTS rows AS SELECT * FROM more LIMIT 0")
+        connection.execute("INSERT INTO rows SELECT * FROM more")
+
+
+def _execute(made: Made, statement: str) -> None:
+    import duckdb
+
+    connect = duckdb.connect if kind(made) == "duckdb" else sqlite3.connect
+    connection = connect(made.path.partition(":///")[2])
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def mark_deleted(path: str, rows: Sequence[int]) -> None:
+    """Give the data file that a Delta table's last version added a deletion vector, as Spark does."""
+    from deltalake import DeltaTable
+    from pyroaring import BitMap
+
+    version = DeltaTable(path).version()
+    log = Path(path) / "_delta_log"
+    last = (log / f"{version:020d}.json").read_text().splitlines()
+    add = next(action["add"] for action in map(json.loads, last) if "add" in action)
+    # One 64-bit roaring bitmap with one 32-bit one in it, after its magic number.
+    data = struct.pack("<iqI", 1681511377, 1, 0) + BitMap(rows).serialize()
+    text = base64.b85encode(data + bytes(-len(data) % 4)).translate(bytes.maketrans(B85, Z85)).decode()
+    vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
+    stats = json.dumps(json.loads(add["stats"]) | {"tightBounds": False})
+    removed = {key: add[key] for key in ("path", "size", "partitionValues")} | {"dataChange": True}
+    actions = [
+        {"remove": removed | {"extendedFileMetadata": True, "deletionTimestamp": 0}},
+        {"add": add | {"deletionVector": vector, "stats": stats}},
+        {"commitInfo": {"operation": "DELETE"}},
+    ]
+    (log / f"{version + 1:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))

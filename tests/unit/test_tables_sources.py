@@ -1,0 +1,275 @@
+"""Tables of others as sources: every row once, one version through, only what is asked for."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors import ConnectorError, Source, open_source
+from connectors.base import Listing
+from connectors.filters import parse
+from engine.plan import make_plan
+from engine.recipe import Recipe, TruthSection
+from engine.runner import run
+from tests import tables
+from tests.data import recipe_for, spurious_table
+
+KINDS = ("lance", "delta", "iceberg", "sqlite", "duckdb")
+for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_sqlite"):
+    pytest.importorskip(package)
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    """Rows with a unique whole number."""
+    values = range(start, stop)
+    texts = [None if i % 10 == 3 else f'it\'s "{i % 4}"' for i in values]
+    return pa.table({"a": pa.array(values, pa.int64()), "x": [i / 2 for i in values], "s": texts})
+
+
+def opened(made: tables.Made, **settings: Any) -> tuple[Source, Listing]:
+    source = open_source(made.path, made.format, options=made.options, **settings)
+    return source, source.list()
+
+
+def read(source: Source, listing: Listing, columns: Sequence[str] = ("a", "x", "s")) -> list[dict[str, Any]]:
+    """All rows, by shard as a worker reads them, sorted by their number."""
+    travelled = pickle.loads(pickle.dumps(source))  # noqa: S301
+    found = [travelled.read(shard, columns, listing.schema) for shard in listing.shards]
+    assert [table.num_rows for table in found] == [shard.n_rows for shard in listing.shards]
+    assert all(table.column_names == [*columns] for table in found)
+    everything: list[dict[str, Any]] = pa.concat_tables(found).to_pylist()
+    return sorted(everything, key=lambda row: row["a"])
+
+
+@pytest.fixture(params=KINDS)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> tables.Made:
+    made = tables.new(request.param, tmp_path)
+    tables.append(made, rows(0, 60))
+    tables.append(made, rows(60, 100))
+    return made
+
+
+def test_every_row_once_with_plain_types_and_only_the_columns_asked_for(made: tables.Made) -> None:
+    source, listing = opened(made)
+    assert [str(field.type) for field in listing.schema] == ["int64", "double", "string"]
+    assert len(listing.shards) > 1
+    assert read(source, listing) == rows(0, 100).to_pylist()
+    assert read(source, listing, ["s", "a"]) == rows(0, 100).select(["s", "a"]).to_pylist()
+    with pytest.raises(ConnectorError, match="no column 'b'"):
+        source.read(listing.shards[0], ["b"], listing.schema)
+
+
+def test_deleted_rows_are_gone_and_what_did_not_change_keeps_its_identity(made: tables.Made) -> None:
+    source, before = opened(made)
+    tables.delete(made, "a IN (70, 75, 99)")
+    left = [row for row in rows(0, 100).to_pylist() if row["a"] not in (70, 75, 99)]
+    newer, after = opened(made)
+    assert read(newer, after) == left
+    paths = [shard.path for shard in before.shards]
+    same = [path for path in paths if after.identities.get(path) == before.identities[path]]
+    assert len(same) == 1
+    if made.format == "sql":
+        with pytest.raises(ConnectorError, match="has changed since it was listed"):
+            read(source, before)
+    else:  # the version that was planned is still the one that is read
+        assert read(source, before) == rows(0, 100).to_pylist()
+        assert len(before.identities) == len(paths) + 1  # and its number is on record
+
+
+def test_a_filter_takes_its_rows(made: tables.Made) -> None:
+    for clauses in (
+        [["a", "<", 12]],
+        [["s", "=", 'it\'s "2"'], ["x", ">=", 40]],
+        [[["s", "=", None]], [["a", "in", [5, 98]]]],
+        [["s", "not in", ['it\'s "0"', 'it\'s "1"']]],
+    ):
+        predicate = parse(clauses)
+        assert predicate is not None
+        wanted = rows(0, 100).filter(predicate.mask(rows(0, 100))).to_pylist()
+        assert read(*opened(made, filter=predicate)) == wanted
+
+
+def test_a_filter_rules_files_out_before_they_are_read(made: tables.Made) -> None:
+    if made.format == "lance":
+        pytest.skip("Lance keeps no statistics of fragments")
+    spec = {"filter": parse([["a", "<", 12]])}
+    found = open_source(made.path, made.format, options=made.options, **spec)
+    inner = found.source.list().shards  # type: ignore[attr-defined]
+    assert sum(shard.n_rows for shard in inner) == (12 if made.format == "sql" else 60)
+
+
+def test_large_files_are_cut(tmp_path: Path) -> None:
+    for name in ("lance", "delta"):
+        made = tables.new(name, tmp_path)
+        if name == "delta":
+            from deltalake import WriterProperties, write_deltalake
+
+            small = WriterProperties(max_row_group_size=100)
+            write_deltalake(made.path, rows(0, 1000), writer_properties=small)
+        else:
+            tables.append(made, rows(0, 1000))
+        source, listing = opened(made, shard_bytes=4000)
+        assert len(listing.shards) >= 3
+        assert read(source, listing) == rows(0, 1000).to_pylist()
+        with pytest.raises(ConnectorError, match="allows \\(10\\)"):
+            read(*opened(made, max_bytes=10))
+
+
+def test_deltas_deletion_vectors_and_partitions(tmp_path: Path) -> None:
+    from deltalake import WriterProperties, write_deltalake
+
+    path = str(tmp_path / "t")
+    part = pa.array(["a b/c%"] * 50 + [None] * 50)
+    table = rows(0, 100).append_column("p", part)
+    config = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(path, table.slice(50), partition_by=["p"], configuration=config)
+    small = WriterProperties(max_row_group_size=10)
+    write_deltalake(path, table.slice(0, 50), mode="append", writer_properties=small)
+    tables.mark_deleted(path, [0, 9, 10, 33, 49])
+    source, listing = opened(tables.Made("auto", path), shard_bytes=1)
+    wanted = [row for row in table.to_pylist() if row["a"] not in (0, 9, 10, 33, 49)]
+    assert read(source, listing, ["a", "p", "x", "s"]) == [
+        {name: row[name] for name in ("a", "p", "x", "s")} for row in wanted
+    ]
+    source, listing = opened(tables.Made("delta", path), filter=parse([["p", "=", "a b/c%"]]))
+    assert [row["a"] for row in read(source, listing)] == [row["a"] for row in wanted if row["a"] < 50]
+
+
+def test_icebergs_files_of_deleted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.table import FileScanTask
+
+    from connectors.tables import iceberg
+
+    made = tables.new("iceberg", tmp_path)
+    tables.append(made, rows(0, 20))
+    planned = iceberg._planned
+
+    def with_deletes(*key: Any) -> Any:
+        table, tasks = planned(*key)
+        ((path, task),) = tasks.items()
+        file = str(tmp_path / "deleted.parquet")
+        pq.write_table(pa.table({"file_path": [path] * 2, "pos": pa.array([4, 17], pa.int64())}), file)
+        gone = DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES, file_path=file, file_format=FileFormat.PARQUET
+        )
+        return table, {path: FileScanTask(task.file, {gone})}
+
+    before = opened(made)[1]
+    monkeypatch.setattr(iceberg, "_planned", with_deletes)
+    source = open_source(made.path, made.format, options=made.options)
+    after = source.list()
+    found = source.read(after.shards[0], ["a"], after.schema)["a"].to_pylist()
+    assert found == [i for i in range(20) if i not in (4, 17)]
+    path = after.shards[0].path
+    assert before.identities[path] != after.identities[path]
+
+
+def test_versions_can_be_named(tmp_path: Path) -> None:
+    for name, option in (("lance", {"version": 1}), ("delta", {"version": 0})):
+        made = tables.new(name, tmp_path)
+        tables.append(made, rows(0, 5))
+        tables.append(made, rows(5, 9))
+        assert len(read(*opened(tables.Made(name, made.path, option)))) == 5
+        with pytest.raises(ConnectorError):
+            opened(tables.Made(name, made.path, {"version": 77}))
+    made = tables.new("iceberg", tmp_path)
+    tables.append(made, rows(0, 5))
+    first = tables.catalog_of(made).load_table(made.path).current_snapshot().snapshot_id
+    tables.append(made, rows(5, 9))
+    chosen = made.options | {"snapshot": first}
+    assert len(read(*opened(tables.Made("iceberg", made.path, chosen)))) == 5
+    with pytest.raises(ConnectorError, match="no snapshot 1;"):
+        opened(tables.Made("iceberg", made.path, made.options | {"snapshot": 1}))
+    metadata = tables.catalog_of(made).load_table(made.path).metadata_location
+    assert len(read(*opened(tables.Made("iceberg", metadata)))) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"table": "rows", "key": "s"}, r"'s' has 4 values in 100 rows \(10 null\)"),
+        ({"table": "rows", "key": "b"}, "no column 'b'"),
+        ({"table": "nothing", "key": "a"}, "nothing"),
+        ({"query": "SELECT a, a % 7 AS s FROM rows", "key": "s"}, "'s' has 7 values in 100 rows"),
+    ],
+)
+def test_a_bad_key_or_table_is_named(options: dict[str, Any], text: str, tmp_path: Path) -> None:
+    made = tables.new("sqlite", tmp_path)
+    tables.append(made, rows(0, 100))
+    with pytest.raises(ConnectorError, match=text):
+        opened(tables.Made("sql", made.path, options))
+
+
+def test_sql_queries_text_keys_changes_and_rows_by_key(tmp_path: Path) -> None:
+    made = tables.new("sqlite", tmp_path)
+    tables.append(made, rows(0, 100))
+    options = {
+        "query": "SELECT printf('k%03d', a) AS k, a, x FROM rows",
+        "key": "k",
+        "rows_per_shard": 30,
+        "changed_by": "x",
+    }
+    source, listing = opened(tables.Made("auto", made.path, options))
+    assert [shard.n_rows for shard in listing.shards] == [30, 30, 30, 10]
+    assert read(source, listing, ["a"]) == rows(0, 100).select(["a"]).to_pylist()
+    assert source.locate(listing.shards[1], 4) == "k = 'k034'"
+    tables._execute(made, "UPDATE rows SET x = 1000 WHERE a = 31")
+    after = source.list()
+    paths = [shard.path for shard in listing.shards]
+    assert [listing.identities[p] == after.identities[p] for p in paths] == [True, False, True, True]
+
+
+def test_the_password_of_a_url_comes_from_the_environment_and_stays_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("adbc_driver_postgresql")
+    url = "postgresql://ann:${DB_PASS}@localhost:1/shop"
+    with pytest.raises(ConnectorError, match="DB_PASS is not set"):
+        open_source(url, options={"table": "t", "key": "k"})
+    monkeypatch.setenv("DB_PASS", "s3cr3t/@")
+    source = open_source(url, options={"table": "t", "key": "k"})
+    assert "s3cr3t" not in repr(source)
+    assert source.url == "postgresql://ann:s3cr3t%2F%40@localhost:1/shop"  # type: ignore[attr-defined]
+    with pytest.raises(ConnectorError, match="postgresql://localhost:1/shop#t") as caught:
+        source.list()
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_library_that_is_not_there_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.tables.common import library
+
+    with pytest.raises(ConnectorError, match=r"pip install 'winnow\[delta\]'"):
+        library("no_such_library", "delta")
+
+
+def test_a_changed_table_is_another_plan(made: tables.Made, tmp_path: Path) -> None:
+    recipe = Recipe.parse(
+        recipe_for(Path(), tmp_path / "out", source={**made.source, "label": "s"}, truth={})
+    )
+    recipe = recipe.model_copy(update={"truth": TruthSection()})
+    first = make_plan(recipe)
+    assert make_plan(recipe).version == first.version
+    assert first.n_rows == 100
+    tables.append(made, rows(100, 110))
+    assert make_plan(recipe).version != first.version
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["delta", "lance"])
+def test_a_table_is_curated_as_files_are(name: str, tmp_path: Path) -> None:
+    made = tables.new(name, tmp_path)
+    table = spurious_table()
+    for start in range(0, 240, 80):
+        tables.append(made, table.slice(start, 80))
+    recipe = Recipe.parse(recipe_for(Path(made.path), tmp_path / "out"))
+    result = run(recipe)
+    found = pq.read_table(result.path / "data")
+    assert found.select(["a", "label"]).to_pylist() == table.select(["a", "label"]).to_pylist()
+    assert run(recipe).reused
