@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -88,8 +88,8 @@ class View:
             if not self.skip_corrupt:
                 raise
             return shard  # it keeps its place, and its rows are dropped
-        rows = {**asdict(shard), "n_rows": pc.sum(mask).as_py() or 0}
-        return ViewShard(**rows, whole=shard, schema=schema)
+        same = {field.name: getattr(shard, field.name) for field in fields(SourceShard)}
+        return ViewShard(**same | {"n_rows": pc.sum(mask).as_py() or 0}, whole=shard, schema=schema)
 
     def _positions(self, shard: ViewShard) -> Sequence[int]:
         """Positions in the whole shard of the rows that are left."""
