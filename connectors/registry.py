@@ -19,6 +19,10 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "parquet": "connectors.parquet_source:Parquet",
         "csv": "connectors.csv_source:Csv",
         "jsonl": "connectors.jsonl_source:Jsonl",
+        "lance": "connectors.tables.lance:Lance",
+        "delta": "connectors.tables.delta:Delta",
+        "iceberg": "connectors.tables.iceberg:Iceberg",
+        "sql": "connectors.tables.sql:Sql",
     }
 )
 _log = logging.getLogger("winnow")
