@@ -4,13 +4,40 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 USER, SECRET, REGION = "winnow-tester", "not-a-real-secret", "us-east-1"
+CODES = {403: "AccessDenied", 503: "SlowDown"}
 _numbers = itertools.count()
+
+
+class Faults:
+    """The server's application; ``rule`` may answer in its place with a status."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self.rule: Callable[[str, str], int | None] | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        status = self.rule(environ["REQUEST_METHOD"], environ["PATH_INFO"]) if self.rule else None
+        if status is None:
+            return self._application(environ, start_response)
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response(f"{status} {CODES[status]}", [("Content-Type", "application/xml")])
+        return [f"<Error><Code>{CODES[status]}</Code></Error>".encode()]
+
+    @contextmanager
+    def answering(self, rule: Callable[[str, str], int | None]) -> Iterator[None]:
+        """While the block runs, ``rule(method, path)`` names the status of an answer, or None to serve it."""
+        self.rule = rule
+        try:
+            yield
+        finally:
+            self.rule = None
 
 
 @dataclass(frozen=True)
@@ -18,7 +45,8 @@ class S3Server:
     """Where it listens, and what its clients are to have in their environment."""
 
     endpoint: str
-    environment: dict[str, str] = field(repr=False, default_factory=dict)
+    environment: dict[str, str] = field(repr=False)
+    faults: Faults
 
     def client(self) -> Any:
         """A boto3 client."""
@@ -47,13 +75,15 @@ class S3Server:
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """A server in a thread of this process, on a free port; other processes reach it too."""
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
+    faults = Faults(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, faults, threaded=True)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
     environment = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": USER,
@@ -64,6 +94,7 @@ def s3_server() -> Iterator[S3Server]:
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     try:
-        yield S3Server(endpoint, environment)
+        yield S3Server(endpoint, environment, faults)
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()

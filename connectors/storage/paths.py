@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from connectors.storage.opening import client, shown
+
+SMALL = 4 * 2**20
+"""Bytes up to which one request for all costs less than several for parts."""
 
 
 class Tag(NamedTuple):
@@ -112,10 +116,13 @@ class ObjectPath:
         self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
 
     def open(self) -> BinaryIO:
-        """A file that fetches what is read of it."""
+        """A file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
         with self._asking():
+            found = obstore.get(client(self.root), self.key)
+            if found.meta["size"] <= SMALL:
+                return io.BytesIO(bytes(found.bytes()))
             return cast(BinaryIO, _Reader(obstore.open_reader(client(self.root), self.key), self))
 
     def exists(self) -> bool:
@@ -220,6 +227,8 @@ class ObjectPath:
         except taken:
             raise FileExistsError(errno.EEXIST, "another writer was there first", str(self)) from None
         except exceptions.BaseError as error:
+            if re.search(r"status code: 40[13]\b", str(error)):  # an answer without a body has no class
+                raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
             raise OSError(errno.EIO, f"the object store does not do it{_cause(error)}", str(self)) from None
 
 

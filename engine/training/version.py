@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from connectors.storage import Place, read_columns
+from connectors.storage import ObjectPath, Place, read_columns
 from engine.errors import InputError
 from engine.hints import nearest
 from engine.manifest import current_version, read_manifest
@@ -51,8 +52,9 @@ def open_version(dataset: str | Place) -> Version:
 
     Raises InputError where there is none.
     """
-    place, _, name = str(dataset).partition("@")
+    place, name = (dataset, "") if isinstance(dataset, ObjectPath) else _split(str(dataset))
     folder = output_of(place)
+    place = place if isinstance(folder, Path) else folder  # without what the URI has of keys
     if (folder / "manifest.json").exists() and not name:
         return Version(folder, read_manifest(folder))
     name = name or current_version(folder) or ""
@@ -67,6 +69,13 @@ def open_version(dataset: str | Place) -> Version:
         raise InputError(f"There is no published version {name!r} in {place}.{hint}")
     found = version_folder(folder, name)
     return Version(found, read_manifest(found))
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Place and version of ``PLACE@VERSION``; a URI may have an "@" before its host too."""
+    place, mark, name = text.rpartition("@")
+    inside = "/" in name or ("://" in text and "/" not in place.partition("://")[2])
+    return (text, "") if inside or not mark else (place, name)
 
 
 @dataclass(frozen=True)

@@ -157,3 +157,26 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         write_whole(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_a_store_that_is_busy_is_asked_again(key: ObjectPath, s3: S3Server) -> None:
+    asked: list[str] = []
+
+    def slow_down(method: str, path: str) -> int | None:
+        asked.append(method)
+        return 503 if len(asked) < 3 else None
+
+    with s3.faults.answering(slow_down):
+        key.create(b"1")
+    assert asked == ["PUT"] * 3
+    assert key.read_bytes() == b"1"
+
+
+def test_a_right_that_is_missing_is_named(key: ObjectPath, s3: S3Server) -> None:
+    with (
+        s3.faults.answering(lambda method, path: 403),
+        pytest.raises(PermissionError, match=r"403.*AccessDenied.*s3://.*some/key\.txt"),
+    ):
+        key.write_bytes(b"1")
+    with s3.faults.answering(lambda method, path: 403), pytest.raises(PermissionError):
+        key.exists()
