@@ -8,7 +8,6 @@ import pytest
 from connectors.storage import ObjectPath, Place
 from engine.manifest import current_version
 from engine.plan import make_plan
-from engine.publish import version_folder
 from engine.recipe import Recipe
 from engine.results import RunResult
 from engine.runner import run
@@ -55,6 +54,6 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(
     assert (status["published"], status["current"], status["running"]) == (True, True, False)
     assert open_version(uri).name == result.version
     names = {path.key for path in output.below()}
-    assert not [name for name in names if name.endswith(".tmp") or "/.lease/" in name and ".d/" in name]
+    assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
     told = [path.read_bytes() for path in output.below()]
     assert not [text for text in told if SECRET.encode() in text or USER.encode() in text]
