@@ -4,37 +4,54 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
+from pydantic import Field
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cutting import BadByteError, RowScanner, n_fields
-from connectors.schema import check_names, check_same_names
+from connectors.schema import check_names, check_same_names, number_repeated
 from connectors.text_source import BOM, TextSource, quote_value, whole
+from connectors.unpacking import CODECS
 
 NUMBER = r"^\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan|n/a|na|null|[+-]?inf(inity)?))\s*$"
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
 
 
-class Csv(Connector[SourceOptions]):
+class CsvOptions(SourceOptions):
+    """Options of ``csv``."""
+
+    duplicate_names: Literal["error", "number"] = Field(
+        default="error", description="number: a second column `x` becomes `x.1`, a third `x.2`"
+    )
+
+
+class Csv(Connector[CsvOptions]):
     """The format by name."""
 
     name = "csv"
-    summary = "Comma-separated text with a header line (RFC 4180)"
-    extensions = (".csv",)
+    summary = "Comma-separated text with a header line (RFC 4180), also compressed"
+    extensions = (".csv", *(".csv" + ending for ending in CODECS))
 
-    def open(self, spec: SourceSpec, options: SourceOptions) -> CsvSource:
+    Options = CsvOptions
+
+    def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
         """See :class:`connectors.base.Connector`."""
-        return CsvSource(spec)
+        return CsvSource(spec, options.duplicate_names == "number")
 
 
+@dataclass(frozen=True)
 class CsvSource(TextSource):
     """CSV files. An empty field is null, also in quotes; text is not changed otherwise."""
 
+    numbered: bool = False
     kind = Csv
 
     @property
@@ -44,7 +61,7 @@ class CsvSource(TextSource):
 
     def _body(self, path: str, first_path: str) -> int:
         names, start = self._header(path)
-        check_names(path, names)
+        check_names(path, names, ", or tell them apart with source.options.duplicate_names: number")
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
         return start
@@ -60,12 +77,12 @@ class CsvSource(TextSource):
             raise ConnectorError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
             ) from error
-        return names, stop
+        return (number_repeated(names) if self.numbered else names), stop
 
     def _header_end(self, path: str, begin: int) -> int:
         scanner = RowScanner(begin, quoted=True)
         try:
-            for block in self._blocks(path, begin, self._size(path), HEADER_BYTES):
+            for block in self._blocks(path, begin, sys.maxsize, HEADER_BYTES):
                 ends, filled = scanner.scan(block)
                 if filled.any():
                     return int(ends[filled.argmax()])

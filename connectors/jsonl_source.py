@@ -10,14 +10,15 @@ import pyarrow.json as pj
 
 from connectors.base import Connector, SourceOptions, SourceSpec
 from connectors.text_source import BOM, TextSource, quote_value, whole
+from connectors.unpacking import CODECS
 
 
 class Jsonl(Connector[SourceOptions]):
     """The format by name."""
 
     name = "jsonl"
-    summary = "JSON lines: one object a line"
-    extensions = (".jsonl", ".ndjson", ".json")
+    summary = "JSON lines: one object a line, also compressed"
+    extensions = tuple(name + end for name in (".jsonl", ".ndjson", ".json") for end in ("", *CODECS))
 
     def open(self, spec: SourceSpec, options: SourceOptions) -> JsonlSource:
         """See :class:`connectors.base.Connector`."""
@@ -38,14 +39,10 @@ class JsonlSource(TextSource):
         return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
-        file, block_size = whole(data)
-        found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
-        return pa.schema([pa.field(field.name, _plain(field.type)) for field in found])
+        return infer_json(data)
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
-        file, block_size = whole(data)
-        options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+        return parse_json(data, schema)
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
         text = row.decode()
@@ -61,6 +58,20 @@ class JsonlSource(TextSource):
         return _diagnose_object(found, schema) or (
             f"the object does not parse: {quote_value(text.strip())}. Look for a key that is there twice."
         )
+
+
+def infer_json(data: bytes) -> pa.Schema:
+    """Schema of JSON lines. Raises ArrowInvalid if they do not fit together."""
+    file, block_size = whole(data)
+    found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in found])
+
+
+def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
+    """JSON lines as exactly ``schema``. Raises ArrowInvalid if one does not fit."""
+    file, block_size = whole(data)
+    options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
 
 
 def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
@@ -81,10 +92,8 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
 
 
 def _fits(value: Any, field: pa.Field) -> bool:
-    file, block_size = whole(json.dumps({field.name: value}).encode())
-    options = pj.ParseOptions(explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore")
     try:
-        pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+        parse_json(json.dumps({field.name: value}).encode(), pa.schema([field]))
     except pa.ArrowInvalid:
         return False
     return True

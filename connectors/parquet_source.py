@@ -25,8 +25,8 @@ from connectors.base import (
 from connectors.filters import Predicate
 from connectors.hive import constant, partition_schema
 from connectors.listing import check_rows, each_file
-from connectors.paths import find_files, identify, reading, resolve
-from connectors.schema import check_names, check_types, merge, pick
+from connectors.paths import find_names, identify, reading, resolve
+from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Bytes that a value takes in memory at least, by its physical type."""
@@ -65,7 +65,7 @@ class ParquetSource(FileSource):
 
     def list(self) -> Listing:
         """Read the footers; see :class:`connectors.base.Source`."""
-        paths = find_files(self.spec, Parquet)
+        paths = find_names(self.spec, Parquet)
         folders = partition_schema(self.spec, paths) if self.hive else pa.schema([])
         asked = {path: self._asked(path, folders) for path in paths}
         found, skipped = each_file(
@@ -94,7 +94,7 @@ class ParquetSource(FileSource):
             raise _changed(shard)
         for name, values in folders.items():
             table = table.append_column(name, values)
-        return _cast(table.select([*columns]), wanted, shard)
+        return cast_table(table.select([*columns]), wanted, shard)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """What is left of the filter once the file's folders are known: False if they rule the file out."""
@@ -106,7 +106,7 @@ class ParquetSource(FileSource):
     def _footer(self, path: str, folders: pa.Schema, asked: Predicate | bool) -> tuple[pa.Schema, Shards]:
         with self._opened(path) as file:
             check_types(path, file.schema_arrow)
-            schema = _plain(file.schema_arrow)
+            schema = plain_schema(file.schema_arrow)
             twice = [name for name in folders.names if name in schema.names]
             if twice:
                 raise ConnectorError(
@@ -232,26 +232,6 @@ def _written_out(column: pa.ChunkedArray) -> int:
         else:
             total += chunk.nbytes
     return total
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """Leave out what pandas and the Parquet format write beside names and types."""
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
-
-
-def _cast(table: pa.Table, schema: pa.Schema, shard: SourceShard) -> pa.Table:
-    columns = []
-    for field in schema:
-        column = table[field.name]
-        try:
-            columns.append(column.cast(field.type))
-        except pa.ArrowException as error:
-            raise ConnectorError(
-                f"{shard.path}, rows {shard.file_row} to {shard.file_row + shard.n_rows - 1}, column "
-                f"{field.name!r}: {column.type} values do not fit {field.type}: {_first_line(error)} "
-                f"Write the column with one type in all files."
-            ) from error
-    return table.select([]) if not columns else pa.table(columns, schema=schema)
 
 
 def _changed(shard: SourceShard) -> ConnectorError:

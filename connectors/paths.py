@@ -18,18 +18,32 @@ from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, SourceSpec
 
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
+
+
+@dataclass(frozen=True)
+class File:
+    """A listed file: its name the way the user wrote the path, bytes, and when it was written."""
+
+    name: str
+    size: int
+    mtime_ns: int
 
 
 @dataclass(frozen=True)
 class Behind:
-    """The files behind a path, sorted, each written the way the user wrote the path.
+    """The files behind a path, sorted by name.
 
     ``named``: the user named them, one by one or by a pattern, so that any ending will do.
     """
 
-    names: tuple[str, ...]
+    files: tuple[File, ...]
     named: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(file.name for file in self.files)
 
 
 def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
@@ -82,22 +96,30 @@ def reading(path: str) -> Iterator[None]:
         raise ConnectorError(f"{path} cannot be read: {error}. Check the file and the path.") from error
 
 
-def find_files(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
+def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
     """Sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
 
     In a folder those with one of the format's endings count. A file, or those that a glob matches, may
-    have any ending if the user named the format. Raises ConnectorError where none is left.
+    have any ending if the user named the format. Raises ConnectorError where none is left. With ``folder``,
+    one of theirs, only those are looked for that lie in it, not deeper.
     """
-    behind = list_files(spec.path, spec.root)
+    behind = list_files(spec.path, spec.root, folder)
     any_ending = behind.named and not spec.guessed
-    fitting = [name for name in behind.names if any_ending or extension(name, kind.extensions)]
+    fitting = [file for file in behind.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
         raise nothing_fits(spec.path, behind.names, kind.name)
     return tuple(fitting)
 
 
-def list_files(path: str, root: str = "") -> Behind:
+def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
+    """Names of :func:`find_files`."""
+    return tuple(file.name for file in find_files(spec, kind))
+
+
+def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
     """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
+
+    With ``only``, a folder, those that lie directly in it.
 
     Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError where
     there is nothing of that name.
@@ -105,17 +127,20 @@ def list_files(path: str, root: str = "") -> Behind:
     folder, pattern = _split_glob(path)
     with reading(path):
         filesystem, where = resolve(folder if "://" in path else path, root)
-        kind = filesystem.get_file_info(where).type
-        if not pattern and kind == fs.FileType.NotFound:
+        info = filesystem.get_file_info(where)
+        if not pattern and info.type == fs.FileType.NotFound:
             raise _missing(path, filesystem, where)
-        if kind == fs.FileType.File:
-            return Behind((path,), named=True)
-        if not pattern and kind == fs.FileType.Directory:
-            return Behind(tuple(sorted(_below(path, root))), named=False)
-        matched = [name for name in _below(folder, root) if _glob(pattern).fullmatch(_relative(name, folder))]
+        if info.type == fs.FileType.File:
+            return Behind((File(path, info.size, info.mtime_ns),), named=True)
+        start = (path if not pattern else folder) if only is None else only
+        found = sorted(_below(start, root, deep=only is None), key=lambda file: file.name)
+        if not pattern:
+            return Behind(tuple(found), named=False)
+        rule = _glob(pattern)
+        matched = tuple(file for file in found if rule.fullmatch(_relative(file.name, folder)))
     if not matched:
         raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
-    return Behind(tuple(sorted(matched)), named=True)
+    return Behind(matched, named=True)
 
 
 def below(path: str, name: str) -> str:
@@ -139,26 +164,46 @@ def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     return any(info.type != fs.FileType.NotFound for info in infos)
 
 
-def _below(folder: str, root: str) -> list[str]:
-    """All files below a folder, named with the folder as the user wrote it."""
+def path_of(name: str) -> str:
+    """A path or URI without the settings after its question mark."""
+    return _split_query(name)[0]
+
+
+def folder_of(name: str) -> str:
+    """A file's folder, written as the file is."""
+    bare, query = _split_query(name)
+    return bare.rpartition("/")[0] + query
+
+
+def inside(folder: str, name: str) -> str:
+    """A file of a folder, written as the folder is. Raises ConnectorError for a name that leads out of it."""
+    if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
+        raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")
+    bare, query = _split_query(folder)
+    return f"{bare.rstrip('/')}/{quote(name, safe='/=') if '://' in folder else name}{query}"
+
+
+def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
+    """All files below a folder, or directly in it, named with the folder as the user wrote it."""
     filesystem, where = resolve(folder or ".", root)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
-    infos = filesystem.get_file_info(fs.FileSelector(where, recursive=True))
-    names = [info.path[len(where) :].lstrip("/") for info in infos if info.type == fs.FileType.File]
-    shown = [name for name in names if not any(part[0] in "._" for part in name.split("/"))]
     base, query = _split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
-    shown = [quote(name, safe="/=") for name in shown] if "://" in folder else shown
-    return [f"{base}{name}{query}" for name in shown]
+    for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
+        name = info.path[len(where) :].lstrip("/")
+        if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
+            continue
+        shown = quote(name, safe="/=") if "://" in folder else name
+        yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
     """The error of a path without a file of that format; it names some that are there."""
     held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
     fix = "Correct source.path, or name the format with source.format"
-    if any(name.lower().endswith(COMPRESSED) for name in names):
-        fix = "Compressed text cannot be cut into shards: unpack it, or convert it to Parquet"
+    if any(name.lower().endswith(PACKED) for name in names):
+        fix = "Of packed files only CSV and JSON lines are read (.gz, .bz2, .zst): unpack the others"
     return ConnectorError(f"{path} holds no {format} file; it holds: {held}. {fix}.")
 
 

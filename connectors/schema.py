@@ -5,20 +5,30 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain, count
 
 import pyarrow as pa
 
-from connectors.base import ConnectorError
+from connectors.base import ConnectorError, SourceShard
 
 
-def check_names(path: str, names: Sequence[str]) -> None:
+def number_repeated(names: Sequence[str]) -> list[str]:
+    """Names as pandas tells them apart: x, x.1, x.2; a number that is taken is passed over."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name}.{n}" for n in count(1) if f"{name}.{n}" not in names)
+        found.append(next(one for one in chain([name], numbered) if one not in found))
+    return found
+
+
+def check_names(path: str, names: Sequence[str], or_else: str = "") -> None:
     """Raise ConnectorError if a column has no name or two have the same."""
-    twice = [name for name, count in Counter(names).items() if count > 1]
+    twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         places = ", ".join(str(i + 1) for i, name in enumerate(names) if name == twice[0])
         raise ConnectorError(
             f"{path}: the column name {twice[0]!r} is there more than once (columns {places}). "
-            f"Rename one of them."
+            f"Rename one of them{or_else}."
         )
     if "" in names:
         raise ConnectorError(
@@ -109,6 +119,28 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
                 f"Its columns: {', '.join(schema.names[:20])}{', ...' if len(schema.names) > 20 else ''}."
             )
     return pa.schema([schema.field(name) for name in columns])
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Names and types alone, without what pandas and others write beside them; no view types."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
+
+
+def cast_table(table: pa.Table, schema: pa.Schema, shard: SourceShard) -> pa.Table:
+    """The table's columns with the types of ``schema``. Raises ConnectorError for one that does not fit."""
+    columns = []
+    for field in schema:
+        column = table[field.name]
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise ConnectorError(
+                f"{shard.path}, rows {shard.file_row} to {shard.file_row + shard.n_rows - 1}, column "
+                f"{field.name!r}: {column.type} values do not fit {field.type}: "
+                f"{str(error).splitlines()[0].rstrip('. ')}. Write the column with one type in all files."
+            ) from error
+    return table.select([]) if not columns else pa.table(columns, schema=schema)
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

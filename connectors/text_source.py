@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -13,8 +15,9 @@ import pyarrow as pa
 from connectors.base import Connector, ConnectorError, CorruptError, FileSource, Listing, SourceShard
 from connectors.cutting import BadByteError, cut, first_failing, row_spans
 from connectors.listing import check_rows, each_file
-from connectors.paths import find_files, identify, reading, resolve
+from connectors.paths import find_names, identify
 from connectors.schema import pick
+from connectors.unpacking import compression, file_size, text_blocks
 
 Shards = list[SourceShard]
 BLOCK_BYTES = 16 * 2**20
@@ -67,7 +70,7 @@ class TextSource(FileSource, ABC):
 
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
-        paths = find_files(self.spec, self.kind)
+        paths = find_names(self.spec, self.kind)
         found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
@@ -103,21 +106,24 @@ class TextSource(FileSource, ABC):
         return schema
 
     def _cut(self, path: str, first_path: str) -> Shards:
-        size = self._size(path)
+        size = file_size(self.spec, path)
         if size == 0:
             raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
         start = self._body(path, first_path)
-        shards: Shards = []
-        row = 0
+        # Who wants the end of compressed text must unpack what is before it.
+        target = MAX_TEXT_SHARD if compression(path) else self.spec.shard_bytes
         try:
-            blocks = self._blocks(path, start, size)
-            for piece in cut(blocks, start, self.spec.shard_bytes, quoted=self.quoted):
-                disk = piece.stop - piece.start
-                shards.append(SourceShard(path, piece.start, piece.stop, piece.n_rows, row, disk))
-                row += piece.n_rows
+            pieces = [*cut(self._blocks(path, start, sys.maxsize), start, target, quoted=self.quoted)]
         except BadByteError as error:
             raise self._bad_byte(path, error) from error
-        return shards
+        firsts = accumulate((piece.n_rows for piece in pieces), initial=0)
+        ratio = size / pieces[-1].stop if pieces and compression(path) else 1.0
+        return [
+            SourceShard(
+                path, piece.start, piece.stop, piece.n_rows, first, int((piece.stop - piece.start) * ratio)
+            )
+            for piece, first in zip(pieces, firsts, strict=False)
+        ]
 
     def _explain(
         self, shard: SourceShard, data: bytes, schema: pa.Schema | None, error: Exception | None
@@ -167,26 +173,16 @@ class TextSource(FileSource, ABC):
             last = block[-1:]
         return line
 
-    def _size(self, path: str) -> int:
-        filesystem, where = resolve(path, self.spec.root)
-        with reading(path), filesystem.open_input_file(where) as file:
-            return int(file.size())
-
     def _bytes(self, path: str, start: int, stop: int) -> bytes:
         if stop - start > self.spec.max_bytes:
             raise ConnectorError(
                 f"{path}, bytes {start} to {stop}: one row is longer than source.max_shard_bytes "
                 f"({self.spec.max_bytes}). Check for a missing line end, or raise that limit."
             )
-        filesystem, where = resolve(path, self.spec.root)
-        with reading(path), filesystem.open_input_file(where) as file:
-            return bytes(file.read_at(stop - start, start))
+        return b"".join(self._blocks(path, start, stop))
 
     def _blocks(self, path: str, start: int, stop: int, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        filesystem, where = resolve(path, self.spec.root)
-        with reading(path), filesystem.open_input_file(where) as file:
-            for offset in range(start, stop, size):
-                yield bytes(file.read_at(min(size, stop - offset), offset))
+        return text_blocks(self.spec, path, start, stop, size)
 
 
 def whole(data: bytes) -> tuple[io.BytesIO, int]:

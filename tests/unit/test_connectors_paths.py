@@ -16,7 +16,7 @@ from connectors.csv_source import Csv
 from connectors.files import find_connector
 from connectors.jsonl_source import Jsonl
 from connectors.parquet_source import Parquet
-from connectors.paths import find_files, identify, identity, list_files, reading
+from connectors.paths import find_names, identify, identity, list_files, reading
 
 
 @pytest.fixture
@@ -112,18 +112,18 @@ def test_formats_are_chosen_by_extension(tree: Path) -> None:
     (tree / "data/d.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ConnectorError, match=r"several formats \(csv, jsonl\).*source\.format"):
         find_connector("data")
-    assert find_files(SourceSpec("data"), Jsonl) == ("data/d.jsonl",)
-    assert find_files(SourceSpec("notes.txt"), Csv) == ("notes.txt",)
+    assert find_names(SourceSpec("data"), Jsonl) == ("data/d.jsonl",)
+    assert find_names(SourceSpec("notes.txt"), Csv) == ("notes.txt",)
     with pytest.raises(ConnectorError, match=r"notes\.txt holds no readable file"):
         find_connector("notes.txt")
     with pytest.raises(ConnectorError, match=r"data holds no parquet file; it holds: data/a\.csv"):
-        find_files(SourceSpec("data"), Parquet)
+        find_names(SourceSpec("data"), Parquet)
 
 
-def test_compressed_text_is_refused(tree: Path) -> None:
+def test_packed_files_that_are_not_read_are_named(tree: Path) -> None:
     (tree / "packed").mkdir()
-    (tree / "packed/a.csv.gz").write_bytes(b"")
-    with pytest.raises(ConnectorError, match="unpack it"):
+    (tree / "packed/a.csv.zip").write_bytes(b"")
+    with pytest.raises(ConnectorError, match="unpack the others"):
         find_connector("packed")
 
 

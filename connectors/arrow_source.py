@@ -1,0 +1,143 @@
+"""Arrow IPC files and streams (Feather) as a source: shards are runs of record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import (
+    Connector,
+    ConnectorError,
+    CorruptError,
+    FileSource,
+    Listing,
+    SourceOptions,
+    SourceShard,
+    SourceSpec,
+)
+from connectors.listing import check_rows, each_file
+from connectors.paths import find_names, identify, reading, resolve
+from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
+
+MAGIC = b"ARROW1"
+FEATHER_1 = b"FEA1"
+Shards = list[SourceShard]
+Reader = Any  # pa.RecordBatchFileReader or pa.RecordBatchStreamReader
+
+
+class Arrow(Connector[SourceOptions]):
+    """The format by name."""
+
+    name = "arrow"
+    summary = "Arrow IPC files and streams, Feather; a shard is a run of record batches"
+    extensions = (".arrow", ".feather", ".ipc", ".arrows")
+
+    def open(self, spec: SourceSpec, options: SourceOptions) -> ArrowSource:
+        """See :class:`connectors.base.Connector`."""
+        return ArrowSource(spec)
+
+
+@dataclass(frozen=True)
+class ArrowSource(FileSource):
+    """Arrow IPC files.
+
+    A shard is a run of record batches of up to ``spec.shard_bytes`` in memory; a batch is never cut. Streams
+    have no index: who reads a shard passes over the batches before it.
+    """
+
+    def list(self) -> Listing:
+        """Read every file once; see :class:`connectors.base.Source`."""
+        found, skipped = each_file(self.spec, self._paths(), self._look)
+        shards = [shard for _, held in found.values() for shard in held]
+        check_rows(self.spec, shards, skipped)
+        first, (schema, _) = next(iter(found.items()))
+        for path, (other, _) in found.items():
+            schema = merge(path, other, first, schema)
+        return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
+
+    def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+        """Read the named columns of one shard, cast to ``schema``."""
+        wanted = pick(schema, columns, shard.path)
+        with self._opened(shard.path) as reader:
+            names = reader.schema.names
+        pick(pa.schema([(name, pa.null()) for name in names]), columns, shard.path)
+        stored = list(columns) or names[:1]
+        with self._opened(shard.path, [names.index(name) for name in stored]) as reader:
+            batches = [*_batches(reader, shard.start, shard.stop)]
+            table = pa.Table.from_batches(batches, reader.schema)
+            table.validate(full=True)  # nothing in the file says that offsets and texts are sound
+        if table.num_rows != shard.n_rows or len(batches) != shard.stop - shard.start:
+            raise ConnectorError(f"{shard.path} has changed since it was listed. Plan and run again.")
+        if table.nbytes > self.spec.max_bytes:
+            raise ConnectorError(
+                f"{shard.path}, record batches {shard.start} to {shard.stop - 1}: they take {table.nbytes} "
+                f"bytes in memory, and source.max_shard_bytes allows {self.spec.max_bytes}. Raise that, or "
+                f"write smaller batches."
+            )
+        return cast_table(self._converted(table.select([*columns])), wanted, shard)
+
+    def _paths(self) -> Sequence[str]:
+        return find_names(self.spec, Arrow)
+
+    def _schema(self, stored: pa.Schema) -> pa.Schema:
+        """Columns as they are read, for those that a file holds."""
+        return plain_schema(stored)
+
+    def _converted(self, table: pa.Table) -> pa.Table:
+        """Stored columns as :meth:`_schema` has them, save what a cast does."""
+        return table
+
+    def _look(self, path: str) -> tuple[pa.Schema, Shards]:
+        shards: Shards = []
+        start = first = rows = held = 0
+        with self._opened(path) as reader:
+            check_types(path, reader.schema)
+            check_names(path, reader.schema.names)
+            index = -1
+            for index, batch in enumerate(_batches(reader)):
+                if rows and held + batch.nbytes > self.spec.shard_bytes:
+                    shards.append(SourceShard(path, start, index, rows, first, held))
+                    start, first, rows, held = index, first + rows, 0, 0
+                rows, held = rows + batch.num_rows, held + batch.nbytes
+            if rows:
+                shards.append(SourceShard(path, start, index + 1, rows, first, held))
+            return self._schema(reader.schema), shards
+
+    @contextmanager
+    def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:
+        """A reader of the file; of the columns at these places alone, if they are given."""
+        filesystem, where = resolve(path, self.spec.root)
+        options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else [*fields])
+        with reading(path), filesystem.open_input_file(where) as handle:
+            if handle.size() == 0:
+                raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
+            magic = handle.read(len(MAGIC))
+            handle.seek(0)
+            if magic.startswith(FEATHER_1):
+                raise ConnectorError(
+                    f"{path} is Feather version 1, which is no Arrow. Write it again as version 2."
+                )
+            try:
+                kind = pa.ipc.open_file if magic == MAGIC else pa.ipc.open_stream
+                yield kind(handle, options=options)
+            except (pa.ArrowException, OSError, EOFError) as error:
+                raise CorruptError(
+                    f"{path} is no whole Arrow file: {str(error).splitlines()[0].rstrip('. ')}. "
+                    f"It may have been cut off while written or copied: write or copy it again."
+                ) from error
+
+
+def _batches(reader: Reader, start: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+    if isinstance(reader, pa.RecordBatchFileReader):
+        n = reader.num_record_batches
+        yield from (reader.get_batch(index) for index in range(start, n if stop is None else min(stop, n)))
+        return
+    for index, batch in enumerate(reader):
+        if stop is not None and index >= stop:
+            return
+        if index >= start:
+            yield batch

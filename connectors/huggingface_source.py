@@ -1,0 +1,144 @@
+"""A dataset that Hugging Face ``datasets`` saved to disk; its Arrow files are read without that package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+from pydantic import Field
+
+from connectors.arrow_source import ArrowSource
+from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
+from connectors.paths import inside, reading, resolve
+from connectors.schema import nearest, plain_schema
+
+SPLITS, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"
+FILES = ("Image", "Audio")
+"""Features that are stored as a struct of ``bytes`` and ``path``."""
+
+
+class HuggingFaceOptions(SourceOptions):
+    """Options of ``huggingface``."""
+
+    split: str | None = Field(default=None, description="Which split of a saved DatasetDict to read")
+    class_names: bool = Field(default=True, description="ClassLabel columns as names; false: as numbers")
+
+
+class HuggingFace(Connector[HuggingFaceOptions]):
+    """The format by name."""
+
+    name = "huggingface"
+    summary = "Hugging Face datasets, as `save_to_disk` writes them; a shard is a run of record batches"
+    markers = (SPLITS, INFO)
+    Options = HuggingFaceOptions
+
+    def open(self, spec: SourceSpec, options: HuggingFaceOptions) -> HuggingFaceSource:
+        """See :class:`connectors.base.Connector`."""
+        return HuggingFaceSource(spec, options)
+
+
+@dataclass(frozen=True)
+class HuggingFaceSource(ArrowSource):
+    """A folder with ``state.json``, ``dataset_info.json`` and Arrow files, or one such folder for each split.
+
+    Images and audio become their bytes, class labels their names, as ``options`` say.
+    """
+
+    options: HuggingFaceOptions
+
+    def list(self) -> Listing:
+        """See :class:`connectors.base.Source`. The features count as part of each file's content."""
+        found = super().list()
+        features = hashlib.sha256(json.dumps(self._features(), sort_keys=True).encode()).hexdigest()[:16]
+        known = {path: f"{identity},features:{features}" for path, identity in found.identities.items()}
+        return replace(found, identities=known)
+
+    def _paths(self) -> Sequence[str]:
+        folder = self._folder()
+        state = self._json(inside(folder, STATE))
+        if state.get("_indices_data_files"):
+            raise ConnectorError(
+                f"{folder}: its rows are picked by a file of indices. Save it again with `flatten_indices()`."
+            )
+        try:
+            return [inside(folder, str(file["filename"])) for file in state["_data_files"]]
+        except (KeyError, TypeError) as error:
+            raise CorruptError(
+                f"{folder}/{STATE} names no _data_files. Save the dataset again with save_to_disk."
+            ) from error
+
+    def _schema(self, stored: pa.Schema) -> pa.Schema:
+        features = self._features()
+        kinds = {field.name: self._type(field, features.get(field.name)) for field in plain_schema(stored)}
+        return pa.schema([*kinds.items()])
+
+    def _converted(self, table: pa.Table) -> pa.Table:
+        features = self._features()
+        for index, name in enumerate(table.schema.names):
+            feature = features.get(name)
+            column = table.column(index)
+            if _is_file(column.type, feature):
+                table = table.set_column(index, name, pc.struct_field(column, "bytes"))
+            elif self._is_class(feature):
+                names = pa.array(features[name]["names"], pa.string())
+                known = pc.and_(pc.greater_equal(column, 0), pc.less(column, len(names)))
+                table = table.set_column(index, name, names.take(pc.if_else(known, column, None)))
+        return table
+
+    def _type(self, stored: pa.Field, feature: Any) -> pa.DataType:
+        if _is_file(stored.type, feature):
+            return stored.type.field("bytes").type
+        return pa.string() if self._is_class(feature) else stored.type
+
+    def _is_class(self, feature: Any) -> bool:
+        known = isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and feature.get("names")
+        return bool(known) and self.options.class_names
+
+    def _features(self) -> dict[str, Any]:
+        """The features of ``dataset_info.json``, by column."""
+        found = self._json(inside(self._folder(), INFO)).get("features")
+        return found if isinstance(found, dict) else {}
+
+    def _folder(self) -> str:
+        """The folder of the one dataset, or of the split that is asked for."""
+        path = self.spec.path
+        filesystem, where = resolve(inside(path, SPLITS), self.spec.root)
+        with reading(path):
+            several = filesystem.get_file_info(where).type == fs.FileType.File
+        split = self.options.split
+        if not several:
+            if split is not None:
+                raise ConnectorError(f"{path} is one dataset without splits. Leave source.options.split out.")
+            return path
+        names = [str(name) for name in self._json(inside(path, SPLITS)).get("splits", [])]
+        if split is None and len(names) == 1:
+            return inside(path, names[0])
+        if split not in names:
+            hint = nearest(split, names) if split else ""
+            raise ConnectorError(
+                f"{path} holds the splits {', '.join(names)}: choose one with source.options.split.{hint}"
+            )
+        return inside(path, str(split))
+
+    def _json(self, path: str) -> dict[str, Any]:
+        filesystem, where = resolve(path, self.spec.root)
+        with reading(path), filesystem.open_input_file(where) as file:
+            text = file.read()
+        try:
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
+        except ValueError as error:
+            raise CorruptError(f"{path} is no JSON: {error}. Save the dataset again.") from error
+        return found
+
+
+def _is_file(kind: pa.DataType, feature: Any) -> bool:
+    named = isinstance(feature, dict) and feature.get("_type") in FILES
+    return named and pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
