@@ -14,7 +14,7 @@ from operators.dbscan.space import Blocks, Space
 from operators.dbscan.tiles import Level, Tiles, in_threads, pieces
 
 AT_ONCE = 1 << 14  # pairs found before they are counted, and dense rows dropped
-ENTRIES_PER_ROW = 16  # neighbours kept, on average over all rows; where there are more, none are kept
+ENTRIES_PER_ROW = 100  # neighbours kept, on average over all rows; where there are more, none are kept
 ENTRIES = 1 << 23  # but so many always
 
 
@@ -36,7 +36,7 @@ class Search:
         self._counts[:, 0] = 1.0 if weight is None else weight
         # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
         self._kept: list[Pairs] | None = [] if weight is None else None
-        self._room_left = max(ENTRIES, ENTRIES_PER_ROW * tiles.n)
+        self._n_kept, self._tidy_at = 0, ENTRIES
         # A sum with negative weights may fall again: such rows are looked at to the end.
         self._grows = weight is None or float(weight.min()) >= 0
         self._margin = 0.0 if weight is None else _rounding(weight)
@@ -124,11 +124,19 @@ class Search:
         where = rows * self._counts.shape[1] + first
         np.add.at(self._counts.reshape(-1), where, 1.0 if self._weight is None else self._weight[cols])
         if self._kept is not None:
-            self._room_left -= len(rows)
+            self._n_kept += len(rows)
             self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
-            if self._room_left < 0:
-                self._kept = None
         self._lower(rows)
+        if self._n_kept > self._tidy_at:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget neighbours at levels that their rows have since been found dense at; or all, if too many."""
+        self._kept = [_of_use(self._kept, self._level)] if self._kept else None
+        self._n_kept = len(self._kept[0][0]) if self._kept else 0
+        if self._n_kept > max(ENTRIES, ENTRIES_PER_ROW * self._tiles.n):
+            self._kept, self._n_kept = None, 0
+        self._tidy_at = max(ENTRIES, 2 * self._n_kept)
 
     def _lower(self, rows: Index) -> None:
         """Bring the levels of ``rows``, repeats allowed, up to date with their counts."""
@@ -153,10 +161,16 @@ class Search:
     def _pairs(self) -> Pairs | None:
         if not self._kept:
             return None if self._kept is None else _no_pairs()
-        rows, cols, first = (np.concatenate(part) for part in zip(*self._kept, strict=True))
-        use = np.flatnonzero(first <= self._level[rows])
-        use = use[np.argsort(rows[use], kind="stable")]
-        return rows[use], cols[use], first[use]
+        rows, cols, first = _of_use(self._kept, self._level)
+        order = np.argsort(rows, kind="stable")
+        return rows[order], cols[order], first[order]
+
+
+def _of_use(kept: list[Pairs], level: Level) -> Pairs:
+    """All kept pairs that still matter to their rows."""
+    rows, cols, first = (np.concatenate(part) for part in zip(*kept, strict=True))
+    use = first <= level[rows]
+    return rows[use], cols[use], first[use]
 
 
 def _no_pairs() -> Pairs:
