@@ -74,8 +74,7 @@ _Plain.add_representer(str, _text)
 
 
 def _recipe(made: Rendering) -> Manifest:
-    resolved = made.recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
-    text = yaml.safe_dump({key: value for key, value in resolved.items() if value != {}}, sort_keys=False)
+    text = yaml.safe_dump(made.recipe.model_dump(mode="json", exclude_unset=True), sort_keys=False)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

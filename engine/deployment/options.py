@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.errors import InputError
+from engine.jobs.paths import moved
 from engine.recipe import Recipe
 
 Kind = Literal["rayjob", "raycronjob", "cronjob", "raycluster"]
@@ -82,21 +83,18 @@ def placed(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
 
     Relative paths become relative to the volume. Raises InputError for an absolute path elsewhere.
     """
-    source = _place("source.path", recipe.source.path, mount)
-    output = _place("output.path", recipe.output.path, mount)
-    moved = recipe.model_copy(
-        update={
-            "source": recipe.source.model_copy(update={"path": source}),
-            "output": recipe.output.model_copy(update={"path": output}),
-            "run": recipe.run.model_copy(update={"address": None}),
-        }
-    )
-    return moved, any("://" not in path for path in (source, output))
+    local: list[str] = []
+
+    def place(key: str, path: str) -> str:
+        if "://" in path:
+            return path
+        local.append(_place(key, path, mount))
+        return local[-1]
+
+    return moved(recipe, place), bool(local)
 
 
 def _place(key: str, path: str, mount: str) -> str:
-    if "://" in path:
-        return path
     whole = PurePosixPath(mount) / path  # an absolute path stays as it is
     if ".." in whole.parts or not whole.is_relative_to(mount):
         raise InputError(

@@ -15,7 +15,7 @@ from engine.jobs.connection import clear_errors, connect
 from engine.jobs.handle import JobHandle, JobInfo, list_jobs
 from engine.jobs.key import Decision, decide, given_key, planned_key
 from engine.jobs.package import RECIPE, SOURCE, Contents, collect
-from engine.jobs.paths import portable
+from engine.jobs.paths import moved, portable
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.redaction import redact
@@ -80,7 +80,7 @@ def submit(
     """
     contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
     sent = portable(recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files)
-    resolved = sent.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
+    resolved = sent.model_dump(mode="json", exclude_unset=True)
     contents.files[RECIPE] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).encode()
     if key is None:
         version = _version(recipe, sent)
@@ -94,9 +94,9 @@ def submit(
 
 def _version(recipe: Recipe, sent: Recipe) -> str:
     """Name of the version that the job will publish. Planned on this machine's own paths."""
-    planned = sent.model_copy(update={"source": recipe.source})
+    there = {"output.path": sent.output.path}
     try:
-        return make_plan(planned).version
+        return make_plan(moved(recipe, lambda key, path: there.get(key, path))).version
     except InputError as error:
         raise InputError(
             f"{error} A run is known by what its source holds. If only the cluster can list it, name the run "

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.deployment.kinds import RAY_VERSION, render
 from engine.deployment.options import Options, kubernetes_name
+from engine.deployment.pods import RECIPE
 from engine.deployment.sizes import COPIES, PROCESS, memory_of, sizes_of
 from engine.errors import InputError
 from engine.recipe import Recipe
+from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.kuberay import check, pods_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +176,21 @@ def test_sizes_follow_the_recipe() -> None:
     assert sizes_of(demo(), gpu=True).gpus == 1
     assert memory_of(demo("source.shard_bytes=1073741824"), 4) > memory_of(demo(), 4)
     assert memory_of(demo(), 4) * 2**30 * 0.7 >= 4 * (PROCESS + COPIES * demo().source.shard_bytes)
+
+
+@pytest.mark.slow
+def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
+    """As the pod has it: the recipe from the config map, files below the volume."""
+    write_shards(tmp_path / "data", spurious_table())
+    made = rendered("cronjob", Recipe.parse(recipe_for(Path("data"), Path("out"))), mount=str(tmp_path))
+    (tmp_path / "recipe.yaml").write_text(made["ConfigMap"]["data"]["recipe.yaml"])
+    (pod,) = pods_in(made["CronJob"])
+    (container,) = pod["spec"]["containers"]
+    assert " ".join(container["command"]).startswith(rendered("rayjob")["RayJob"]["spec"]["entrypoint"])
+    words = [str(tmp_path / "recipe.yaml") if word == RECIPE else word for word in container["command"]]
+    result = CliRunner().invoke(app, words[1:])
+    assert (words[0], result.exit_code) == ("winnow", 0), result.output
+    assert (tmp_path / "out" / "CURRENT").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobInfo
 from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
-from engine.jobs.paths import portable
+from engine.jobs.paths import moved, portable
 from engine.recipe import Recipe
 
 STATES = st.sampled_from(list(State))
@@ -76,6 +76,16 @@ def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         portable(recipe_with("/mnt/x", "out"), shared_files=False)
     with pytest.raises(InputError, match=r"source\.path: 'data/\*\.csv' is relative"):
         portable(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
+
+
+def test_every_path_of_a_recipe_is_looked_at() -> None:
+    chain = {"gradients": {"stored": {"path": "g.npy"}}, "groups": {}}
+    recipe = recipe_with("s3://in", "s3://out").model_copy(update={"operators": chain})
+    with pytest.raises(InputError, match=r"operators\.gradients\.stored\.path: 'g\.npy' is relative"):
+        portable(recipe, shared_files=False)
+    found = moved(recipe, lambda key, path: f"{key}/{path}")
+    assert found.operators["gradients"]["stored"]["path"] == "operators.gradients.stored.path/g.npy"
+    assert found.source.path == "source.path/s3://in"
 
 
 @pytest.mark.parametrize(
