@@ -1,0 +1,95 @@
+"""Delta tables to write to: data files, then one entry in the log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+from connectors.tables.common import library
+from connectors.tables.exporting import CONTENT, Begun, Edition, Export, ParquetWriter, storable
+
+
+@dataclass(frozen=True)
+class DeltaExport(Export):
+    """See :class:`connectors.tables.exporting.Export`. The edition stands in the commit info.
+
+    It is also an application transaction, which Delta keeps when its log is cleaned.
+    """
+
+    format = "delta"
+
+    def held(self, edition: Edition) -> str:
+        """See :class:`Export`."""
+        table = self._table()
+        if table is None:
+            return ""
+        commits = [commit for commit in table.history() if CONTENT in commit]  # newest first
+        if self.mode == "overwrite":
+            commits = commits[:1]
+        for commit in commits:
+            if commit[CONTENT] == edition.content:
+                return f"version {commit['version']}"
+        known = table.transaction_version(_application(edition)) is not None
+        return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
+
+    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+        """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
+        table = self._table()
+        self.check_absent(table is not None)
+        wanted = storable(schema)
+        if table is not None:
+            if table.metadata().partition_columns:
+                raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
+            if self.mode == "append":
+                self.check_columns(pa.schema(table.schema().to_arrow()), wanted)
+        commit = partial(_commit, self.path, self.mode, table is not None, wanted, edition)
+        return Begun(ParquetWriter(self.path, wanted, edition), commit)
+
+    def _table(self) -> Any:
+        deltalake = library("deltalake", "delta")
+        return deltalake.DeltaTable(self.path) if deltalake.DeltaTable.is_deltatable(self.path) else None
+
+
+def _application(edition: Edition) -> str:
+    return f"winnow-{edition.content}"
+
+
+def _commit(
+    path: str, mode: str, there: bool, schema: pa.Schema, edition: Edition, files: Sequence[dict[str, Any]]
+) -> str:
+    deltalake, transaction = library("deltalake", "delta"), library("deltalake.transaction", "delta")
+    now = int(time.time() * 1000)
+    actions = [
+        transaction.AddAction(
+            path=file["name"],
+            size=file["bytes"],
+            partition_values={},
+            modification_time=now,
+            data_change=True,
+            stats=json.dumps({"numRecords": file["rows"]}),
+        )
+        for file in files
+    ]
+    properties = deltalake.CommitProperties(
+        custom_metadata=edition.properties,
+        app_transactions=[deltalake.Transaction(_application(edition), 1)],
+    )
+    kind = deltalake.Schema.from_arrow(schema)
+    try:
+        if there:
+            table = deltalake.DeltaTable(path)
+            table.create_write_transaction(
+                actions, "overwrite" if mode == "overwrite" else "append", kind, commit_properties=properties
+            )
+        else:
+            transaction.create_table_with_add_actions(path, kind, actions, commit_properties=properties)
+    except deltalake.exceptions.DeltaError as error:
+        raise ConnectorError(f"{path} did not take the version: {' '.join(str(error).split())}") from error
+    return f"version {deltalake.DeltaTable(path).version()}"

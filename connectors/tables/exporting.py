@@ -1,0 +1,150 @@
+"""Writing a version into somebody's table: workers write files, one commit makes all of them visible."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+from connectors.schema import check_same_names
+from connectors.sink import write_parquet
+from connectors.storage import make_folder, place_of
+from connectors.tables.common import library, location
+
+Format = Literal["delta", "iceberg", "lance", "parquet"]
+Mode = Literal["create", "append", "overwrite"]
+VERSION, CONTENT = "winnow.version", "winnow.content"
+"""Keys in a table's own metadata: a version's name, and the digest of its bytes."""
+
+
+KINDS = {
+    "delta": ("deltalake", "DeltaExport"),
+    "iceberg": ("pyiceberg", "IcebergExport"),
+    "lance": ("lance", "LanceExport"),
+    "parquet": ("pyarrow", "ParquetExport"),
+}
+
+
+@dataclass(frozen=True)
+class Edition:
+    """What a table is told of the version it gets."""
+
+    version: str
+    content: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """As key-value metadata."""
+        return {VERSION: self.version, CONTENT: self.content}
+
+    def file(self, number: int) -> str:
+        """Name of a data file: the same in another attempt, which then replaces it."""
+        return f"winnow-{self.content}-{number:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A write that has begun. Until ``commit`` returns nobody sees anything of it."""
+
+    write: Callable[[pa.Table, int], Any]
+    """Writes part ``number`` and returns a small record. Picklable; runs on workers."""
+    commit: Callable[[Sequence[Any]], str]
+    """Takes the records in order, in the process that began. Returns what the table calls its new state."""
+
+
+@dataclass(frozen=True)
+class Export(ABC):
+    """A table to write to. ``path`` is absolute or a URI, or a name in a catalog."""
+
+    path: str
+    mode: Mode
+    catalog: str | dict[str, str] | None = None
+
+    format: ClassVar[Format]
+
+    @abstractmethod
+    def held(self, edition: Edition) -> str:
+        """What the table calls the state that has this edition already, by its history; empty if none has.
+
+        With ``overwrite`` only the edition written last counts: an older one may be wanted back.
+        """
+
+    @abstractmethod
+    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+        """Look whether the table can take the rows. Raises ConnectorError."""
+
+    def check_absent(self, there: bool) -> None:
+        """Raise ConnectorError if the table is there and ``mode`` is to create it."""
+        if there and self.mode == "create":
+            raise ConnectorError(
+                f"{self.path} is there already. Export with mode append or overwrite, or to another place."
+            )
+
+    def check_columns(self, there: pa.Schema, schema: pa.Schema) -> None:
+        """Raise ConnectorError unless rows of ``schema`` can be appended to a table of the other."""
+        check_same_names(f"The version to append to {self.path}", schema.names, self.path, there.names)
+
+
+def open_export(
+    format: Format, path: str, mode: Mode, catalog: str | dict[str, str] | None = None, root: str = ""
+) -> Export:
+    """A table to write to; relative local paths start at ``root`` or the working directory.
+
+    Opens nothing, but imports the format's library. Raises ConnectorError where it is not installed, or for a
+    ``catalog`` with another format than ``iceberg``.
+    """
+    if (format == "iceberg") != (catalog is not None):
+        fix = "needs the key catalog" if format == "iceberg" else "knows no catalog: remove that key"
+        raise ConnectorError(f"output.export: the format {format} {fix}.")
+    needs, name = KINDS[format]
+    library(needs, format)
+    kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
+    return kind(path if catalog is not None else location(path, root), mode, catalog)
+
+
+@dataclass(frozen=True)
+class ParquetWriter:
+    """Writes parts as Parquet files of a folder, each whole or not there."""
+
+    folder: str
+    schema: pa.Schema
+    edition: Edition
+
+    def __call__(self, table: pa.Table, number: int) -> dict[str, Any]:
+        """Name, rows and bytes of the file."""
+        name = self.edition.file(number)
+        place = place_of(self.folder)
+        make_folder(place)
+        written = write_parquet(table.cast(self.schema), place / name)
+        return {"name": name, "rows": table.num_rows, "bytes": written.n_bytes}
+
+
+def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:
+    """The schema in types that lakehouse tables have: no dictionaries, fixed lengths or unsigned numbers."""
+    return pa.schema([pa.field(field.name, _storable(field.type, small_integers)) for field in schema])
+
+
+def _storable(kind: pa.DataType, small: bool) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _storable(kind.value_type, small)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_storable(kind.value_type, small))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _storable(field.type, small)) for field in kind])
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    wider = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+        pa.float16(): pa.float32(),
+        pa.null(): pa.string(),
+    }
+    kind = wider.get(kind, kind)
+    return pa.int32() if not small and kind in (pa.int8(), pa.int16()) else kind

@@ -1,0 +1,63 @@
+"""``winnow export``: a published version into a table of another format."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from engine.cli.common import Verbose, shown_errors
+from engine.errors import InputError
+
+
+def export(
+    version: Annotated[str, typer.Argument(help="A version's name or its folder")],
+    to: Annotated[
+        str, typer.Option(metavar="FORMAT:PATH", help="delta:, iceberg:, lance: or parquet: and the table")
+    ],
+    mode: Annotated[str, typer.Option(help="create, append or overwrite")] = "create",
+    catalog: Annotated[
+        str | None, typer.Option(help="Iceberg: a catalog's name, or {type: rest, uri: ...}")
+    ] = None,
+    output: Annotated[str | None, typer.Option(help="Output folder of the recipe; default: search")] = None,
+    executor: Annotated[str, typer.Option(help="ray or local")] = "ray",
+    verbose: Verbose = False,
+) -> None:
+    """Write a published version into a Delta, Iceberg or Lance table, in one commit, once."""
+    with shown_errors(verbose):
+        from engine.execution.cluster import executor as open_executor
+        from engine.execution.cluster import set_environment
+        from engine.export import export as engine_export
+        from engine.export import open_exports
+        from engine.lineage import trace
+        from engine.manifest import read_manifest
+        from engine.recipe import RunSection
+        from engine.store import output_of
+
+        if executor not in ("ray", "local"):
+            raise InputError(f"--executor {executor}: give ray or local.")
+        (table,) = open_exports([_section(to, mode, catalog)])
+        folder = output_of(trace(version, output_of(output) if output else None)["folder"])
+        set_environment(verbose)
+        with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
+            done = engine_export(folder, read_manifest(folder), table, lambda: opened)
+        verb = "is now" if done.written else "was already"
+        typer.echo(f"{folder.name} {verb} {done.state} of {done.path}.")
+
+
+def _section(to: str, mode: str, catalog: str | None) -> Any:
+    from pydantic import ValidationError
+
+    from engine.hints import explain
+    from engine.recipe import ExportSection, parse_yaml
+
+    format, colon, path = to.partition(":")
+    if not colon:
+        raise InputError(f"--to {to}: write it as FORMAT:PATH, for example delta:exports/people.")
+    value: dict[str, Any] = {"format": format, "path": path, "mode": mode}
+    if catalog is not None:
+        value["catalog"] = parse_yaml(catalog, "--catalog")
+    try:
+        return ExportSection.model_validate(value)
+    except ValidationError as error:
+        raise InputError(explain(error, ExportSection, "winnow export")) from None
