@@ -86,12 +86,32 @@ class TruthSection(Section):
         return tuple(name for name in (self.group, self.outlier) if name)
 
 
+class ExportSection(Section):
+    """A table that gets every version once it is published."""
+
+    format: Literal["delta", "iceberg", "lance", "parquet"] = Field(description="Format of the table")
+    path: PathText = Field(
+        description="Folder or URI; iceberg: `namespace.table`. Parquet: a folder that gets one a version"
+    )
+    mode: Literal["create", "append", "overwrite"] = Field(
+        default="create",
+        description="create: an error if the table is there. append: add the rows. overwrite: put them in "
+        "place of what is there. A version that the table's history has is not written again",
+    )
+    catalog: str | dict[str, str] | None = Field(
+        default=None, description="Iceberg: the catalog's name or properties, as in `source.options`"
+    )
+
+
 class OutputSection(Section):
     """Where versions, the run store and the records go."""
 
     path: PathText = Field(description="Folder of published versions; made if absent")
     prefix: str = Field(
         default="", description="Put before our column names when the source has the same ones"
+    )
+    export: tuple[ExportSection, ...] = Field(
+        default=(), description="Tables to write each published version to"
     )
 
 

@@ -14,6 +14,7 @@ from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
 from engine.execution.watched import Watched
+from engine.export import export, open_exports
 from engine.gauges import Gauges
 from engine.journal import Journal
 from engine.lease import Lease, writing
@@ -34,6 +35,7 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter = Meter(listener, "plan")
     meter.tell("start")
     plan = make_plan(recipe)
+    open_exports(recipe.output.export)  # a library that is missing is said now
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
     output = plan.output
@@ -61,6 +63,7 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
     report = session.report(manifest, results)
     tracker.finish(manifest, results, report)
     session.point()
+    session.export(manifest)
     for planned in plan.operators:  # workers of a killed driver may have gone on for seconds
         plan.store.sweep(planned.fingerprint)
     for name in ("runs", "reports"):
@@ -128,6 +131,15 @@ class Session:
     def point(self) -> None:
         """Make the version the current one."""
         point_to(self.plan.output, self.plan.version, self._lease)
+
+    def export(self, manifest: dict[str, Any]) -> None:
+        """Write the version into the recipe's tables, those that have not got it."""
+        folder = version_folder(self.plan.output, self.plan.version)
+        for table in open_exports(self.plan.recipe.output.export):
+            meter = self._meter(f"export to {table.format}")
+            meter.tell("start")
+            export(folder, manifest, table, lambda: self.executor)
+            meter.tell("finish")
 
     def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Place:
         """Draw the report of this version."""

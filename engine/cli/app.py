@@ -9,6 +9,7 @@ import typer
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
 from engine.cli.deploy import deploy
+from engine.cli.export import export
 from engine.cli.jobs import add_jobs, show_job
 from engine.errors import InputError
 
@@ -227,5 +228,6 @@ def retrain(
         run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)
 
 
+app.command()(export)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
