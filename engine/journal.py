@@ -28,7 +28,7 @@ class Journal:
     def __init__(
         self, output: Place, version: str, listener: Listener, clock: Callable[[], float] = time.time
     ) -> None:
-        self._folder, self._version = output / "runs", version
+        self._folder, self.version = output / "runs", version
         self._listener, self._clock = listener, clock
         self._written = 0.0
 
@@ -53,7 +53,7 @@ class Journal:
 
     def _write(self, name: str, record: dict[str, Any]) -> None:
         with suppress(OSError):
-            write_json(self._folder / name, {"version": self._version} | record)
+            write_json(self._folder / name, {"version": self.version} | record)
 
 
 def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:

@@ -6,8 +6,7 @@ starts Ray and holds nothing row-sized.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +15,10 @@ from pydantic import ValidationError
 
 from connectors.base import ConnectorError, Listing, Source
 from connectors.storage import Place
-from connectors.files import identity
 from engine.chain import CONTRACT, compose, in_order, settled, wants_verdict
 from engine.errors import InputError
-from engine.fingerprint import IdentityCache, digest
 from engine.hints import explain, nearest
-from engine.increments.planning import Increment, Outcome, actions_of, base_of, covers, reordered
+from engine.increments.planning import Increment
 from engine.reader import StoreReader
 from engine.recipe import Recipe
 from engine.redaction import redact_all
@@ -160,6 +157,8 @@ class Plan:
 
 def make_plan(recipe: Recipe) -> Plan:
     """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
+    # Not at the top: it imports plans.
+    from engine.freezing import freeze, unprinted
     from engine.sources import check_source_columns, list_source, resolve_features
 
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
@@ -177,62 +176,7 @@ def make_plan(recipe: Recipe) -> Plan:
     chain = in_order(settled(chain))
     features = features or (maker.source_columns if maker else ())
     compose(chain)
-    return _after_base(Plan(recipe, source, listing, features, _unprinted(recipe, chain), "", ""))
-
-
-def decided(plan: Plan, decision: Mapping[str, Any]) -> Plan:
-    """The plan of an incremental run whose outcome is decided: with the outcome's operators and version."""
-    found = plan.increment
-    if found is None:
-        return plan
-    found = replace(found, decision=decision)
-    return _frozen(plan, replace(found, outcome=decision["outcome"]))
-
-
-def _after_base(plan: Plan) -> Plan:
-    """The plan frozen, going on from the recipe's base version where it names one."""
-    from engine.increments.deciding import read_decision
-
-    recipe, known = plan.recipe, base_of(plan.recipe, plan.listing)
-    if known is None:
-        return _frozen(plan, None)
-    base, manifest, matching = known
-    plan = replace(plan, listing=reordered(plan.listing, matching))
-    chain = [planned.operator for planned in plan.operators]
-    files = {planned.name: planned.files for planned in plan.operators}
-    same_schema = manifest["schema"] == plan.to_dict()["schema"]
-    if same_schema and covers(manifest, matching, chain, files, recipe):
-        return _as_published(plan, base, manifest)
-    first: Outcome = "refit" if recipe.incremental.mode == "refit" else "predict"
-    plan = _frozen(plan, Increment(base, manifest, matching, first, {}))
-    decision = read_decision(plan)
-    return plan if decision is None else decided(plan, decision)
-
-
-def _as_published(plan: Plan, version: str, manifest: Mapping[str, Any]) -> Plan:
-    prints = {entry["name"]: entry["fingerprint"] for entry in manifest["operators"]}
-    operators = tuple(replace(planned, fingerprint=prints[planned.name]) for planned in plan.operators)
-    return replace(
-        plan, operators=operators, fingerprint=str(manifest.get("fingerprint", "")), version=version
-    )
-
-
-def _frozen(plan: Plan, increment: Increment | None) -> Plan:
-    """The plan with its fingerprints and version; an increment's actions are decided here."""
-    recipe, listing = plan.recipe, plan.listing
-    chain = [planned.operator for planned in plan.operators]
-    files = {planned.name: planned.files for planned in plan.operators}
-    if increment is not None:
-        actions = actions_of(chain, files, recipe, increment.manifest, increment.matching, increment.outcome)
-        increment = replace(increment, actions=actions)
-    content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
-    if recipe.source.on_corrupt == "skip":  # what was skipped once must not pass for read under `fail`
-        content = digest([content, "skip"])
-    planned = _fingerprints(plan, content, increment)
-    base = [increment.manifest["content"]] if increment else []
-    fingerprint = digest([content, [p.fingerprint for p in planned], *base])
-    version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
-    return replace(plan, operators=planned, fingerprint=fingerprint, version=version, increment=increment)
+    return freeze(Plan(recipe, source, listing, features, unprinted(recipe, chain), "", ""))
 
 
 def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operator[Any]:
@@ -277,41 +221,3 @@ def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
         "on_error": source.on_error,
         "max_error_rate": source.max_error_rate,
     }
-
-
-def _unprinted(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperator, ...]:
-    """The operators with the identities of files that they read beside the source. Raises InputError."""
-    cache = IdentityCache(output_of(recipe.output.path) / "identities.json", identity)
-    try:
-        files = [operator.files for operator in chain]
-    except OperatorError as error:
-        raise InputError(str(error)) from None
-    return tuple(
-        PlannedOperator(operator, "", files=tuple(cache.identities(paths).values()) if paths else ())
-        for operator, paths in zip(chain, files, strict=True)
-    )
-
-
-def _fingerprints(plan: Plan, content: str, increment: Increment | None) -> tuple[PlannedOperator, ...]:
-    """Each operator's fingerprint covers only those it reads from, so that others may change freely."""
-    again, seed = plan.store.replays(), plan.recipe.seed
-    adder: dict[str, str] = {}
-    found: list[PlannedOperator] = []
-    by_name: dict[str, str] = {}
-    for planned in plan.operators:
-        operator = planned.operator
-        inputs = {adder[column] for column in operator.requires}
-        inputs |= {by_name[name] for name in operator.uses}
-        if "ingest" in by_name:
-            inputs.add(by_name["ingest"])
-        params = operator.params.model_dump(mode="json", exclude=set(operator.params.execution_only))
-        kept = increment.actions[operator.name].kept if increment else ""
-        beside = [list(planned.files)] if planned.files else []
-        beside += [["kept", kept]] if kept else []
-        value = digest([operator.name, operator.version, params, seed, content, sorted(inputs), *beside])
-        if value in again:
-            value = digest([value, "replay", again[value]])
-        adder.update((field.name, value) for field in operator.adds)
-        by_name[operator.name] = value
-        found.append(replace(planned, fingerprint=value, kept=kept))
-    return tuple(found)

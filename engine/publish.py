@@ -132,6 +132,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": plan.version,
+        "fingerprint": plan.fingerprint,
         "recipe": plan.recipe.name,
         "seed": plan.recipe.seed,
         "rows": plan.n_rows,
@@ -146,15 +147,17 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "files": record["files"],
             "shards": record["shards"],
             "skipped": record["skipped"],
+            "on_corrupt": plan.recipe.source.on_corrupt,
         },
         "operators": [
             {
                 key: value
                 for key, value in operator.items()
-                if key in ("name", "version", "params", "fingerprint")
+                if key in ("name", "version", "params", "requires", "files", "fingerprint")
             }
             for operator in record["operators"]
         ],
+        **({"incremental": record["incremental"]} if plan.increment else {}),
         "packages": package_versions(),
     }
 

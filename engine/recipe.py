@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from engine.errors import InputError
 from engine.hints import explain, nearest
-from engine.increments.section import IncrementalSection
+from engine.increments.section import IncrementalSection, TrainSection
 from engine.section import Section
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
@@ -48,8 +48,8 @@ class SourceSection(Section):
     )
     filter: Any = Field(
         default=None,
-        description='Rows to take: `[[age, ">=", 18], [country, in, [de, fr]]]`, all of which must hold, or a '
-        "list of such lists, one of which must. What the filter rules out is not read",
+        description='Rows to take: `[[age, ">=", 18], [country, in, [de, fr]]]`, all of which must hold, or '
+        "a list of such lists, one of which must. What the filter rules out is not read",
     )
     columns: tuple[str, ...] | None = Field(
         default=None,
@@ -168,6 +168,7 @@ class Recipe(Section):
     operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))
     output: OutputSection
     incremental: IncrementalSection = IncrementalSection()
+    train: TrainSection | None = None
     run: RunSection = RunSection()
     report: ReportSection = ReportSection()
     tracking: TrackingSection = TrackingSection()

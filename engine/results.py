@@ -34,3 +34,5 @@ class RunResult:
     report: Place
     mlflow_run_id: str | None
     seconds: float
+    training: dict[str, Any] | None = None
+    """What came of the recipe's section ``train``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from engine.execution.job import Failure, Job, ShardExecutor
 from engine.execution.watched import Watched
 from engine.export import export, open_exports
 from engine.gauges import Gauges
+from engine.increments.adopting import adopt, growth_of
+from engine.increments.deciding import settle
+from engine.increments.training import after_publish
 from engine.journal import Journal
 from engine.lease import Lease, writing
 from engine.manifest import read_manifest
@@ -27,7 +31,7 @@ from engine.report import write_report
 from engine.results import OperatorResult, RunResult
 from engine.store import Commit, sweep, write_json
 from engine.tracking import Tracker
-from operators.base import Context, OperatorError, ResourceError
+from operators.base import CannotPredictError, Context, Executor, OperatorError, ResourceError
 
 
 def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> RunResult:
@@ -40,10 +44,16 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter.tell("finish")
     output = plan.output
     journal = Journal(output, plan.version, Gauges(listener, recipe.name, plan.version))
-    with writing(output, recipe.name, stale_seconds=recipe.run.lease_seconds) as lease:
+    held = writing(output, recipe.name, stale_seconds=recipe.run.lease_seconds)
+    with held as lease, ExitStack() as stack:
+        session = Session(plan, journal, stack, verbose, lease)
         try:
-            with Tracker.open(plan) as tracker, ExitStack() as stack:
-                result = _carry_out(plan, Session(plan, journal, stack, verbose, lease), tracker, meter)
+            plan = session.plan = settle(session)
+            journal.version = plan.version
+            with Tracker.open(plan) as tracker:
+                result = _carry_out(plan, session, tracker, meter)
+                result = replace(result, training=session.train(result.manifest))
+                tracker.note(result.training)
         except OSError as error:
             known = system_error(error)
             journal.failed(known)
@@ -81,6 +91,7 @@ class Session:
         self.plan, self.listener, self._stack = plan, listener, stack
         self._verbose, self._lease = verbose, lease
         self._faulty: dict[str, int] = {}
+        self._done: dict[str, OperatorResult] = {}
 
     @cached_property
     def executor(self) -> ShardExecutor:
@@ -93,8 +104,14 @@ class Session:
         return opened
 
     def operator(self, planned: PlannedOperator) -> OperatorResult:
-        """Fit and apply one operator, except what is committed already."""
+        """Fit and apply one operator, except what is committed already; in one session only once."""
+        if planned.fingerprint not in self._done:
+            self._done[planned.fingerprint] = self._operator(planned)
+        return self._done[planned.fingerprint]
+
+    def _operator(self, planned: PlannedOperator) -> OperatorResult:
         store = self.plan.store
+        adopt(self.plan, planned)
         done = store.committed(planned.fingerprint)
         missing = [shard.index for shard in self.plan.shards if shard.index not in done]
         fitted = store.fitted(planned.fingerprint)
@@ -131,6 +148,16 @@ class Session:
     def point(self) -> None:
         """Make the version the current one."""
         point_to(self.plan.output, self.plan.version, self._lease)
+
+    def train(self, manifest: dict[str, Any]) -> dict[str, Any] | None:
+        """What the recipe's section ``train`` asks for, once the version is current."""
+        if self.plan.recipe.train is None:
+            return None
+        meter = self._meter("train")
+        meter.tell("start")
+        found = after_publish(self.plan.recipe, self.plan.output, manifest, lambda: self.executor)
+        meter.tell("finish")
+        return found
 
     def export(self, manifest: dict[str, Any]) -> None:
         """Write the version into the recipe's tables, those that have not got it."""
@@ -171,7 +198,11 @@ class Session:
         with store.fitting(planned.fingerprint) as scratch:
             try:
                 watched = Watched(self.executor, meter.fitting)
-                metrics = planned.operator.fit(self._context(planned, scratch), watched)
+                metrics = self._learn(planned, scratch, watched)
+            except CannotPredictError as error:
+                if self.plan.increment is not None and self.plan.increment.undecided:
+                    raise  # this decides it
+                raise InputError(f"operators.{planned.name}: {error}") from None
             except ResourceError as error:
                 raise InfeasibleError(str(error)) from None
             except OperatorError as error:
@@ -180,12 +211,25 @@ class Session:
         store.commit_fit(planned.fingerprint, metrics, meter.seconds)
         return metrics
 
+    def _learn(self, planned: PlannedOperator, state: Path, executor: Executor) -> dict[str, float]:
+        context = self._context(planned, state)
+        if planned.kept:
+            return planned.operator.extend(context, growth_of(self.plan, planned), executor)
+        return planned.operator.fit(context, executor)
+
     def _apply(self, planned: PlannedOperator, shards: list[int]) -> Iterator[Commit]:
         if not shards:
             return
         context = self._context(planned, self.plan.store.state(planned.fingerprint))
-        reader, allowed = self.plan.reader(planned), allowed_rows(self.plan)
-        job = Job(planned.operator, context, reader, planned.fingerprint, self._lease, allowed)
+        job = Job(
+            planned.operator,
+            context,
+            self.plan.reader(planned),
+            planned.fingerprint,
+            self._lease,
+            allowed_rows(self.plan),
+            place=bool(planned.kept),
+        )
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):
                 raise result.raised()

@@ -8,7 +8,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,6 +98,12 @@ class Tracker:
         record.texts["manifest.json"] = _json(manifest)
         if report is not None:
             record.files = [f"{report.parent.name}/{report.name}"]
+
+    def note(self, training: Mapping[str, Any] | None) -> None:
+        """Record whether the published version was trained on, and why; None where that was no question."""
+        if self._record is not None and training is not None:
+            self._record.texts["training.json"] = _json(training)
+            self._record.metrics["train.trained"] = float(training["trained"])
 
     def _end(self, status: str) -> None:
         if self._record is not None:
@@ -191,6 +197,12 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
         "outlier_share": summary["outliers"] / max(manifest["rows"], 1),
         "effective_sample_size": summary["effective_sample_size"],
     }
+    increment = manifest.get("incremental") or {}
+    found |= {f"shards_{kind}": float(n) for kind, n in increment.get("shards", {}).items()}
+    if increment:
+        found["refitted"] = float(increment["outcome"] != "predict")
+    for figure in increment.get("drift", ()):
+        found |= {f"drift.{figure['name']}.{key}": float(figure[key]) for key in ("excess", "threshold")}
     for result in results:
         found[f"{result.name}.seconds"] = result.seconds
         found[f"{result.name}.shards_computed"] = float(result.computed)

@@ -11,6 +11,7 @@ from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose,
 from engine.cli.deploy import deploy
 from engine.cli.export import export
 from engine.cli.jobs import add_jobs, show_job
+from engine.cli.nights import diff, versions
 from engine.errors import InputError
 
 app = typer.Typer(
@@ -231,3 +232,5 @@ def retrain(
 app.command()(export)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
+for command in (versions, diff):
+    app.command()(command)

@@ -1,12 +1,15 @@
-"""The recipe's section ``incremental``."""
+"""The recipe's sections ``incremental`` and ``train``."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from engine.errors import InputError
 from engine.section import Section
+
+RULES = ("always", "drift", "never")
 
 
 class DriftSection(Section):
@@ -42,3 +45,39 @@ class IncrementalSection(Section):
         description="Operators whose state is kept when the others learn again",
     )
     drift: DriftSection = DriftSection()
+
+
+class TrainSection(Section):
+    """Training on the version that was published, registering the model, and making it champion."""
+
+    trainer: str = Field(default="gdro", description="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")
+    params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
+    when: str = Field(
+        default="always",
+        description="always; never; drift: where operators learnt again or a figure of drift is over its "
+        'threshold; or a rule of the champion on the new validation rows: "worst_group_accuracy < 0.8"',
+    )
+    register_as: str | None = Field(default=None, description="Name in MLflow's registry, as `challenger`")
+    promote_if: str | None = Field(
+        default=None, description='When it becomes champion: "worst_group_accuracy > champion + 0.01"'
+    )
+    truth: str | None = Field(default=None, description="Column with true groups, for scores alone")
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        # Not at the top: a recipe without this section needs nothing of training.
+        from engine.training.condition import Condition
+        from engine.training.params import parse_params
+
+        try:
+            parse_params({"trainer": self.trainer, **self.params})
+            rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
+            if self.promote_if:
+                Condition.parse(self.promote_if, "train.promote_if")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if rule and rule.relative:
+            raise ValueError("train.when: there is no challenger yet to compare with; give a number")
+        if (rule or self.promote_if) and not self.register_as:
+            raise ValueError("train.register_as: a rule about a champion needs a name to find it by")
+        return self

@@ -33,19 +33,21 @@ class Condition:
     relative: bool
     """Whether the bound is the champion's value plus ``bound``."""
     bound: float
+    key: str = "--promote-if"
+    """Where it was written, for errors."""
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
-        """Raises InputError for a text that is no such comparison."""
+    def parse(cls, text: str, key: str = "--promote-if") -> Condition:
+        """Raises InputError, naming the key, for a text that is no such comparison."""
         match = PATTERN.fullmatch(text)
         if match is None:
             raise InputError(
-                f"--promote-if {text!r}: write METRIC, one of > >= < <=, then a number or `champion`, plus "
+                f"{key} {text!r}: write METRIC, one of > >= < <=, then a number or `champion`, plus "
                 f'or minus a number if you like: "worst_group_accuracy > champion + 0.01".'
             )
         relative = match["champion"] is not None
         number = (match["offset"] or "0").replace(" ", "") if relative else match["number"]
-        return cls(text, match["metric"], match["sign"], relative, float(number))
+        return cls(text, match["metric"], match["sign"], relative, float(number), key)
 
     def judge(
         self, challenger: Mapping[str, float], champion: Mapping[str, float] | None
@@ -56,7 +58,7 @@ class Condition:
         """
         if self.metric not in challenger:
             hint = nearest(self.metric, challenger) or f" There are: {', '.join(challenger)}."
-            raise InputError(f"--promote-if {self.text!r}: there is no metric {self.metric!r}.{hint}")
+            raise InputError(f"{self.key} {self.text!r}: there is no metric {self.metric!r}.{hint}")
         mine = challenger[self.metric]
         if self.relative and champion is None:
             return True, f"there is no champion yet ({self.metric} {mine:.4f})"

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
     from mlflow.tracking import MlflowClient
 
+TRAINING_TAG = "winnow.training"
+"""Of a model version: the name of the training's folder, which says what it was trained on and how."""
 CHALLENGER, CHAMPION = "challenger", "champion"
 MODEL, DATA = "model", "winnow"
 EXPERIMENT = "winnow-train"
@@ -89,6 +91,16 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
     return Registered(name, version, run_id, tracking_uri(output))
 
 
+def registered_before(result: TrainResult, name: str) -> Registered | None:
+    """The version of a model that was registered for this very training; None where there is none."""
+    found = client(result.version.output)
+    for version in found.search_model_versions(f"name = '{name}'"):
+        if version.tags.get(TRAINING_TAG) == result.folder.name:
+            uri = tracking_uri(result.version.output)
+            return Registered(name, str(version.version), str(version.run_id), uri)
+    return None
+
+
 def promote(
     registered: Registered,
     result: TrainResult,
@@ -109,10 +121,12 @@ def promote(
     found = client(result.version.output)
     # Beside the challenger's files, where workers can read it.
     with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
-        current = _champion(found, registered.name, scratch)
+        current = champion_of(found, registered.name, scratch)
         theirs = None
         if current is not None:
             version, folder = current
+            if version == registered.version:
+                return Verdict(True, f"version {version} is the champion already")
             champion = Ensemble.load(folder)
             if _shape(champion) != _shape(result.model):
                 reason = f"champion {version} takes {_shape(champion)}, the challenger {_shape(result.model)}"
@@ -133,8 +147,8 @@ def _shape(model: Ensemble) -> tuple[int, int]:
     return model.spec.n_features, model.spec.n_classes
 
 
-def _champion(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
-    """Number and files of the champion."""
+def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
+    """Number and files of the champion, fetched into a folder; None where there is none."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -206,7 +220,11 @@ def _log_model(
         mlflow_client.log_artifacts(run_id, str(Path(scratch) / MODEL), MODEL)
     _make_sure_of(name, mlflow_client)
     source = f"{mlflow_client.get_run(run_id).info.artifact_uri}/{MODEL}"
-    tags = {VERSION_TAG: result.version.name, "winnow.trainer": trainer_of(params)}
+    tags = {
+        VERSION_TAG: result.version.name,
+        TRAINING_TAG: result.folder.name,
+        "winnow.trainer": trainer_of(params),
+    }
     return str(mlflow_client.create_model_version(name, source, run_id, tags=tags).version)
 
 

@@ -16,7 +16,7 @@ from engine.training.condition import Condition
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw
-from engine.training.registry import Registered, Verdict, promote, register
+from engine.training.registry import Registered, Verdict, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Selection, select
 from operators.base import Executor
@@ -53,8 +53,11 @@ def retrain(
     grid: Mapping[str, Sequence[Any]] | None = None,
     name: str | None = None,
     promote_if: str | None = None,
+    once: bool = False,
 ) -> Retrained:
     """Train (or find the model again), choose from a grid, register, promote; each where asked for.
+
+    ``once``: a training that is registered under this name is not registered again.
 
     Raises InputError for anything the user can correct, before training where that is possible.
     """
@@ -66,7 +69,9 @@ def retrain(
     result = train(chosen, executor)
     for split, evaluation in result.evaluations.items():
         draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
-    registered = register(result, chosen.params, name, seed=chosen.seed) if name else None
+    registered = registered_before(result, name) if name and once else None
+    if name and registered is None:
+        registered = register(result, chosen.params, name, seed=chosen.seed)
     verdict = None
     if registered and condition:
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)

@@ -1,0 +1,117 @@
+"""The recipe's section ``train``: when it trains, what it leaves, and that it does so once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import InputError
+from engine.increments.section import TrainSection
+from engine.increments.training import decide, training_file
+from engine.recipe import Recipe
+from engine.runner import run
+from tests.data import recipe_for, spurious_table, write_shards
+
+ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
+
+
+def recipe(folder: Path, **sections: Any) -> Recipe:
+    value = recipe_for(folder / "data", folder / "out", **sections)
+    value["operators"]["weights"] = {"trust": "all"}
+    return Recipe.parse(value)
+
+
+def figure(name: str, *, over: bool) -> dict[str, Any]:
+    return {"name": name, "over": over, "excess": 0.2, "threshold": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("when", "record", "trains", "why"),
+    [
+        ("always", None, True, "always"),
+        ("never", None, False, "never"),
+        ("drift", None, True, "no base"),
+        ("drift", {"outcome": "predict", "drift": [figure("noise", over=False)]}, False, "no drift"),
+        ("drift", {"outcome": "predict", "drift": [figure("noise", over=True)]}, True, "drift of noise"),
+        ("drift", {"outcome": "refit", "why": "drift of shares", "drift": []}, True, "learnt again"),
+    ],
+)
+def test_when_it_trains(when: str, record: dict[str, Any] | None, trains: bool, why: str) -> None:
+    manifest = {"version": "v1", "incremental": record}
+    value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
+    found = decide(TrainSection(when=when), Recipe.parse(value), Path("out"), manifest, pytest.fail)
+    assert found[0] is trains
+    assert why in found[1]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"trainer": "gdroo"}, "did you mean|Did you mean"),
+        ({"params": {"epoch": 3}}, "epochs"),
+        ({"when": "sometimes"}, r"train\.when"),
+        ({"when": "accuracy < champion", "register_as": "m"}, "no challenger"),
+        ({"when": "accuracy < 0.8"}, "register_as"),
+        ({"promote_if": "accuracy > champion"}, "register_as"),
+    ],
+)
+def test_a_section_that_cannot_be_used(section: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Recipe.parse(recipe_for(Path("p"), Path("o"), train=section))
+
+
+def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    write_shards(tmp_path / "data", spurious_table(), 2)
+    plain = run(recipe(tmp_path))
+    assert plain.training is None
+    with monkeypatch.context() as patched:  # published, but the training is broken off
+        patched.setattr("engine.increments.training._train", broken_off)
+        with pytest.raises(RuntimeError, match="power cut"):
+            run(recipe(tmp_path, train=ERM))
+    first = run(recipe(tmp_path, train=ERM))
+    assert first.reused
+    assert first.version == plain.version
+    assert first.training
+    assert first.training["trained"]
+    assert 0 <= first.training["scores"]["validation"]["worst_group_accuracy"] <= 1
+    assert (tmp_path / "out" / "models" / first.training["model"] / "training.json").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr("engine.increments.training._train", broken_off)
+        assert run(recipe(tmp_path, train=ERM)).training == first.training
+    assert training_file(tmp_path / "out", first.version).exists()
+
+
+def broken_off(*_: Any) -> Any:
+    raise RuntimeError("power cut")
+
+
+@pytest.mark.slow  # MLflow's database
+def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
+    import shutil
+
+    import mlflow
+
+    write_shards(tmp_path / "data", spurious_table(), 2)
+    section = ERM | {"register_as": "m", "promote_if": "worst_group_accuracy > champion + 0.01"}
+    tracked = {"tracking": {"enabled": True}}
+    first = run(recipe(tmp_path, train=section, **tracked)).training
+    assert first
+    assert first["promoted"]["promoted"]
+    training_file(tmp_path / "out", first["version"]).unlink()  # as if killed before it was written
+    again = run(recipe(tmp_path, train=section, **tracked)).training
+    assert again
+    assert again["registered"]["version"] == first["registered"]["version"] == "1"
+    assert "champion already" in again["promoted"]["reason"]
+    other = run(recipe(tmp_path, train={**section, "params": {"epochs": 3}}, **tracked)).training
+    assert other
+    assert other["registered"]["version"] == "2"
+    rule = {**section, "when": "accuracy > 0.999"}
+    held = run(recipe(tmp_path, train=rule, **tracked)).training
+    assert held
+    assert not held["trained"]
+    assert "champion on the new rows" in held["why"]
+    uri = f"sqlite:///{tmp_path / 'out' / 'mlflow.db'}"
+    client = mlflow.MlflowClient(uri)
+    assert len(client.search_model_versions("name = 'm'")) == 2
+    shutil.rmtree(tmp_path / "out")
