@@ -22,6 +22,7 @@ from engine.cli.app import app
 from engine.errors import Exit, InputError
 from engine.jobs import list_jobs, submit
 from engine.jobs.key import State
+from engine.jobs.package import collect
 from engine.manifest import current_version
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
@@ -142,7 +143,7 @@ def test_a_run_on_its_own_cluster_is_submitted_once(head: Head, tmp_path: Path) 
     assert job.driver_info is not None  # the run has joined this cluster, not started one of its own
     code, said = command(*arguments)
     assert (code, "already succeeded at" in said) == (0, True)
-    again = submit(recipe, head.address, again=True)
+    again = submit(recipe, head.address, again=True, code="installed")
     assert again.handle.id == f"{both[0].handle.id}.2"
     assert again.handle.wait().exit_code == Exit.DONE
     assert "already published" in again.handle.logs()
@@ -160,14 +161,17 @@ def test_a_failed_run_exits_as_it_did_and_is_tried_again(head: Head, tmp_path: P
     code, said = command("status", first, "--address", head.address)
     assert (code, "failed at" in said, "exit    2, error: " in said) == (0, True, True)
     write_shards(tmp_path / "absent", spurious_table())
-    code, said = command(*arguments, "--key", "monday", "--wait")
+    wheel = tmp_path / "winnow-0-py3-none-any.whl"  # laid out as one
+    collect(b"", code="source").write(wheel)
+    code, said = command(*arguments, "--key", "monday", "--wait", "--wheel", str(wheel))
+    assert wheel.name in said
     assert (code, said.startswith(f"{first}.2: submitted")) == (0, True)
     code, said = command("logs", f"{first}.x", "--address", head.address)
     assert (code, f"Did you mean '{first}" in said) == (2, True)
 
 
 def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
-    """Secrets are given by name, the wheel's code runs, the folder's module is there."""
+    """With a module and a secret of the user's own, which are there in the job, and nowhere else."""
     secret = secrets.token_hex(16)
     folder = tmp_path / "mine"
     folder.mkdir()
