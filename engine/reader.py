@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from connectors.base import CorruptError, Source, SourceShard
-from connectors.storage import Place, column_names, read_columns
+from connectors.storage import Place, find_column, read_columns
 from engine.errors import InputError
 from engine.store import RunStore
 from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
@@ -68,9 +68,9 @@ class StoreReader:
         """
         kept: NDArray[np.bool_] | None = None
         for fingerprint in self.gates:
-            path = self.store.part(fingerprint, shard)
-            if path.exists() and VALID in column_names(path):
-                valid = read_columns(path, [VALID]).column(VALID).to_numpy()
+            found = find_column(self.store.part(fingerprint, shard), VALID)
+            if found is not None:
+                valid = found.to_numpy()
                 kept = valid if kept is None else kept & valid
         return kept
 

@@ -23,7 +23,7 @@ __all__ = [
     "ObjectPath",
     "Place",
     "Tag",
-    "column_names",
+    "find_column",
     "make_folder",
     "place_of",
     "read_columns",
@@ -99,12 +99,18 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
         return pq.read_table(handle, columns=names)
 
 
-def column_names(place: Place) -> list[str]:
-    """Names of a Parquet file's columns, from its footer."""
-    if isinstance(place, Path):
-        return list(pq.read_schema(place, memory_map=True).names)
-    with place.open() as handle:
-        return list(pq.read_schema(handle).names)
+def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
+    """One column of a Parquet file; None where there is no such file or it has no such column."""
+    try:
+        with _opened(place) as file:
+            there = name in file.schema_arrow.names
+            return file.read([name]).column(name) if there else None
+    except FileNotFoundError:
+        return None
+
+
+def _opened(place: Place) -> pq.ParquetFile:
+    return pq.ParquetFile(place, memory_map=True) if isinstance(place, Path) else pq.ParquetFile(place.open())
 
 
 def _read(place: Place) -> bytes | None:

@@ -3,26 +3,43 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from connectors.storage import ObjectPath, Place
+from engine.errors import InputError
+from engine.execution.local import LocalExecutor
+from engine.lineage import sync_records
 from engine.manifest import current_version
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.results import RunResult
 from engine.runner import run
+from engine.spool import pending
 from engine.status import status_of
 from engine.store import output_of
+from engine.training.params import ErmParams
+from engine.training.running import TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import SECRET, USER, S3Server
 
+CHEAP: dict[str, dict[str, Any]] = {
+    "groups": {"method": "kmeans", "space": "features", "k": 2},
+    "weights": {"trust": "all"},
+    "split": {"method": "random"},
+}
+"""The whole chain is for the slow tests."""
 
-def recipe_at(folder: Path, output: str, **sections: Any) -> Recipe:
-    """A recipe over three shards; tracking is off, as S3 holds no database."""
+
+def recipe_at(folder: Path, output: str, operators: dict[str, Any] | None = None) -> Recipe:
+    """A recipe over three shards, with a faulty row."""
     if not (folder / "data").exists():
-        write_shards(folder / "data", spurious_table(), 3)
-    return Recipe.parse(recipe_for(folder / "data", output, **({"tracking": {"enabled": False}} | sections)))
+        table = spurious_table()
+        column = [None, *table.column("a").to_pylist()[1:]]
+        write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
+    recipe = recipe_for(folder / "data", output, source={"on_error": "quarantine"})  # type: ignore[arg-type]
+    return Recipe.parse(recipe | {"operators": operators or CHEAP})
 
 
 def files_of(version: Place) -> dict[str, bytes]:
@@ -32,16 +49,21 @@ def files_of(version: Place) -> dict[str, bytes]:
     return {str(p.relative_to(version)): p.read_bytes() for p in version.rglob("*") if p.is_file()}
 
 
-@pytest.fixture
-def on_disk(tmp_path: Path) -> RunResult:
-    return run(recipe_at(tmp_path, str(tmp_path / "out")))
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The same run on a disk; its recipe's folder is ``path.parents[2]``."""
+    folder = tmp_path_factory.mktemp("disk")
+    return run(recipe_at(folder, str(folder / "out")))
 
 
-def test_the_same_bytes_as_on_a_disk_and_nothing_twice(
-    s3: S3Server, on_disk: RunResult, tmp_path: Path
-) -> None:
+def folder_of(on_disk: RunResult) -> Path:
+    """Where the data lies."""
+    return Path(str(on_disk.path)).parents[2]
+
+
+def test_the_same_bytes_as_on_a_disk_and_nothing_twice(s3: S3Server, on_disk: RunResult) -> None:
     uri = s3.uri(s3.bucket(), "deep/er")
-    recipe = recipe_at(tmp_path, uri)
+    recipe = recipe_at(folder_of(on_disk), uri)
     result = run(recipe)
     output = output_of(uri)
     assert files_of(result.path) == files_of(on_disk.path)
@@ -57,3 +79,72 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(
     assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
     told = [path.read_bytes() for path in output.below()]
     assert not [text for text in told if SECRET.encode() in text or USER.encode() in text]
+
+
+def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
+    s3: S3Server, on_disk: RunResult
+) -> None:
+    uri = s3.uri(s3.bucket(), "out")
+    recipe, output = recipe_at(folder_of(on_disk), uri), output_of(uri)
+    seen: list[str] = []
+
+    def denied(method: str, path: str) -> int | None:
+        seen.append(path) if method == "PUT" and "/store/" in path else None
+        return 403 if method == "PUT" and len(seen) > 9 else None
+
+    with (
+        s3.faults.answering(denied),
+        pytest.raises(InputError, match=r"object store refuses: .*goes on from there"),
+    ):
+        run(recipe)
+    assert current_version(output) is None
+    store = output / "store"
+    assert isinstance(store, ObjectPath)
+    kept = {path.key: path.stat().st_mtime for path in store.below() if path.name.endswith(".json")}
+    assert kept
+    result = run(recipe)
+    assert files_of(result.path) == files_of(on_disk.path)
+    assert sum(operator.reused for operator in result.operators) > 0
+    assert {key: ObjectPath(store.root, key).stat().st_mtime for key in kept} == kept
+
+
+@pytest.mark.slow
+def test_a_busy_store_only_slows_a_run_down(s3: S3Server, on_disk: RunResult) -> None:
+    asked = [0]
+
+    def now_and_then(method: str, path: str) -> int | None:
+        asked[0] += 1
+        return 503 if asked[0] % 23 == 0 else None
+
+    recipe = recipe_at(folder_of(on_disk), s3.uri(s3.bucket(), "out"))
+    with s3.faults.answering(now_and_then):
+        result = run(recipe)
+    assert files_of(result.path) == files_of(on_disk.path)
+
+
+@pytest.mark.slow
+def test_a_record_for_mlflow_waits_where_no_server_is_named(
+    s3: S3Server, on_disk: RunResult, caplog: pytest.LogCaptureFixture
+) -> None:
+    uri = s3.uri(s3.bucket(), "out")
+    recipe = recipe_at(folder_of(on_disk), uri)
+    recipe = recipe.model_copy(update={"tracking": recipe.tracking.model_copy(update={"enabled": True})})
+    run(recipe)
+    assert [record.status for record in pending(output_of(uri))] == ["FINISHED"]
+    assert "MLFLOW_TRACKING_URI" in caplog.text
+    assert SECRET not in caplog.text
+    with pytest.raises(InputError, match="MLFLOW_TRACKING_URI"):
+        sync_records(None, output_of(uri))
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_on_a_version_there(s3: S3Server, on_disk: RunResult) -> None:
+    uri = s3.uri(s3.bucket(), "out")
+    run(recipe_at(folder_of(on_disk), uri))
+    here, there = (
+        train(TrainSpec(place, ErmParams(epochs=2)), LocalExecutor())
+        for place in (Path(str(on_disk.path)).parents[1], uri)
+    )
+    assert there.evaluations == here.evaluations
+    assert train(TrainSpec(uri, ErmParams(epochs=2)), LocalExecutor()).reused
+    assert (output_of(uri) / "models" / here.folder.name / "ensemble.json").exists()

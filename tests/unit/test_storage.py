@@ -13,7 +13,7 @@ from connectors.sink import write_parquet
 from connectors.storage import (
     ObjectPath,
     Place,
-    column_names,
+    find_column,
     make_folder,
     place_of,
     read_columns,
@@ -77,7 +77,11 @@ def test_parquet_has_the_same_bytes_everywhere(place: Place, tmp_path: Path) -> 
     written = write_parquet(table, place / "t.parquet")
     assert written == write_parquet(table, tmp_path / "reference.parquet")
     assert (place / "t.parquet").read_bytes() == (tmp_path / "reference.parquet").read_bytes()
-    assert column_names(place / "t.parquet") == ["a", "b"]
+    found = find_column(place / "t.parquet", "a")
+    assert found is not None
+    assert found.equals(table.column("a"))
+    assert find_column(place / "t.parquet", "c") is None
+    assert find_column(place / "none.parquet", "a") is None
     assert read_columns(place / "t.parquet", ["b"]).equals(table.select(["b"]))
     assert read_columns(place / "t.parquet").equals(table)
 
