@@ -198,7 +198,7 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
     except OperatorError as error:
         raise InputError(str(error)) from None
     except ValidationError as error:
-        raise InputError(explain(error, kind.Params, recipe.name, prefix=f"operators.{name}.")) from None
+        raise InputError(explain(error, kind.Params, recipe.place, prefix=f"operators.{name}.")) from None
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from engine.errors import InputError
 from engine.hints import explain, nearest
@@ -172,6 +172,7 @@ class Recipe(Section):
     run: RunSection = RunSection()
     report: ReportSection = ReportSection()
     tracking: TrackingSection = TrackingSection()
+    _file: str = PrivateAttr(default="")
 
     @field_validator("operators", mode="before")
     @classmethod
@@ -198,7 +199,14 @@ class Recipe(Section):
         value = read_yaml(Path(path))
         for override in overrides:
             apply_override(value, override)
-        return cls.parse(value, str(path))
+        recipe = cls.parse(value, str(path))
+        recipe._file = str(path)
+        return recipe
+
+    @property
+    def place(self) -> str:
+        """What errors call it: its file, or its name where it has none."""
+        return self._file or self.name
 
 
 def read_yaml(path: Path) -> Any:

@@ -168,7 +168,7 @@ def quarantine(
 @app.command()
 def lineage(
     version: Annotated[str | None, typer.Argument(help="A version's name or its folder")] = None,
-    output: Annotated[Path | None, typer.Option(help="Output folder of the recipe; default: search")] = None,
+    output: Annotated[str | None, typer.Option(help="Output of the recipe; default: search")] = None,
     sync: Annotated[bool, typer.Option(help="First deliver records that wait for MLflow")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -177,14 +177,15 @@ def lineage(
     with shown_errors(verbose):
         from engine.cli.show import show_json, show_lineage
         from engine.lineage import sync_records, trace
+        from engine.store import output_of
 
         if sync:
-            typer.echo(sync_records(version, output))
+            typer.echo(sync_records(version, output_of(output) if output else None))
         if version is None and sync:
             return
         if version is None:
             raise InputError("winnow lineage: name a version, such as v8332abe5d7e9, or its folder.")
-        found = trace(version, output)
+        found = trace(version, output_of(output) if output else None)
         if as_json:
             show_json(found)
         else:

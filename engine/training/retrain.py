@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from connectors.storage import ObjectPath
 from engine.errors import InputError
 from engine.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.training.condition import Condition
@@ -77,6 +78,8 @@ def retrain(
         job = TrainingJob(result.version, chosen.params, chosen.seed, result.folder)
         verdict = promote(registered, result, job, condition, executor=executor, truth=spec.truth)
     page = write_page(result, registered, verdict)
+    if isinstance(result.place, ObjectPath):
+        (result.place / page.name).write_bytes(page.read_bytes())
     if registered:
         client(result.version.output).log_artifact(registered.run_id, str(page))
     return Retrained(result, selection, registered, verdict)
@@ -88,7 +91,7 @@ def find_dataset(name: str) -> str:
     Keeps ``@VERSION``. Raises InputError where nothing of that name is known.
     """
     place, at, version = name.partition("@")
-    if Path(place).exists():
+    if "://" in name or Path(place).exists():
         return name
     here = Path()
     if not os.environ.get("MLFLOW_TRACKING_URI") and not (here / "mlflow.db").exists():

@@ -58,6 +58,7 @@ class TrainResult:
     """What a training left."""
 
     folder: Path
+    """Of an object store, a copy on this host."""
     version: Version
     model: Ensemble
     evaluations: dict[str, Evaluation]
@@ -66,6 +67,8 @@ class TrainResult:
     """``training.json``: curve, rows, groups."""
     reused: bool
     """Whether the model was there already."""
+    place: Place
+    """Where it is kept."""
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
@@ -103,7 +106,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     except OperatorError as error:
         raise InputError(str(error)) from None
     record = json.loads((folder / RECORD).read_text("utf-8"))
-    return TrainResult(folder, version, model, evaluations, record, reused)
+    return TrainResult(folder, version, model, evaluations, record, reused, place)
 
 
 def _mixed(spec: TrainSpec, folder: Path) -> Ensemble:

@@ -1,5 +1,7 @@
 """Recipes: what is accepted, and what an error says."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import InputError, WinnowError
+from engine.plan import build_operator
 from engine.recipe import Recipe, apply_override, read_yaml
 
 SMALL = {"name": "small", "source": {"path": "x.csv", "label": "y"}, "output": {"path": "out"}}
@@ -93,3 +96,11 @@ def test_anything_is_a_recipe_or_a_clear_error(change: dict[str, object]) -> Non
         assert clear
     else:
         assert Recipe.parse(recipe.model_dump(mode="json")) == recipe
+
+
+def test_a_wrong_parameter_is_named_with_the_recipes_file(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text(json.dumps(SMALL))
+    for recipe, place in ((Recipe.load(file), str(file)), (Recipe.parse(SMALL), "small")):
+        with pytest.raises(InputError, match=rf"^{re.escape(place)}: operators\.split\.nonsense"):
+            build_operator(recipe, "split", {"nonsense": 1})
