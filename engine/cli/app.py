@@ -10,8 +10,9 @@ import typer
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
 from engine.cli.deploy import deploy
 from engine.cli.export import export
-from engine.cli.jobs import add_jobs, show_job
+from engine.cli.jobs import add_jobs, show_jobs
 from engine.cli.nights import diff, versions
+from engine.cli.schedule import schedule
 from engine.errors import InputError
 
 app = typer.Typer(
@@ -77,7 +78,7 @@ def run(
 @app.command()
 def status(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE|JOB", help="Recipe, or with --address a job's id")
+        Path, typer.Argument(metavar="RECIPE|JOB", help="Recipe; with --address also a job's id")
     ],
     overrides: Overrides = None,
     address: Annotated[str | None, typer.Option(help="Cluster of the job, such as http://head:8265")] = None,
@@ -87,7 +88,7 @@ def status(
     """Show how far a recipe's run is, from files alone; or what a cluster says of a job."""
     with shown_errors(verbose):
         if address is not None:
-            show_job(str(recipe), address, as_json=as_json)
+            show_jobs(recipe, address, as_json=as_json)
             return
         from engine.cli.show import show_json, show_status
         from engine.plan import make_plan
@@ -233,5 +234,5 @@ def retrain(
 app.command()(export)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
-for command in (versions, diff):
+for command in (versions, diff, schedule):
     app.command()(command)

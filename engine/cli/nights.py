@@ -1,4 +1,4 @@
-"""``winnow versions``, ``winnow diff`` and ``winnow schedule``: a dataset over time."""
+"""``winnow versions`` and ``winnow diff``: a dataset over time."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+"""``winnow schedule``: options to a schedule, and its log."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.errors import InputError
+
+
+def schedule(
+    recipe: RecipeFile,
+    cron: Annotated[str, typer.Option(help='Five fields, such as "0 2 * * *"')],
+    timezone: Annotated[str, typer.Option(help="Of the cron times, such as Europe/Berlin")] = "UTC",
+    catch_up: Annotated[
+        str, typer.Option(help="Times that went by while it was down: none, last (of them) or all")
+    ] = "last",
+    max_runs: Annotated[int | None, typer.Option(min=1, help="Stop after so many runs")] = None,
+    overrides: Overrides = None,
+    log_format: Annotated[str, typer.Option(help="plain or json")] = "plain",
+    verbose: Verbose = False,
+) -> None:
+    """Run a recipe at cron times, in the foreground. SIGTERM lets a run end; twice, it stops that too."""
+    with shown_errors(verbose):
+        from engine.increments.cron import Cron, catch_up_policy
+        from engine.increments.schedule import (
+            Schedule,
+            SystemClock,
+            follow,
+            schedule_file,
+            signals,
+            winnow_run,
+        )
+        from engine.store import output_of
+
+        if log_format not in ("plain", "json"):
+            raise InputError(f"--log-format {log_format}: choose plain or json.")
+        loaded = load(recipe, overrides)
+        wanted = Schedule(Cron.parse(cron, timezone), catch_up_policy(catch_up), max_runs)
+        changes = [word for override in overrides or () for word in ("--set", override)]
+        job, clock = winnow_run([str(recipe), *changes, "--log-format", log_format]), SystemClock()
+        log = _as_json if log_format == "json" else _as_line
+        with signals(clock, job):
+            code = follow(wanted, job, clock, schedule_file(output_of(loaded.output.path)), log)
+        raise typer.Exit(code)
+
+
+def _as_json(entry: dict[str, Any]) -> None:
+    print(json.dumps({"schedule": entry}), flush=True)
+
+
+def _as_line(entry: dict[str, Any]) -> None:
+    rest = dict(entry)
+    at, event = datetime.fromisoformat(rest.pop("at")), rest.pop("event")
+    typer.echo(
+        f"{at:%Y-%m-%d %H:%M:%S} {event:<8} " + " ".join(f"{k}={v}" for k, v in rest.items()), err=True
+    )
