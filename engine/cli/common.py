@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ Overrides = Annotated[
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
 LogFormat = Annotated[str, typer.Option(help="auto, rich, plain or json")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
+PIPE_CLOSED = 141
+"""Exit code of a command whose reader has gone, as the shell counts it."""
 
 
 def load(recipe: Path, overrides: list[str] | None) -> Recipe:
@@ -40,6 +43,9 @@ def shown_errors(verbose: bool) -> Iterator[None]:
         yield
     except typer.Exit:
         raise
+    except BrokenPipeError:  # as with `| head`: whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(PIPE_CLOSED) from None
     except WinnowError as error:
         if verbose:
             traceback.print_exc()

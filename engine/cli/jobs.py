@@ -113,15 +113,27 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
             typer.echo(f"{job}: over already: {handle.status().told}.")
 
 
-def show_job(job: str, address: str, *, as_json: bool) -> None:
-    """State of a job, for ``winnow status JOB --address``."""
+def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
+    """State of a job, or of every job of a recipe, for ``winnow status RECIPE|JOB --address``."""
     from engine.cli.show import show_json
-    from engine.jobs.handle import attach
+    from engine.jobs.handle import attach, jobs_of
 
-    info = attach(job, address).status()
+    if recipe_or_job.is_file():
+        name = load(recipe_or_job, None).name
+        found = jobs_of(name, address)
+        if not found and not as_json:
+            typer.echo(f"{address} has no job of the recipe {name}.")
+    else:
+        found = [attach(str(recipe_or_job), address).status()]
     if as_json:
-        show_json(info.to_dict())
+        records = [info.to_dict() for info in found]
+        show_json(records if recipe_or_job.is_file() else records[0])
         return
+    for info in found:
+        _show_state(info)
+
+
+def _show_state(info: JobInfo) -> None:
     typer.echo(f"{info.id}: {info.told}")
     for name in ("recipe", "version", "key", "output"):
         if value := info.metadata.get(name):

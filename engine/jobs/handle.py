@@ -119,6 +119,12 @@ def list_jobs(address: str, client: Any = None) -> dict[str, JobInfo]:
         return {job.submission_id: _info(job) for job in client.list_jobs() if job.submission_id}
 
 
+def jobs_of(recipe: str, address: str) -> list[JobInfo]:
+    """Jobs of the recipe with that name, oldest first. Raises InputError and InfeasibleError."""
+    found = [job for job in list_jobs(address).values() if job.metadata.get("recipe") == recipe]
+    return sorted(found, key=lambda job: (job.started is None, job.started, job.id))
+
+
 def _info(job: Any) -> JobInfo:
     return JobInfo(
         job.submission_id,

@@ -69,13 +69,15 @@ def _is_relative(path: str) -> bool:
 
 def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -> str:
     """The path below the shipped folder. Raises InputError where nothing of it is shipped."""
+    lost = "is relative to this folder, which the cluster does not have"
     if folder is not None:
+        lost = f"is none of the {len(names)} files shipped from {folder}"
         below = os.path.relpath(path, folder)
         inside = not below.startswith("..")
         if inside and any(n.startswith(f"{below}/") or fnmatch.fnmatch(n, below) for n in names):
             return below
     raise InputError(
-        f"{key}: {path!r} is relative to this folder, which the cluster does not have. Name storage "
-        f"that the whole cluster reads (--set {key}=/mnt/..., or a URI such as s3://...); or ship "
-        f"small data with --working-dir; or say --shared-files where the cluster sees this machine's files."
+        f"{key}: {path!r} {lost}. Name storage that the whole cluster reads (--set {key}=/mnt/..., or a URI "
+        f"such as s3://...); or ship small data with --working-dir; or say --shared-files where the cluster "
+        f"sees this machine's files."
     )

@@ -160,6 +160,8 @@ def test_a_failed_run_exits_as_it_did_and_is_tried_again(head: Head, tmp_path: P
     first = next(name for name in list_jobs(head.address) if name.startswith("small-monday-"))
     code, said = command("status", first, "--address", head.address)
     assert (code, "failed at" in said, "exit    2, error: " in said) == (0, True, True)
+    code, said = command("status", str(tmp_path / "r.yaml"), "--address", head.address)
+    assert (code, f"{first}: failed at" in said) == (0, True)
     write_shards(tmp_path / "absent", spurious_table())
     wheel = tmp_path / "winnow-0-py3-none-any.whl"  # laid out as one
     collect(b"", code="source").write(wheel)

@@ -308,7 +308,7 @@ COMMANDS = [
     for block in re.findall(r"```console\n(.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
     for line in block.splitlines()
 ]
-NEED_A_CLUSTER = ("winnow submit ", "winnow status JOB ", "winnow logs ", "winnow cancel ")
+NEED_A_CLUSTER = ("winnow submit ", "winnow status ", "winnow logs ", "winnow cancel ")
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("winnow deploy ")])
