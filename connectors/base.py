@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from connectors.hiding import hide
+
 if TYPE_CHECKING:
     from connectors.filters import Predicate
 
@@ -21,7 +23,13 @@ MAX_SHARD = 8 * 2**30
 
 
 class ConnectorError(Exception):
-    """A source or sink cannot be used: the text names the file, row, column, value and the fix."""
+    """A source or sink cannot be used: the text names the file, row, column, value and the fix.
+
+    Users, passwords and keys in the URIs of the text are hidden.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(hide(text))
 
 
 class CorruptError(ConnectorError):

@@ -21,7 +21,17 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.listing import check_rows
-from connectors.paths import File, below, find_files, folder_of, identify, path_of, reading, resolve
+from connectors.paths import (
+    File,
+    below,
+    find_files,
+    folder_of,
+    identify,
+    is_quoted,
+    path_of,
+    reading,
+    resolve,
+)
 from connectors.schema import cast_table, pick
 
 Shards = list[SourceShard]
@@ -137,7 +147,7 @@ def _place(file: File) -> tuple[str, str]:
 
 def _base(name: str) -> str:
     base = path_of(name).rpartition("/")[2]
-    return unquote(base) if "://" in name else base
+    return unquote(base) if is_quoted(name) else base
 
 
 def _class(name: str) -> str | None:

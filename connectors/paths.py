@@ -18,6 +18,9 @@ from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, SourceSpec
 
+OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
+NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
+"""URI schemes that pyarrow reads itself."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
@@ -50,17 +53,26 @@ def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
     """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd."""
     if "://" not in path:
         return fs.LocalFileSystem(), os.path.abspath(os.path.join(root, os.path.expanduser(path)))
+    open_uri = _by_fsspec if _is_fsspec(path) else fs.FileSystem.from_uri
     try:
-        filesystem, where = fs.FileSystem.from_uri(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        filesystem, where = open_uri(path)
+    except (pa.ArrowInvalid, OSError, ValueError, ImportError) as error:
         raise ConnectorError(
             f"Cannot open {path}: {error}. Correct the URI or its access settings."
         ) from error
     return filesystem, where
 
 
+def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
+    """Whatever fsspec knows: https, sftp, memory, hf, ...; some ask for a package of their own."""
+    from fsspec.core import url_to_fs
+
+    found, where = url_to_fs(path)
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), str(where)
+
+
 def identity(path: str) -> str:
-    """What changes when a file's bytes do: sha256 of a local file, else size and modification time.
+    """What changes when a file's bytes do: sha256 of a local file, else size and etag, or modification time.
 
     Copying or touching a local file does not change its identity.
     """
@@ -69,8 +81,20 @@ def identity(path: str) -> str:
         if isinstance(filesystem, fs.LocalFileSystem):
             with Path(where).open("rb") as file:
                 return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
-        info = filesystem.get_file_info(where)
-    return f"size:{info.size},mtime_ns:{info.mtime_ns}"
+        info, tag = filesystem.get_file_info(where), _tag(filesystem, where)
+    return f"size:{info.size},etag:{tag}" if tag else f"size:{info.size},mtime_ns:{info.mtime_ns}"
+
+
+def _tag(filesystem: fs.FileSystem, where: str) -> str:
+    """What an object store calls the version of an object's bytes; empty where there is no such thing."""
+    if isinstance(filesystem, fs.PyFileSystem):
+        info = filesystem.handler.fs.info(where)
+        found = next((info[key] for key in ("ETag", "etag", "generation") if info.get(key)), "")
+    else:
+        with filesystem.open_input_stream(where, buffer_size=0) as file:
+            metadata = {str(key).lower(): value for key, value in (file.metadata() or {}).items()}
+        found = metadata.get("etag", b"").decode()
+    return str(found).strip('"')
 
 
 def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
@@ -92,8 +116,33 @@ def reading(path: str) -> Iterator[None]:
         raise ConnectorError(
             f"{path} cannot be read: permission denied. Make it readable for this user."
         ) from error
-    except OSError as error:
-        raise ConnectorError(f"{path} cannot be read: {error}. Check the file and the path.") from error
+    except (OSError, ImportError) as error:
+        raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
+    except Exception as error:
+        if isinstance(error, ConnectorError) or not _is_fsspec(path):
+            raise
+        raise ConnectorError(
+            f"{path} cannot be read: {_reason(error)}"
+        ) from error  # each has errors of its own
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(". ") or type(error).__name__
+    if any(word in text for word in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "403", "401")):
+        return f"access denied ({text}). Check the keys, or the role, and that they may list and read."
+    if any(word in text for word in ("NETWORK_CONNECTION", "Could not connect", "curlCode")):
+        return f"no connection ({text}). Check the endpoint and the network."
+    return f"{text}. Check the file and the path."
+
+
+def is_quoted(path: str) -> bool:
+    """Whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
+    return "://" in path and not _is_fsspec(path)
+
+
+def _is_fsspec(path: str) -> bool:
+    scheme, mark, _ = path.partition("://")
+    return bool(mark) and scheme not in NATIVE
 
 
 def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
@@ -180,7 +229,7 @@ def inside(folder: str, name: str) -> str:
     if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
         raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")
     bare, query = _split_query(folder)
-    return f"{bare.rstrip('/')}/{quote(name, safe='/=') if '://' in folder else name}{query}"
+    return f"{bare.rstrip('/')}/{quote(name, safe='/=') if is_quoted(folder) else name}{query}"
 
 
 def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
@@ -194,7 +243,7 @@ def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
         name = info.path[len(where) :].lstrip("/")
         if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
             continue
-        shown = quote(name, safe="/=") if "://" in folder else name
+        shown = quote(name, safe="/=") if is_quoted(folder) else name
         yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
 
 
@@ -213,6 +262,10 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
     while folder not in ("", "/") and filesystem.get_file_info(folder).type == fs.FileType.NotFound:
         folder, name = os.path.split(folder)
     text = f"{path} does not exist"
+    if _is_fsspec(path):
+        return ConnectorError(f"{text}, or cannot be reached. Correct source.path.")
+    if folder in ("", "/") and path.partition("://")[0] in OBJECT_STORES:
+        return ConnectorError(f"{text}: there is no bucket {name!r}, or these keys do not see it.")
     if filesystem.get_file_info(folder or "/").type != fs.FileType.Directory:
         return ConnectorError(f"{text}. Correct source.path.")
     infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
@@ -245,7 +298,7 @@ def _split_glob(path: str) -> tuple[str, str]:
 def _relative(name: str, folder: str) -> str:
     base = _split_query(folder)[0].rstrip("/")
     rest = _split_query(name)[0][len(base) :].lstrip("/")
-    return unquote(rest) if "://" in folder else rest
+    return unquote(rest) if is_quoted(folder) else rest
 
 
 def _glob(pattern: str) -> re.Pattern[str]:

@@ -6,11 +6,9 @@ import os
 import re
 from typing import Any
 
-HIDDEN = "***"
-_WORD = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
-_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]+@")
-_QUERY = re.compile(rf"([?&][^=&\s'\"]*{_WORD}[^=&\s'\"]*=)[^&\s'\"]+", re.IGNORECASE)
-_NAME = re.compile(rf"{_WORD}$", re.IGNORECASE)
+from connectors.hiding import HIDDEN, WORD, hide
+
+_NAME = re.compile(rf"{WORD}$", re.IGNORECASE)
 SHORTEST = 8
 """A shorter value of a variable is no secret worth the name, and would hide ordinary words."""
 
@@ -20,7 +18,7 @@ def redact(text: str) -> str:
 
     The latter are values of variables with names such as ``..._TOKEN``, ``..._PASSWORD``, ``..._ACCESS_KEY``.
     """
-    text = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    text = hide(text)
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and _NAME.search(name) and value in text:
             text = text.replace(value, HIDDEN)

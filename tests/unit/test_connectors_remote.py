@@ -1,0 +1,140 @@
+"""Sources on S3, spoken over HTTP, and on filesystems that fsspec knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from connectors import open_source
+from connectors.base import ConnectorError
+from connectors.filters import parse
+from connectors.hiding import hide
+from engine import Recipe
+from engine.plan import make_plan
+from tests.s3 import REGION, SECRET, USER, S3Server
+from tests.unit import formats
+
+SLOW = ("parquet", "csv", "jsonl_gz", "ipc_stream", "feather", "huggingface")
+KINDS = ["hive", "webdataset", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
+
+
+def upload(server: S3Server, bucket: str, folder: Path, prefix: str) -> None:
+    client = server.client()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            client.upload_file(str(path), bucket, f"{prefix}/{path.relative_to(folder)}")
+
+
+def rows_of(source: Any) -> list[dict[str, Any]]:
+    listing = source.list()
+    found = [source.read(shard, listing.schema.names, listing.schema) for shard in listing.shards]
+    return formats.plain([row for table in found for row in table.to_pylist()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_is_read_from_s3(kind: str, s3: S3Server, tmp_path: Path) -> None:
+    formats.WRITERS[kind](tmp_path, "a", formats.rows())
+    bucket = s3.bucket()
+    upload(s3, bucket, tmp_path, "deep er/data")
+    source = open_source(
+        s3.uri(bucket, "deep%20er/data"),
+        rename=formats.RENAMES.get(kind),
+        filter=parse(["n", ">", 4]),
+        shard_bytes=700,
+    )
+    assert rows_of(source) == [row for row in formats.rows() if row["n"] > 4]
+    for found in source.list().identities.values():
+        assert "etag:" in found
+        assert "mtime" not in found
+
+
+def test_globs_keys_from_the_environment_and_new_bytes(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    formats.jsonl(tmp_path, "a", formats.rows()[:5])
+    formats.jsonl(tmp_path, "b c", formats.rows()[5:])
+    bucket = s3.bucket()
+    upload(s3, bucket, tmp_path, "x/y")
+    region = f"?region={REGION}"  # else pyarrow asks AWS for it
+    source = open_source(f"s3://{bucket}/x/**/*.jsonl{region}")
+    before = source.list().identities
+    assert list(before) == [f"s3://{bucket}/x/y/{name}.jsonl{region}" for name in ("a", "b%20c")]
+    assert rows_of(source) == formats.rows()
+    assert rows_of(open_source(f"s3://{bucket}/x/y/b*.jsonl{region}")) == formats.rows()[5:]
+    formats.jsonl(tmp_path, "a", formats.rows()[:5][::-1])  # as many bytes
+    upload(s3, bucket, tmp_path, "x/y")
+    after = source.list().identities
+    assert [before[path] == after[path] for path in before] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("x/aa.jsonl", "there is no 'aa.jsonl' in its folder, but a 'a.jsonl'"),
+        ("y/*.jsonl", "there is no 'y' in its folder, which holds: x"),
+        ("x/*.csv", "No file matches"),
+    ],
+)
+def test_what_is_missing_on_s3_is_named(path: str, text: str, s3: S3Server, tmp_path: Path) -> None:
+    formats.jsonl(tmp_path, "a", formats.rows())
+    bucket = s3.bucket()
+    upload(s3, bucket, tmp_path, "x")
+    with pytest.raises(ConnectorError, match=text) as caught:
+        open_source(s3.uri(bucket, path)).list()
+    assert SECRET not in str(caught.value)
+    assert USER not in str(caught.value)
+
+
+def test_stores_that_refuse_are_named_without_secrets(s3: S3Server, tmp_path: Path) -> None:
+    path = formats.parquet(tmp_path, "a", formats.rows())
+    path.write_bytes(path.read_bytes()[:-9])
+    bucket = s3.bucket()
+    upload(s3, bucket, tmp_path, "x")
+    errors = []
+    with pytest.raises(ConnectorError, match="no bucket 'no-such-bucket'") as missing:
+        open_source(s3.uri("no-such-bucket", "x"))
+    with pytest.raises(ConnectorError, match=r"x/a\.parquet.* is no whole Parquet file") as corrupt:
+        open_source(s3.uri(bucket, "x")).list()
+    errors = [missing, corrupt]
+    for uri in (s3.uri(bucket, "x/a.parquet"), s3.uri(bucket, "x")):
+        with (
+            s3.faults.answering(lambda *_: 403),
+            pytest.raises(ConnectorError, match="access denied") as caught,
+        ):
+            open_source(uri, "parquet").list()
+        errors.append(caught)
+    for error in errors:
+        assert SECRET not in str(error.value)
+        assert USER not in str(error.value)
+
+
+def test_a_plan_over_s3_records_no_secret(s3: S3Server, tmp_path: Path) -> None:
+    formats.csv(tmp_path, "a", formats.rows())
+    bucket = s3.bucket()
+    upload(s3, bucket, tmp_path, "x")
+    source = {"path": s3.uri(bucket, "x"), "label": "y"}
+    plan = make_plan(Recipe.parse({"name": "r", "source": source, "output": {"path": str(tmp_path / "out")}}))
+    assert plan.n_rows == len(formats.rows())
+    assert SECRET not in str(plan.to_dict())
+
+
+def test_any_filesystem_of_fsspec_is_read(tmp_path: Path) -> None:
+    formats.hive(tmp_path, "a b", formats.rows())
+    memory = fsspec.filesystem("memory")
+    memory.put(str(tmp_path), "/winnow-test/data", recursive=True)
+    for path in ("memory://winnow-test/data", "memory://winnow-test/data/**/*.parquet"):
+        assert rows_of(open_source(path)) == formats.rows()
+    with pytest.raises(ConnectorError, match="memory://winnow-test/none does not exist"):
+        open_source("memory://winnow-test/none")
+    with pytest.raises(ConnectorError, match=r"nosuch://x/y.*Protocol not known"):
+        open_source("nosuch://x/y")
+
+
+def test_secrets_of_uris_are_hidden() -> None:
+    text = "s3://KEY:abc@b/x?endpoint=e&secret_key=q1 https://b.blob/x?sv=1&sig=Zm9v&x=1"
+    assert hide(text) == "s3://***@b/x?endpoint=e&secret_key=*** https://b.blob/x?sv=1&sig=***&x=1"
