@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from engine.errors import InputError
 from engine.recipe import Recipe
-
-KEYS = ("source.path", "operators.gradients.stored.path", "output.path", "output.export.path")
-"""Where a recipe names files or folders."""
 
 
 def portable(
@@ -40,8 +37,8 @@ def portable(
         if key.startswith("output."):
             raise InputError(
                 f"{key}: {path!r} is relative, and a job's own folder is deleted with it. Name storage that "
-                f"the whole cluster writes to (--set {key}=/mnt/..., or a URI such as s3://...), or say "
-                f"--shared-files where the cluster sees this machine's files under the same paths."
+                f"the whole cluster writes to (/mnt/..., or a URI such as s3://...), or say --shared-files "
+                f"where the cluster sees this machine's files under the same paths."
             )
         return _shipped(key, path, working_dir, names)
 
@@ -51,16 +48,24 @@ def portable(
 def moved(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     """The recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
     resolved = recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
-    for key in KEYS:
-        *outer, last = key.split(".")
-        section: Any = resolved
-        for name in outer:
-            section = section.get(name) if isinstance(section, dict) else None
-        if isinstance(section, dict) and isinstance(section.get(last), str):
-            section[last] = place(key, section[last])
+    for name, section in _with_paths(resolved):
+        in_catalog = section.get("catalog") or section.get("options", {}).get("catalog")
+        if "path" in section and not in_catalog:
+            section["path"] = place(f"{name}.path", section["path"])
     if not resolved.get("run", True):
         del resolved["run"]
     return Recipe.parse(resolved)
+
+
+def _with_paths(resolved: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Sections of a recipe that name a file, a folder, or a table of a catalog."""
+    yield "source", resolved["source"]
+    stored = resolved.get("operators", {}).get("gradients", {}).get("stored")
+    if isinstance(stored, dict):
+        yield "operators.gradients.stored", stored
+    yield "output", resolved["output"]
+    for number, export in enumerate(resolved["output"].get("export", ())):
+        yield f"output.export.{number}", export
 
 
 def _is_relative(path: str) -> bool:
@@ -77,7 +82,7 @@ def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -
         if inside and any(n.startswith(f"{below}/") or fnmatch.fnmatch(n, below) for n in names):
             return below
     raise InputError(
-        f"{key}: {path!r} {lost}. Name storage that the whole cluster reads (--set {key}=/mnt/..., or a URI "
-        f"such as s3://...); or ship small data with --working-dir; or say --shared-files where the cluster "
+        f"{key}: {path!r} {lost}. Name storage that the whole cluster reads (/mnt/..., or a URI such as "
+        f"s3://...); or ship small data with --working-dir; or say --shared-files where the cluster "
         f"sees this machine's files."
     )

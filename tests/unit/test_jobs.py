@@ -88,6 +88,16 @@ def test_every_path_of_a_recipe_is_looked_at() -> None:
     assert found.source.path == "source.path/s3://in"
 
 
+def test_exports_are_outputs_and_tables_of_a_catalog_no_paths() -> None:
+    exports = [{"format": "lance", "path": "t"}, {"format": "iceberg", "path": "a.b", "catalog": "mine"}]
+    recipe = recipe_with("/in", "/out").model_dump(exclude_unset=True)
+    recipe["output"]["export"] = exports
+    with pytest.raises(InputError, match=r"output\.export\.0\.path: 't' is relative"):
+        portable(Recipe.parse(recipe), shared_files=False)
+    found = moved(Recipe.parse(recipe), lambda key, path: f"/mnt/{path}")
+    assert [export.path for export in found.output.export] == ["/mnt/t", "a.b"]
+
+
 @pytest.mark.parametrize(
     "path", ["ship/data/*.csv", "ship/data", "ship/data/a.csv", "./ship/data/../data/a.csv"]
 )
