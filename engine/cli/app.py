@@ -13,6 +13,7 @@ from engine.cli.export import export
 from engine.cli.jobs import add_jobs, show_jobs
 from engine.cli.nights import diff, versions
 from engine.cli.schedule import schedule
+from engine.cli.sources import sources
 from engine.errors import InputError
 
 app = typer.Typer(
@@ -232,6 +233,7 @@ def retrain(
 
 
 app.command()(export)
+app.command()(sources)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
 for command in (versions, diff, schedule):

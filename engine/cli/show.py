@@ -41,7 +41,7 @@ def show_plan(plan: Plan) -> None:
         f"[bold]{escape(plan.recipe.name)}[/]: {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in "
         f"{len(plan.shards)} shards -> version [bold]{plan.version}[/]"
     )
-    shards = _table("shard", "rows", "row_id", "file", "range")
+    shards = plain_table("shard", "rows", "row_id", "file", "range")
     for source, info in list(zip(plan.listing.shards, plan.shards, strict=True))[:MOST_SHARDS]:
         last = info.first_row + info.n_rows - 1
         place = f"{source.start}..{source.stop}"
@@ -55,7 +55,7 @@ def show_plan(plan: Plan) -> None:
     console.print(shards)
     if len(plan.shards) > MOST_SHARDS:
         console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
-    chain = _table("operator", "reads", "adds", "committed", "fingerprint")
+    chain = plain_table("operator", "reads", "adds", "committed", "fingerprint")
     for planned in plan.operators:
         reads = (*planned.operator.requires, *planned.operator.source_columns, *planned.operator.uses)
         reads += tuple(f"{column} (oracle)" for column in planned.operator.oracle_columns)
@@ -65,7 +65,7 @@ def show_plan(plan: Plan) -> None:
             planned.name, escape(", ".join(dict.fromkeys(reads))), adds, done, planned.fingerprint[:12]
         )
     console.print(chain)
-    columns = _table("published column", "type")
+    columns = plain_table("published column", "type")
     for field in plan.published_schema:
         columns.add_row(escape(field.name), escape(type_name(field.type)))
     console.print(columns)
@@ -90,7 +90,9 @@ def show_status(found: dict[str, Any]) -> None:
     if found["last_error"]:
         error = found["last_error"]
         console.print(f"last error ({when(error['at'])}): {escape(error['error'])}", soft_wrap=True)
-    table = _table("operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left")
+    table = plain_table(
+        "operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left"
+    )
     for row in found["operators"]:
         rate, eta = row["rate"], row["eta_seconds"]
         table.add_row(
@@ -117,7 +119,7 @@ def show_operators() -> None:
     """What can stand under `operators`, with parameters and defaults."""
     from operators.registry import operator_class, operator_names
 
-    table = _table("operator", "what it does", "parameters (defaults)")
+    table = plain_table("operator", "what it does", "parameters (defaults)")
     for name in operator_names():
         if name == "ingest":
             continue
@@ -158,7 +160,7 @@ def show_quarantine(rows: pa.Table) -> None:
     if rows.num_rows == 0:
         console.print("No row is in quarantine.")
         return
-    table = _table("row_id", "file", "row", "column", "value", "error")
+    table = plain_table("row_id", "file", "row", "column", "value", "error")
     for row in rows.to_pylist():
         cells = (row["row_id"], row["file"], row["row"], row["column"], row["value"], row["error"])
         table.add_row(*(escape(str(cell)) for cell in cells))
@@ -225,7 +227,8 @@ def near(path: Place) -> str:
     return str(path).removeprefix(f"{Path.cwd()}/") if inside else str(path)
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """An empty table with these columns."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -1,0 +1,79 @@
+"""``winnow sources``: what can stand under ``source.format``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.errors import InputError
+
+
+def sources(
+    name: Annotated[str | None, typer.Argument(help="One format, with what its options mean")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the formats that a source can have, with their endings and options."""
+    with shown_errors(verbose):
+        from connectors.base import ConnectorError
+        from connectors.registry import connector, connectors
+        from engine.cli.show import show_json
+
+        try:
+            found = [*connectors().values()] if name is None else [connector(name)]
+        except ConnectorError as error:
+            raise InputError(str(error)) from None
+        if as_json:
+            show_json([_record(one) for one in found])
+        elif name is None:
+            _show_all(found)
+        else:
+            _show_one(found[0])
+
+
+def _record(found: Any) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "summary": found.summary,
+        "extensions": list(found.extensions),
+        "markers": list(found.markers),
+        "schemes": list(found.schemes),
+        "options": found.Options.model_json_schema(),
+    }
+
+
+def _show_all(found: list[Any]) -> None:
+    from rich.markup import escape
+
+    from engine.cli.show import console, plain_table
+    from engine.reference import default_text
+
+    table = plain_table("format", "what it reads", "told by", "options (defaults)")
+    for one in found:
+        options = [
+            f"{key}={default_text(field).strip('`')}" for key, field in one.Options.model_fields.items()
+        ]
+        told = [
+            *one.extensions,
+            *(f"a folder with {name}" for name in one.markers),
+            *(f"{s}://" for s in one.schemes),
+        ]
+        table.add_row(one.name, *(escape(text) for text in (one.summary, " ".join(told), ", ".join(options))))
+    console.print(table)
+
+
+def _show_one(found: Any) -> None:
+    from rich.markup import escape
+
+    from engine.cli.show import console, plain_table
+    from engine.reference import default_text, type_text
+
+    console.print(f"[bold]{found.name}[/]: {escape(found.summary)}", soft_wrap=True)
+    shapes = found.Options.model_json_schema().get("properties", {})
+    table = plain_table("source.options", "type", "default", "meaning")
+    for key, field in found.Options.model_fields.items():
+        cells = (key, type_text(shapes[key]), default_text(field).strip("`"), field.description or "")
+        table.add_row(*(escape(cell) for cell in cells))
+    console.print(table if shapes else "It has no options of its own.")

@@ -1,0 +1,52 @@
+"""Reference pages are what the code says, and `winnow sources` tells the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from typer.testing import CliRunner
+
+from connectors.registry import BUILT_IN
+from engine.cli.app import app
+from engine.reference import PAGES, ROOT, key_table
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_are_up_to_date(path: str) -> None:
+    message = f"{path} is stale: run `python -m engine.reference`"
+    assert (ROOT / path).read_text("utf-8") == PAGES[path](), message
+
+
+class Inner(BaseModel):
+    x: int = 1
+
+
+class Keys(BaseModel):
+    a: int
+    b: Literal["p", "q"] = Field(default="p", description="one | the other")
+    c: tuple[float, ...] | None = None
+    d: Inner = Inner()
+
+
+def test_a_table_says_type_default_and_meaning_of_each_key() -> None:
+    assert key_table(Keys)[2:] == [
+        "| `a` | integer | required |  |",
+        '| `b` | "p", "q" | `"p"` | one \\| the other |',
+        "| `c` | list of number or null | `null` |  |",
+        '| `d` | Inner | `{"x": 1}` |  |',
+    ]
+
+
+def test_sources_are_listed_and_explained() -> None:
+    runner = CliRunner()
+    every = runner.invoke(app, ["sources"])
+    assert every.exit_code == 0
+    assert all(name in every.output for name in BUILT_IN)
+    listed = json.loads(runner.invoke(app, ["sources", "--json"]).output)
+    assert [found["name"] for found in listed] == list(BUILT_IN)
+    one = runner.invoke(app, ["sources", "parquet"])
+    assert "hive" in one.output
+    assert runner.invoke(app, ["sources", "parqet"]).exit_code == 2
