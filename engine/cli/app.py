@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import (
+    AsJson,
+    LogFormat,
+    Overrides,
+    RecipeFile,
+    Verbose,
+    load,
+    shown_errors,
+    stopping_in_order,
+)
 from engine.cli.deploy import deploy
 from engine.cli.export import export
 from engine.cli.jobs import add_jobs, show_jobs
@@ -71,7 +80,7 @@ def run(
 
         set_environment(verbose)
         loaded = load(recipe, overrides)
-        with listener_for(log_format) as listener:
+        with stopping_in_order(), listener_for(log_format) as listener:
             result = engine_run(loaded, listener=listener, verbose=verbose)
         show_result(result, as_json=log_format == "json")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -25,8 +26,8 @@ Overrides = Annotated[
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show Ray's own output, and traces of errors")]
 LogFormat = Annotated[str, typer.Option(help="auto, rich, plain or json")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON")]
-PIPE_CLOSED = 141
-"""Exit code of a command whose reader has gone, as the shell counts it."""
+INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
+"""Exit codes after SIGINT, SIGPIPE and SIGTERM, as the shell counts them."""
 
 
 def load(recipe: Path, overrides: list[str] | None) -> Recipe:
@@ -34,6 +35,28 @@ def load(recipe: Path, overrides: list[str] | None) -> Recipe:
     from engine.recipe import Recipe
 
     return Recipe.load(recipe, overrides or ())
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: of a cancelled job, or of a pod that is moved."""
+
+
+@contextmanager
+def stopping_in_order() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that the run gives its lease back; a second one ends all.
+
+    Whoever goes on with the run, on another node mostly, need not wait then until the lease is stale.
+    """
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -52,9 +75,9 @@ def shown_errors(verbose: bool) -> Iterator[None]:
         else:
             _complain(str(error))
         raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as signalled:
         _complain("stopped. What was committed is kept; the same command goes on from there.")
-        raise typer.Exit(130) from None
+        raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
         if verbose:
             traceback.print_exc()

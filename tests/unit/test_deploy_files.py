@@ -114,7 +114,7 @@ def test_the_image_s_packages_resolve_and_its_wheel_starts(tmp_path: Path) -> No
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=source,
-            env=on_path(FLAVOUR="cpu"),
+            env=on_path(FLAVOUR="cpu", EXTRAS="deploy,storage"),
             capture_output=True,
             text=True,
             check=False,
