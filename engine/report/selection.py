@@ -45,6 +45,7 @@ class Grid:
     groups: NDArray[np.float64]
     n_rows: int
     approximation: dict[str, Any] | None = None
+    drawn_from: int = 0
     """What was measured of clusters found through an approximate graph."""
 
 
@@ -83,6 +84,7 @@ def grid(entry: dict[str, Any], classes: list[str]) -> Grid:
         groups=np.array(entry["groups_grid"], np.float64),
         n_rows=int(entry.get("n_rows", 0)),
         approximation=entry.get("approximation"),
+        drawn_from=int(entry.get("drawn_from", 0)),
     )
 
 
@@ -91,7 +93,7 @@ def selection_figures(grids: list[Grid], aris: Mapping[int, NDArray[np.float64]]
     figures = []
     for found in grids[:MOST_CLASSES]:
         ari = aris.get(found.index)
-        remark = [picked(found), *one_step_away(found), *edges(found)]
+        remark = [*on_drawn_rows(found), picked(found), *one_step_away(found), *edges(found)]
         figures.append(
             {
                 "name": found.class_name,
@@ -113,6 +115,16 @@ def maps(found: Grid, ari: NDArray[np.float64] | None = None) -> list[Map]:
         Map("number of groups", found.groups, "{:.0f}"),
         Map("share of rows in no group, %", 100 * found.noise, "{:.0f}"),
         *([] if ari is None else [Map("ARI against the true groups, noise as one group", ari, "{:.2f}")]),
+    ]
+
+
+def on_drawn_rows(found: Grid) -> list[str]:
+    """What to say where only some rows of the class were clustered."""
+    if not found.drawn_from:
+        return []
+    return [
+        f"These are figures of {found.n_rows:,} rows drawn from the class's {found.drawn_from:,} "
+        "(groups.fit_rows): only they were clustered, and every row was placed with its nearest core sample."
     ]
 
 

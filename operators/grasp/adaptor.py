@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from operators.base import (
@@ -30,12 +34,13 @@ from operators.factored import unpack
 from operators.factored.packing import parts_of, read_parts
 from operators.gradients.params import GradientsParams
 from operators.grasp.kept_grid import keeps_grid, write_grid
-from operators.grasp.large_classes import infer_in_blocks, large_classes
+from operators.grasp.large_classes import count_rows, infer_in_blocks, large_classes
 from operators.grasp.params import GroupsParams
 from operators.grasp.source import Source, read_projection
 from operators.grasp.state import (
     Labels,
     class_record,
+    has_labels,
     model_path,
     number_groups,
     read_offsets,
@@ -45,6 +50,9 @@ from operators.grasp.state import (
 from operators.groups.operator import Groups as GroupsOperator
 from operators.groups.operator import LabelClass, by_class, stored_labels
 from operators.groups.state import write_record
+
+if TYPE_CHECKING:
+    from operators.grasp.drawing import DrawnClass
 
 _log = logging.getLogger("winnow")
 
@@ -125,13 +133,16 @@ class Groups(GroupsOperator[GroupsParams]):
         parts = read_parts(maker) if maker and self._column == FACTORS else None
         names = [str(value) for value in _classes(context.states["ingest"])]
         run = partial(executor.map, resources=self.params.resources)
-        large = {} if self._column == FACTORS else large_classes(context.shards, run, len(names), self.params)
-        source = Source(context.shards, self._column, parts)
+        counts = count_rows(context.shards, run, len(names))
+        large = {} if self._column == FACTORS else large_classes(context.shards, counts, self.params)
+        source = Source(context.shards, self._column, parts, self._draw(context, run, counts))
         infer = partial(_infer_class, source, context.state, self.params, context.seed)
         found = list(run(infer, [(i, name) for i, name in enumerate(names) if i not in large]))
         found += infer_in_blocks(
             context, run, self._column, self.params, {i: (names[i], large[i]) for i in large}
         )
+        for drawn in source.drawn.values():
+            shutil.rmtree(drawn.folder, ignore_errors=True)
         known = [record for record in found if record is not None]
         records = number_groups(sorted(known, key=lambda record: int(record["class"])))
         if not records:
@@ -153,12 +164,24 @@ class Groups(GroupsOperator[GroupsParams]):
         return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
 
     def open(self, context: Context) -> Apply:
-        """Load where each class's groups start; labels are read as shards ask for them."""
-        return self._apply(context.state, partial(stored_labels, context.state))
+        """Load where each class's groups start; labels are read as shards ask for them.
+
+        Rows of a class that was clustered on drawn rows are placed as new ones are.
+        """
+        return self._apply(context.state, partial(_own_labels, context.state, self._column))
 
     def place(self, context: Context) -> Apply:
         """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
         return self._apply(context.state, partial(_nearest_labels, context.state, self._column))
+
+    def _draw(self, context: Context, run: Any, counts: npt.NDArray[np.intp]) -> dict[int, DrawnClass]:
+        if self.params.fit_rows is None:
+            return {}
+        from operators.grasp.drawing import draw_classes
+
+        by_class = dict(enumerate(counts.T))
+        how = {"fit_rows": self.params.fit_rows, "seed": context.seed, "folder": context.state}
+        return draw_classes(context.shards, run, self._column, by_class, **how)
 
     def _warn(self, records: list[dict[str, Any]], projection: Mapping[str, Any]) -> None:
         for record in records:
@@ -175,6 +198,12 @@ class Groups(GroupsOperator[GroupsParams]):
     def _apply(self, state: Path, label: LabelClass) -> Apply:
         judge = self.params.method if self.params.outliers == "noise" else None
         return by_class(read_offsets(state), label, judge, state)
+
+
+def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
+    if has_labels(state, index):
+        return stored_labels(state, index, rows)
+    return _nearest_labels(state, column, index, rows)
 
 
 def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
@@ -200,10 +229,11 @@ def _infer_class(
     from operators.models import prepare_device
 
     index, name = named
+    drawn_from = source.drawn_from(index)
     row_ids, gradients = source.gradients(index)
-    if not len(row_ids):
+    if not (drawn_from or len(row_ids)):
         return None
-    keep = keeps_grid(params.keep_grid, len(row_ids))
+    keep = not drawn_from and keeps_grid(params.keep_grid, len(row_ids))
     labels, selection, model = infer_class(
         gradients,
         metric=params.metric,
@@ -217,9 +247,10 @@ def _infer_class(
         device=prepare_device(params.resources.cpus, params.resources.gpus),
         keep=partial(write_grid, state, index, row_ids, 0) if keep else None,
     )
-    write_labels(state, index, row_ids, labels)
+    if not drawn_from:
+        write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
-    return class_record(index, name, selection)
+    return class_record(index, name, replace(selection, drawn_from=drawn_from))
 
 
 def _classes(ingest: Path) -> list[Any]:

@@ -18,6 +18,7 @@ from operators.dbscan.distances import Matrix, Metric
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
+from operators.grasp.drawing import drawn_rows
 from operators.grasp.forms import ClassRows, Labels, Model, assign, class_rows
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.grasp.model import NOISE, sample_cores
@@ -171,6 +172,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     nprobe, ef_search : as in :class:`operators.dbscan.DBSCAN`.
     device : torch device that makes the products of the exact search, default "cpu"; the labels do not
         depend on it. A GPU must hold all rows of a class.
+    fit_rows : a class of more rows is clustered on so many of them, drawn by ``random_state``, and all of
+        its rows are then labelled as ``predict`` does. Default: all rows are clustered.
 
     Attributes
     ----------
@@ -194,6 +197,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         nprobe: int = 16,
         ef_search: int = 128,
         device: Device = "cpu",
+        fit_rows: int | None = None,
     ) -> None:
         self.metric = metric
         self.eps_grid = eps_grid
@@ -205,6 +209,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.nprobe = nprobe
         self.ef_search = ef_search
         self.device = device
+        self.fit_rows = fit_rows
 
     def fit(self, gradients: Gradients, y: npt.ArrayLike) -> GroupInference:
         """Infer the groups of every class.
@@ -233,7 +238,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         offset = 0
         for value in self.classes_.tolist():
             rows = np.flatnonzero(classes == value)
-            labels, self.selection_[value], self.models_[value] = infer_class(X[rows], **self.get_params())
+            labels, self.selection_[value], self.models_[value] = self._infer(X[rows])
             quality = self.selection_[value].approximation
             if quality is not None and quality.low:
                 warnings.warn(f"GroupInference: class {value!r}: {quality.low}", stacklevel=2)
@@ -241,6 +246,15 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             self.offsets_[value] = offset
             offset += self.selection_[value].n_groups
         return self
+
+    def _infer(self, rows: Matrix | FactoredGradients) -> tuple[Labels, Selection, Model]:
+        settings = self.get_params()
+        fit_rows = settings.pop("fit_rows")
+        if fit_rows is None or len(rows) <= fit_rows:
+            return infer_class(rows, **settings)
+        drawn = drawn_rows(len(rows), fit_rows, self.random_state)
+        _, selection, model = infer_class(rows[drawn], **settings)
+        return assign(model, rows), replace(selection, drawn_from=len(rows)), model
 
     def fit_predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
         """``fit(gradients, y).labels_``."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from operators.base import Context, OperatorError, ShardReader
 from operators.grasp.params import GroupsParams
@@ -18,15 +19,30 @@ Map: TypeAlias = Callable[..., Any]
 Parts: TypeAlias = list[tuple[int, int]]
 
 
-def large_classes(shards: ShardReader, run: Map, n_classes: int, params: GroupsParams) -> dict[int, Parts]:
-    """Classes to cluster in blocks: (shard, rows) of each, in row order."""
-    if params.neighbours in ("ivf", "hnsw"):
-        return {}  # an index is built by one worker
+def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.intp]:
+    """(n_shards, n_classes) rows of every class in every shard, in the order of the shards' first rows."""
     from operators.grasp.spill import count_classes
 
-    order = [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
-    counts = np.array(list(run(partial(count_classes, shards, n_classes), order))).reshape(-1, n_classes)
-    large = np.flatnonzero(counts.sum(axis=0) > params.block_rows).tolist()
+    counts = list(run(partial(count_classes, shards, n_classes), in_order(shards)))
+    return np.array(counts, np.intp).reshape(-1, n_classes)
+
+
+def in_order(shards: ShardReader) -> list[int]:
+    """Shards by their first rows."""
+    return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
+
+
+def large_classes(
+    shards: ShardReader, counts: npt.NDArray[np.intp], params: GroupsParams
+) -> dict[int, Parts]:
+    """Classes to cluster in blocks, by :func:`count_rows`: (shard, rows) of each, in row order."""
+    if params.neighbours in ("ivf", "hnsw"):
+        return {}  # an index is built by one worker
+    sizes = counts.sum(axis=0)
+    large = np.flatnonzero(sizes > params.block_rows).tolist()
+    if params.fit_rows is not None:  # a class of more is drawn from, and one worker's
+        large = [i for i in large if sizes[i] <= params.fit_rows]
+    order = in_order(shards)
     return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
 
 

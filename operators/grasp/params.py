@@ -45,6 +45,10 @@ class GroupsParams(OperatorParams):
     """IVF lists looked at per row; more find more, and take longer."""
     ef_search: Annotated[int, Field(ge=1)] = 128
     """HNSW candidates kept per row; more find more, and take longer."""
+    fit_rows: Annotated[int, Field(ge=100)] | None = None
+    """A class of more rows is clustered on so many of them, drawn by the seed; then every row of it is placed
+    as new rows are, with the nearest core sample if within eps. Work then grows with the rows, no longer with
+    their square. Default: all rows are clustered."""
     keep_grid: Literal["auto"] | bool = "auto"
     """Keep the labels of every setting that was tried, so that the report can map their ARI where the recipe
     names the truth: 2 bytes a row and setting before compression. ``auto``: in classes of at most 250,000

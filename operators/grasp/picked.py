@@ -34,6 +34,7 @@ class Selection:
     n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
     at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
     approximation : how far the pick is from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
+    drawn_from : rows of the class where only ``n_rows`` drawn ones were clustered; else 0.
     """
 
     eps: float
@@ -54,6 +55,7 @@ class Selection:
     n_rows: int
     at_edge: bool
     approximation: Quality | None = None
+    drawn_from: int = 0
 
 
 def describe_pick(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from operators.base import ShardReader
 from operators.factored import Part, unpack
@@ -14,19 +16,31 @@ from operators.gradients.adaptor import PROJECTION
 from operators.grasp.state import Ids
 from operators.groups.gather import gather_class
 
+if TYPE_CHECKING:
+    from operators.grasp.drawing import DrawnClass
+
 
 @dataclass(frozen=True)
 class Source:
-    """Where the vectors of a class are: a column of the shards, flat or packed."""
+    """Where the vectors of a class are: a column of the shards, flat or packed; or drawn rows on disk."""
 
     shards: ShardReader
     column: str
     parts: Sequence[Part] | None
+    drawn: Mapping[int, DrawnClass] = field(default_factory=dict)
+
+    def drawn_from(self, index: int) -> int:
+        """Rows of a class of which only drawn ones are clustered; 0 where all are."""
+        return self.drawn[index].n_rows if index in self.drawn else 0
 
     def gradients(self, index: int) -> tuple[Ids, Any]:
-        """Row ids and gradients of a class."""
-        row_ids, columns = gather_class(self.shards, index, [self.column])
-        vectors = columns.get(self.column)
+        """Row ids (none of drawn rows) and gradients of a class."""
+        row_ids: Ids = np.empty(0, np.int64)
+        if index in self.drawn:
+            vectors: Any = self.drawn[index].vectors()
+        else:
+            row_ids, columns = gather_class(self.shards, index, [self.column])
+            vectors = columns.get(self.column)
         if vectors is None or self.parts is None:
             return row_ids, vectors
         return row_ids, unpack(vectors, self.parts)

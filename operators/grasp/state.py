@@ -35,6 +35,11 @@ def model_path(state: Path, index: int) -> Path:
     return state / f"model-{index}.npz"
 
 
+def has_labels(state: Path, index: int) -> bool:
+    """Whether the labels of class ``index`` are stored: they are not where only drawn rows were clustered."""
+    return labels_path(state, index).exists() or (state / f"labels-{index}").is_dir()
+
+
 def write_labels(state: Path, index: int, row_ids: Ids, labels: Labels) -> None:
     """Store the labels of a class, numbered from 0 within it; ``row_ids`` must ascend."""
     table = pa.table({ROW_ID: row_ids, "label": labels})

@@ -20,6 +20,8 @@ from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources, 
 from operators.grasp import GroupInference
 from operators.grasp import state as state_module
 from operators.grasp.adaptor import Groups
+from operators.grasp.drawing import drawn_rows
+from operators.grasp.kernel import infer_class
 from operators.grasp.model import ClassModel
 from operators.grasp.params import GroupsParams
 from operators.groups.gather import gather_class
@@ -223,3 +225,38 @@ def test_planning_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("n_shards", [1, 4, 9])
+def test_a_class_clustered_on_drawn_rows_is_placed_whole(n_shards: int, tmp_path: Path) -> None:
+    table, params = rows(), GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08], fit_rows=100)
+    found, _ = run(cut(table, n_shards), tmp_path, params)
+    X, y = np.array(table.column("gradient").to_pylist(), np.float32), table.column("y").to_numpy()
+    expected = GroupInference(
+        params.metric, params.eps, params.min_samples, random_state=0, fit_rows=100
+    ).fit(X, y)
+    assert found.column("group").to_pylist() == expected.labels_.tolist()
+    assert expected.labels_.max() >= 2
+    assert np.array_equal(expected.predict(X[y < 2], y[y < 2]), expected.labels_[y < 2])
+    state = tmp_path / "groups"
+    records = {r["class"]: r for r in json.loads((state / "selection.json").read_text())["classes"]}
+    sizes = np.bincount(y)
+    drawn = {index: (record["n_rows"], record["drawn_from"]) for index, record in records.items()}
+    assert drawn == {0: (100, sizes[0]), 1: (100, sizes[1]), 3: (1, 0)}
+    assert sorted(path.name for path in state.glob("labels-*")) == ["labels-3.parquet"]
+    assert not list(state.glob("drawn-*"))
+
+
+def test_drawn_rows_are_those_of_one_draw(tmp_path: Path) -> None:
+    """The model of a drawn class is that of the kernel on just these rows."""
+    table, params = rows(), GroupsParams(min_samples=5, eps=0.05, fit_rows=100)
+    run(cut(table, 5), tmp_path, params)
+    own = np.flatnonzero(table.column("y").to_numpy() == 1)
+    X = np.array(table.column("gradient").to_pylist(), np.float32)[own]
+    drawn = drawn_rows(len(own), 100, 0)
+    assert len(np.unique(drawn)) == 100
+    assert (np.diff(drawn) > 0).all()
+    _, _, model = infer_class(X[drawn], eps_grid=0.05, min_samples_grid=5, random_state=0)
+    stored = ClassModel.load(tmp_path / "groups" / "model-1.npz")
+    assert np.array_equal(stored.cores, model.cores)
+    assert np.array_equal(stored.labels, model.labels)

@@ -171,6 +171,7 @@ def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
     entry["within_limits"] = False
     entry |= {"noise_grid": [[0.1, 0.2, 1.0], [0.0, 0.1, 0.9]], "groups_grid": [[1, 2, 0], [1, 2, 1]]}
     other = {**entry, "class": 1, "scores": failed, "rule_scores": failed, "groups_grid": [[1] * 3] * 2}
+    other |= {"n_rows": 20_000, "drawn_from": 300_000}
     selection = {"classes": [{**entry, "class": 0}, other]}
     html = html_of(plan_over(tmp_path / "a", source, columns, selection=selection)).replace("\xa0", " ")
     assert html.count('alt="Scores over') == 2
@@ -180,6 +181,7 @@ def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
     assert html.count("No setting kept the rule") == 1
     assert "This eps is the smallest tried: widen the grid" in html
     assert "Every setting failed" in html
+    assert html.count("figures of 20,000 rows drawn from the class's 300,000") == 1
     assert 'alt="Scores over' not in html_of(plan_over(tmp_path / "b", source, columns))
 
 

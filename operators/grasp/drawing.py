@@ -1,0 +1,116 @@
+"""Clustering a class on some of its rows: which ones, and their way from the shards to one worker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from operators.base import LABEL, OperatorError, ShardReader
+from operators.columns import vectors_to_numpy
+from operators.dbscan.sharded.layout import save_array
+from operators.grasp.large_classes import in_order
+from operators.groups.gather import other_lengths
+
+Index: TypeAlias = npt.NDArray[np.intp]
+Map: TypeAlias = Callable[..., Any]
+
+
+def drawn_rows(n_rows: int, fit_rows: int, random_state: Any) -> Index:
+    """(fit_rows,) ascending numbers of the rows of a class on which it is clustered, drawn uniformly."""
+    from sklearn.utils.random import sample_without_replacement
+
+    drawn = sample_without_replacement(n_rows, fit_rows, random_state=random_state)
+    return np.sort(np.asarray(drawn, np.intp))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one class in one shard: ``n_rows``, the first of which is row ``first`` of the class."""
+
+    first: int
+    n_rows: int
+    total: int
+
+
+@dataclass(frozen=True)
+class DrawnClass:
+    """The drawn rows of a class of ``n_rows``, put down by shard in ``folder``."""
+
+    folder: Path
+    shards: tuple[int, ...]
+    n_rows: int
+
+    def vectors(self) -> npt.NDArray[np.float32]:
+        """(fit_rows, p) in the order of the rows."""
+        parts = [np.load(self.folder / f"shard-{shard}.npy") for shard in self.shards]
+        return np.concatenate([part for part in parts if len(part)])
+
+
+def draw_classes(
+    shards: ShardReader, run: Map, column: str, counts: Mapping[int, npt.NDArray[np.intp]], **how: Any
+) -> dict[int, DrawnClass]:
+    """Draw rows of every class that has more than ``fit_rows``, and put them down.
+
+    Parameters
+    ----------
+    shards, column : what to read.
+    run : runs tasks, one for each shard.
+    counts : class -> its rows in every shard, in the order of their first rows.
+    how : ``fit_rows``, ``seed``, and ``folder`` for scratch files, which all workers share.
+
+    Raises
+    ------
+    OperatorError
+        Vectors of different lengths.
+    """
+    fit_rows, seed, folder = how["fit_rows"], how["seed"], how["folder"]
+    large = {i: sizes for i, sizes in counts.items() if sizes.sum() > fit_rows}
+    folders = {i: folder / f"drawn-{i}" for i in large}
+    for path in folders.values():
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    jobs = [
+        (shard, {i: Piece(int(s[:at].sum()), int(s[at]), int(s.sum())) for i, s in large.items() if s[at]})
+        for at, shard in enumerate(in_order(shards))
+    ]
+    put = partial(_put_down, shards, column, folders, fit_rows, seed)
+    jobs = [job for job in jobs if job[1]]
+    lengths = {n: job[0] for job, n in zip(jobs, run(put, jobs), strict=True) if n}
+    if len(lengths) > 1:
+        (some, _), (others, second) = list(lengths.items())[:2]
+        path = next(shard.path for shard in shards.shards if shard.index == second)
+        raise OperatorError(other_lengths(path, column, others, some))
+    return {
+        i: DrawnClass(folders[i], tuple(s for s, pieces in jobs if i in pieces), int(sizes.sum()))
+        for i, sizes in large.items()
+    }
+
+
+def _put_down(
+    shards: ShardReader,
+    column: str,
+    folders: Mapping[int, Path],
+    fit_rows: int,
+    seed: int,
+    job: tuple[int, Mapping[int, Piece]],
+) -> int:
+    """Write the drawn rows of a shard; their length, 0 where there are none."""
+    shard, pieces = job
+    table = shards.read(shard, [column, LABEL])
+    n_features = 0
+    for index, piece in pieces.items():
+        drawn = drawn_rows(piece.total, fit_rows, seed)
+        here = drawn[(drawn >= piece.first) & (drawn < piece.first + piece.n_rows)] - piece.first
+        own = table.filter(pc.equal(table.column(LABEL), index)).take(here)
+        rows = np.ascontiguousarray(vectors_to_numpy(own.column(column)), np.float32)
+        n_features = rows.shape[1] if len(rows) else n_features
+        save_array(folders[index] / f"shard-{shard}.npy", rows)
+    return n_features

@@ -1,0 +1,212 @@
+"""What each operator costs per million rows, at 10^4, 10^5 and 10^6 rows, and what that comes to at 10^9.
+
+python -m tests.benchmarks.scale --large --write-readme
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.sink import write_parquet
+from tests.benchmarks.harness import Row, figure, machine, table, write_section
+
+README = Path(__file__).with_name("README.md")
+FEATURES, SHARD_ROWS = 64, 50_000
+CHAIN: dict[str, dict[str, Any]] = {
+    "probe": {},
+    "gradients": {},
+    "groups": {"fit_rows": 20_000},
+    "eos": {"model": "gaussian"},
+    "outliers": {},
+    "dckm": {"n_clusters": 10, "lambda3": 300},
+    "decorrelation": {},
+    "weights": {"method": "group_balanced"},
+    "split": {"method": "cluster", "validation": 0.2, "test": 0.2},
+}
+TARGET, NODES, CORES, GIB = 10**9, 32, 32, 128
+"""The cluster that 10^9 rows are projected to."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One operator over ``rows`` rows: CPU seconds, peak bytes above the start's, bytes written."""
+
+    operator: str
+    rows: int
+    cpu: float
+    peak: int
+    written: int
+
+
+class Watch:
+    """Listens to a run in this process and notes what each operator cost."""
+
+    def __init__(self) -> None:
+        self.costs: dict[str, tuple[float, int]] = {}
+        self._cpu, self._base = 0.0, 0
+
+    def __call__(self, event: Any) -> None:
+        """Start of an operator: reset the peak; its end: note it."""
+        if event.kind == "start":
+            self._cpu, self._base = time.process_time(), reset_peak()
+        elif event.kind == "finish":
+            used = time.process_time() - self._cpu
+            self.costs[event.operator] = (used, max(0, memory("VmHWM") - self._base))
+
+
+def memory(key: str) -> int:
+    """Bytes of this process by their name in /proc."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
+
+
+def reset_peak() -> int:
+    """Forget the peak so far; returns the bytes held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS")
+
+
+def write_rows(folder: Path, n_rows: int) -> None:
+    """Two classes in 64 features; a cue agrees with the class in 92 % of the rows; 2 % flipped labels."""
+    folder.mkdir(parents=True)
+    axes = np.random.default_rng(1).normal(size=(2, FEATURES))
+    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    for part, first in enumerate(range(0, n_rows, SHARD_ROWS)):
+        rng = np.random.default_rng([7, part])
+        n = min(SHARD_ROWS, n_rows - first)
+        y = rng.integers(0, 2, n)
+        cue = np.where(rng.random(n) < 0.92, y, 1 - y)
+        x = rng.normal(size=(n, FEATURES)) * 0.5
+        x += np.outer(2 * y - 1, axes[0]) + np.outer(4 * cue - 2, axes[1])
+        label = np.where(rng.random(n) < 0.02, 1 - y, y)
+        values = pa.FixedSizeListArray.from_arrays(pa.array(x.astype(np.float32).ravel()), FEATURES)
+        write_parquet(pa.table({"x": values, "label": label}), folder / f"rows-{part:05d}.parquet")
+
+
+def run_once(n_rows: int, folder: Path) -> list[Cost]:
+    """Every operator of the chain over so many rows, in this process and on one thread."""
+    import torch
+
+    from engine import Recipe, run
+    from engine.plan import make_plan
+
+    torch.set_num_threads(1)
+    write_rows(folder / "data", n_rows)
+    recipe = Recipe.parse(
+        {
+            "name": "scale",
+            "source": {"path": str(folder / "data"), "label": "label", "features": ["x"]},
+            "output": {"path": str(folder / "out")},
+            "operators": CHAIN,
+            "run": {"executor": "local"},
+            "tracking": {"enabled": False},
+        }
+    )
+    watch = Watch()
+    run(recipe, listener=watch)
+    store = make_plan(recipe)
+    written = {
+        planned.name: sum(part.bytes for part in store.store.committed(planned.fingerprint).values())
+        for planned in store.operators
+    }
+    written["publish"] = sum(path.stat().st_size for path in (folder / "out" / "versions").rglob("*.parquet"))
+    names = [*written, "report"]
+    return [Cost(name, n_rows, *watch.costs[name], written.get(name, 0)) for name in names]
+
+
+def apart(n_rows: int) -> list[Cost]:
+    """The same in an interpreter of its own, so that no size inherits the memory of another."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("WINNOW_SCALE_DIR")) as folder:
+        command = [sys.executable, "-m", "tests.benchmarks.scale", "--once", str(n_rows), folder]
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+    if result.returncode:
+        raise SystemExit(result.stderr)
+    return [Cost(**fields) for fields in json.loads(result.stdout.splitlines()[-1])]
+
+
+def measured(costs: Sequence[Cost]) -> list[Row]:
+    """A row for each operator: per million rows at every size."""
+    sizes = sorted({cost.rows for cost in costs})
+    by = {(cost.operator, cost.rows): cost for cost in costs}
+    rows: list[Row] = []
+    for name in dict.fromkeys(cost.operator for cost in costs):
+        row: dict[str, object] = {"operator": name}
+        for size in sizes:
+            row[f"CPU s per 10^6, at {size:,}"] = figure(by[name, size].cpu * 1e6 / size)
+        row["exponent"] = f"{exponent([by[name, size] for size in sizes]):.2f}"
+        for size in sizes:
+            row[f"peak MiB, at {size:,}"] = f"{by[name, size].peak / 2**20:,.0f}"
+        row["written, bytes a row"] = figure(by[name, sizes[-1]].written / sizes[-1])
+        rows.append(row)
+    return rows
+
+
+def exponent(costs: Sequence[Cost]) -> float:
+    """How CPU seconds grow with rows between the two largest sizes: 1 is linear."""
+    small, large = costs[-2:]
+    return math.log(max(large.cpu, 1e-9) / max(small.cpu, 1e-9)) / math.log(large.rows / small.rows)
+
+
+def projection(costs: Sequence[Cost]) -> list[Row]:
+    """CPU seconds at 10^9 rows by each operator's growth, never less than linear, over the cluster."""
+    rows: list[Row] = []
+    for name in dict.fromkeys(cost.operator for cost in costs):
+        own = sorted((cost for cost in costs if cost.operator == name), key=lambda cost: cost.rows)
+        growth = max(1.0, exponent(own))
+        seconds = own[-1].cpu * (TARGET / own[-1].rows) ** growth
+        rows.append(
+            {
+                "operator": name,
+                "growth": f"{growth:.2f}",
+                "core hours": figure(seconds / 3600),
+                f"hours on {NODES * CORES} cores": figure(seconds / 3600 / NODES / CORES),
+                "written, GB": figure(own[-1].written / own[-1].rows),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure, print, and write the README's section if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="1,000,000 rows too; the better part of an hour")
+    parser.add_argument("--write-readme", action="store_true")
+    parser.add_argument("--once", nargs=2, metavar=("ROWS", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.once:
+        costs = run_once(int(options.once[0]), Path(options.once[1]))
+        print(json.dumps([asdict(cost) for cost in costs]))
+        return
+    sizes = [10_000, 100_000] + [1_000_000] * options.large
+    costs = [cost for size in sizes for cost in apart(size)]
+    text = "\n\n".join(
+        [
+            machine(("numpy", "torch", "pyarrow", "scikit-learn")),
+            table(measured(costs)),
+            f"Projected to 10^9 rows on {NODES} nodes of {CORES} cores and {GIB} GiB, work spread evenly:",
+            table(projection(costs)),
+        ]
+    )
+    print(text)
+    if options.write_readme:
+        write_section(README, "scale", text)
+
+
+if __name__ == "__main__":
+    main()
