@@ -23,7 +23,7 @@ def render(
     recipe: RecipeFile,
     kind: Annotated[str, typer.Option(help="rayjob, raycronjob, cronjob or raycluster")],
     schedule: Annotated[str | None, typer.Option(help='Cron time of the two cron kinds, "0 2 * * *"')] = None,
-    time_zone: Annotated[str, typer.Option(help="Time zone of the schedule")] = "Etc/UTC",
+    timezone: Annotated[str, typer.Option(help="Of the schedule, such as Europe/Berlin")] = "Etc/UTC",
     image: Annotated[
         str | None, typer.Option(help="Image with Winnow, as deploy/Dockerfile makes it")
     ] = None,
@@ -63,7 +63,7 @@ def render(
             {
                 "kind": kind,
                 "schedule": schedule,
-                "time_zone": time_zone,
+                "timezone": timezone,
                 "image": image,
                 "workers": workers,
                 "gpu": gpu,

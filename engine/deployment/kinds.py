@@ -155,7 +155,7 @@ def _ray_cron_job(made: Rendering) -> Manifest:
         "metadata": made.metadata(),
         "spec": {
             "schedule": made.options.schedule,
-            "timeZone": made.options.time_zone,
+            "timeZone": made.options.timezone,
             "jobTemplate": _job_spec(made),
         },
     }
@@ -170,7 +170,7 @@ def _cron_job(made: Rendering) -> Manifest:
         "metadata": made.metadata(),
         "spec": {
             "schedule": made.options.schedule,
-            "timeZone": made.options.time_zone,
+            "timeZone": made.options.timezone,
             "concurrencyPolicy": "Forbid",
             "startingDeadlineSeconds": 3600,
             "successfulJobsHistoryLimit": 3,

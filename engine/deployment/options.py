@@ -25,7 +25,7 @@ class Options(BaseModel):
 
     kind: Kind
     schedule: str | None = None
-    time_zone: str = "Etc/UTC"
+    timezone: str = "Etc/UTC"
     image: str | None = None
     """Default: what deploy/Dockerfile is built as."""
     workers: int | None = Field(default=None, ge=1)
