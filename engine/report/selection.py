@@ -123,7 +123,7 @@ def on_drawn_rows(found: Grid) -> list[str]:
     if not found.drawn_from:
         return []
     return [
-        f"These are figures of {found.n_rows:,} rows drawn from the class's {found.drawn_from:,} "
+        f"These are figures of {found.n_rows:,} rows drawn from the {found.drawn_from:,} of the class "
         "(groups.fit_rows): only they were clustered, and every row was placed with its nearest core sample."
     ]
 

@@ -181,7 +181,7 @@ def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
     assert html.count("No setting kept the rule") == 1
     assert "This eps is the smallest tried: widen the grid" in html
     assert "Every setting failed" in html
-    assert html.count("figures of 20,000 rows drawn from the class's 300,000") == 1
+    assert html.count("figures of 20,000 rows drawn from the 300,000 of the class") == 1
     assert 'alt="Scores over' not in html_of(plan_over(tmp_path / "b", source, columns))
 
 
