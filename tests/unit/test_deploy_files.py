@@ -176,6 +176,31 @@ def test_ray_up_s_nodes_share_a_token() -> None:
     assert path in config["file_mounts"]
 
 
+def test_the_token_for_ray_up_is_nobody_else_s(tmp_path: Path) -> None:
+    (line,) = (line for line in (DEPLOY / "ray-up.yaml").read_text().splitlines() if "umask" in line)
+    subprocess.run(["bash", "-c", line.lstrip("# ")], env=on_path(HOME=str(tmp_path)), check=True)
+    token = tmp_path / ".ray" / "winnow-token"
+    assert str(token).endswith(ray_up()["file_mounts"].popitem()[1].removeprefix("~"))
+    assert re.fullmatch(r"[0-9a-f]{64}\n", token.read_text())
+    assert token.stat().st_mode & 0o077 == 0
+
+
+def test_the_secret_of_mlflow_has_what_the_pods_read(tmp_path: Path) -> None:
+    if not shutil.which("kubectl"):
+        pytest.skip("needs kubectl")
+    text = (DEPLOY / "mlflow" / "kubernetes.yaml").read_text()
+    lines = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#   ")]
+    command = "\n".join(lines) + " --dry-run=client --output yaml"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    made = yaml.safe_load(done.stdout)
+    pods = [one["spec"]["template"]["spec"] for one in yaml.safe_load_all(text) if "template" in one["spec"]]
+    entries = [entry for pod in pods for entry in pod["containers"][0]["env"] if "valueFrom" in entry]
+    keys = {entry["valueFrom"]["secretKeyRef"]["key"] for entry in entries}
+    assert keys <= set(made["data"])
+    assert {entry["valueFrom"]["secretKeyRef"]["name"] for entry in entries} == {made["metadata"]["name"]}
+    assert all(re.fullmatch(r"[A-Z][A-Z0-9_]*", key) for key in made["data"])  # all become variables
+
+
 class Closed(BaseModel):
     """A misspelt key is an error."""
 
