@@ -60,9 +60,10 @@ def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
 def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
     """The operators so that each comes after those it reads from; the recipe's order plays no part.
 
-    Those whose inputs nobody adds come last: ``compose`` says what is missing.
+    Those whose inputs nobody adds come last: ``compose`` says what is missing. `ingest` comes as early as it
+    can: all but those that make its features read the rows that it takes.
     """
-    waiting, ordered = sorted(chain, key=lambda operator: operator.name), list[Operator[Any]]()
+    waiting, ordered = sorted(chain, key=_ingest_first), list[Operator[Any]]()
     while waiting:
         adders = {field.name for operator in waiting for field in operator.adds}
         names = {operator.name for operator in waiting}
@@ -70,6 +71,10 @@ def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
         ordered.append(next(ready, waiting[0]))
         waiting.remove(ordered[-1])
     return ordered
+
+
+def _ingest_first(operator: Operator[Any]) -> tuple[bool, str]:
+    return operator.name != "ingest", operator.name
 
 
 def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:

@@ -92,3 +92,10 @@ def test_without_embed_text_is_no_feature_and_the_fix_is_named(tmp_path: Path) -
     operators = {name: params for name, params in recipe.operators.items() if name != "embed"}
     with pytest.raises(InputError, match=r"no numeric or vector column .* by `embed`"):
         make_plan(recipe.model_copy(update={"operators": operators}))
+
+
+def test_what_reads_vectors_alone_waits_for_the_rows_that_are_taken(tmp_path: Path) -> None:
+    recipe = text_recipe(tmp_path, operators={"dckm": {}, "decorrelation": {}})
+    names = [planned.name for planned in make_plan(recipe).operators]
+    assert names[:2] == ["embed", "ingest"]
+    assert {"dckm", "decorrelation"} < set(names[2:])
