@@ -35,7 +35,8 @@ class SourceSection(Section):
     features: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Numeric or vector columns; default: all of them but the label, `exclude` and `truth`",
+        description="Numeric or vector columns; default: all of them but the label, `exclude`, `truth`, and "
+        "names that begin with `_`, such as ids of other tools",
     )
     exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
     text_columns: tuple[str, ...] = Field(

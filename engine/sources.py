@@ -91,7 +91,8 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
         return ()
     if spec.features is None:
         kept = published_columns(recipe, schema)
-        features = default_features(kept, {spec.label, *spec.exclude, *truth.columns})
+        internal = (name for name in kept.names if name.startswith("_"))  # __key__, _curator_dedup_id, ...
+        features = default_features(kept, {spec.label, *spec.exclude, *truth.columns, *internal})
         if not features:
             raise InputError(
                 f"source.features: no numeric or vector column is left beside the label {spec.label!r}. "
