@@ -158,9 +158,11 @@ class Plan:
 def make_plan(recipe: Recipe) -> Plan:
     """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
     # Not at the top: it imports plans.
+    from engine.export import open_exports
     from engine.freezing import freeze, unprinted
     from engine.sources import check_source_columns, list_source, resolve_features
 
+    open_exports(recipe.output.export)  # a library that is missing is said before anything runs
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
     maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
     try:

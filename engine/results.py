@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.storage import Place
+from engine.export import Exported
 
 
 @dataclass(frozen=True)
@@ -34,5 +35,7 @@ class RunResult:
     report: Place
     mlflow_run_id: str | None
     seconds: float
+    exports: tuple[Exported, ...] = ()
+    """What came of ``output.export``, table by table."""
     training: dict[str, Any] | None = None
     """What came of the recipe's section ``train``."""

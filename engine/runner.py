@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from engine.events import Listener, Meter, silent
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
 from engine.execution.watched import Watched
-from engine.export import export, open_exports
+from engine.export import Exported, export, open_exports
 from engine.gauges import Gauges
 from engine.increments.adopting import adopt, growth_of
 from engine.increments.deciding import settle
@@ -39,7 +39,6 @@ def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -
     meter = Meter(listener, "plan")
     meter.tell("start")
     plan = make_plan(recipe)
-    open_exports(recipe.output.export)  # a library that is missing is said now
     meter.rows, meter.shards = plan.n_rows, len(plan.shards)
     meter.tell("finish")
     output = plan.output
@@ -73,15 +72,22 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
     report = session.report(manifest, results)
     tracker.finish(manifest, results, report)
     session.point()
-    session.export(manifest)
+    exports = session.export(manifest)
     for planned in plan.operators:  # workers of a killed driver may have gone on for seconds
         plan.store.sweep(planned.fingerprint)
     for name in ("runs", "reports"):
         sweep(plan.output / name)
     seconds = meter.seconds
-    record = {"version": plan.version, "mlflow_run_id": tracker.run_id, "seconds": seconds}
+    record = {
+        "version": plan.version,
+        "mlflow_run_id": tracker.run_id,
+        "seconds": seconds,
+        "exports": [asdict(one) for one in exports],
+    }
     write_json(plan.output / "runs" / f"{plan.version}.json", record)
-    return RunResult(plan.version, path, reused, results, manifest, report, tracker.run_id, seconds)
+    return RunResult(
+        plan.version, path, reused, results, manifest, report, tracker.run_id, seconds, exports=exports
+    )
 
 
 class Session:
@@ -159,14 +165,16 @@ class Session:
         meter.tell("finish")
         return found
 
-    def export(self, manifest: dict[str, Any]) -> None:
+    def export(self, manifest: dict[str, Any]) -> tuple[Exported, ...]:
         """Write the version into the recipe's tables, those that have not got it."""
+        done = []
         folder = version_folder(self.plan.output, self.plan.version)
         for table in open_exports(self.plan.recipe.output.export):
             meter = self._meter(f"export to {table.format}")
             meter.tell("start")
-            export(folder, manifest, table, lambda: self.executor)
+            done.append(export(folder, manifest, table, lambda: self.executor))
             meter.tell("finish")
+        return tuple(done)
 
     def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Place:
         """Draw the report of this version."""

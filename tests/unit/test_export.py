@@ -182,7 +182,10 @@ def test_a_recipe_writes_what_it_publishes_and_the_command_an_older_version(tmp_
     result = run(Recipe.parse(value))
     assert target.said() == {VERSION: result.version, CONTENT: result.manifest["content"]}
     files = sorted(tmp_path.glob("table/*.parquet"))
-    assert run(Recipe.parse(value)).reused
+    assert [one.state for one in result.exports if one.written] == ["version 0"]
+    again = run(Recipe.parse(value))
+    assert again.reused
+    assert [one.written for one in again.exports] == [False]
     assert sorted(tmp_path.glob("table/*.parquet")) == files
     command = ["export", str(result.path), "--executor", "local", "--to"]
     done = CliRunner().invoke(app, [*command, f"delta:{target.path}"])
