@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
-from engine.errors import Exit, InputError
+from engine.cli.common import INTERRUPTED, AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.errors import Exit, InputError, WinnowError
 
 if TYPE_CHECKING:
     from engine.jobs.handle import JobHandle, JobInfo
@@ -183,7 +183,10 @@ def _show(submitted: Submission, as_json: bool) -> None:
 
 
 def _wait(handle: JobHandle) -> None:
-    _print(handle)
+    try:
+        _print(handle)
+    except WinnowError as error:  # a line that breaks over hours is no end of the job
+        typer.echo(f"its output breaks off ({error}); waiting for its end", err=True)
     info = handle.wait()
     typer.echo(f"{info.id}: {info.told}", err=True)
     if info.exit_code != Exit.DONE:
@@ -191,6 +194,11 @@ def _wait(handle: JobHandle) -> None:
 
 
 def _print(handle: JobHandle) -> None:
-    for piece in handle.follow():
-        sys.stdout.write(piece)
-        sys.stdout.flush()
+    try:
+        for piece in handle.follow():
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        how = f"winnow cancel {handle.id} --address {handle.address}"
+        typer.echo(f"{handle.id} goes on without you; to stop it: {how}", err=True)
+        raise typer.Exit(INTERRUPTED) from None

@@ -28,7 +28,7 @@ from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 TOKEN = secrets.token_hex(32)
-PATIENCE = 90.0
+PATIENCE = 180.0
 PORTS = range(20000, 32000)
 """Neither those that Ray's workers take by themselves nor those that the system hands out."""
 NAMES = ("port", "dashboard-port", "dashboard-agent-listen-port", "dashboard-agent-grpc-port")

@@ -3,16 +3,19 @@
 import subprocess
 import sys
 import zipfile
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.jobs import reason, variables
+from engine.cli.jobs import _wait, reason, variables
 from engine.errors import Exit, InfeasibleError, InputError
 from engine.jobs.connection import checked_address, connect, find_token
-from engine.jobs.handle import JobInfo
+from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
 from engine.jobs.paths import moved, portable
@@ -240,6 +243,42 @@ def test_variables_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
         variables(["A"], [])
     with pytest.raises(InputError, match="--env-from NOT_THERE: "):
         variables([], ["NOT_THERE"])
+
+
+class Told:
+    """A client whose job prints one line and then breaks off, or is left by the user."""
+
+    def __init__(self, fault: BaseException, state: str) -> None:
+        self._fault, self._state = fault, state
+
+    def get_job_info(self, job: str) -> SimpleNamespace:
+        status = SimpleNamespace(value=self._state)
+        times = {"start_time": 1_000, "end_time": 2_000, "driver_exit_code": 3, "message": "", "metadata": {}}
+        return SimpleNamespace(submission_id=job, status=status, **times)
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        yield f"{job} begins\n"
+        raise self._fault
+
+
+def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    handle = JobHandle("http://head", "k", Told(RuntimeError("WebSocket closed"), "FAILED"))
+    with pytest.raises(typer.Exit) as found:
+        _wait(handle)
+    assert found.value.exit_code == Exit.BUDGET
+    said = capsys.readouterr()
+    assert said.out == "k begins\n"
+    assert "breaks off (The cluster at http://head says: WebSocket closed)" in said.err
+    assert "k: failed at 1970-01-01T00:00:02+00:00" in said.err
+
+
+def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as found:
+        _wait(JobHandle("http://head", "k", Told(KeyboardInterrupt(), "RUNNING")))
+    assert found.value.exit_code == 130
+    assert (
+        "k goes on without you; to stop it: winnow cancel k --address http://head" in capsys.readouterr().err
+    )
 
 
 def test_the_reason_is_the_run_s_last_error() -> None:
