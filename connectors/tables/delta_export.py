@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from connectors.tables.common import library
+from connectors.tables.common import library, plain
 from connectors.tables.exporting import CONTENT, Begun, Edition, Export, ParquetWriter, storable
 
 
@@ -45,12 +45,21 @@ class DeltaExport(Export):
         self.check_absent(table is not None)
         wanted = storable(schema)
         if table is not None:
-            if table.metadata().partition_columns:
-                raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
-            if self.mode == "append":
-                self.check_columns(pa.schema(table.schema().to_arrow()), wanted)
+            self._check_plain(table)
+            there = plain(self.path, pa.schema(table.schema().to_arrow()))
+            self.check_columns(there, wanted)
+            wanted = there
         commit = partial(_commit, self.path, self.mode, table is not None, wanted, edition)
         return Begun(ParquetWriter(self.path, wanted, edition), commit)
+
+    def _check_plain(self, table: Any) -> None:
+        """Raise ConnectorError for a table whose files are more than its columns, as they stand."""
+        settings = table.metadata().configuration
+        mapped = settings.get("delta.columnMapping.mode", "none") != "none"
+        bound = any(key.startswith("delta.constraints.") for key in settings)
+        if table.metadata().partition_columns or mapped or bound:
+            kind = "renames its columns" if mapped else "has constraints" if bound else "is partitioned"
+            raise ConnectorError(f"{self.path} {kind}. Export to another table.")
 
     def _table(self) -> Any:
         deltalake = library("deltalake", "delta")

@@ -86,8 +86,8 @@ class Export(ABC):
             )
 
     def check_columns(self, there: pa.Schema, schema: pa.Schema) -> None:
-        """Raise ConnectorError unless rows of ``schema`` can be appended to a table of the other."""
-        check_same_names(f"The version to append to {self.path}", schema.names, self.path, there.names)
+        """Raise ConnectorError unless a table that is there has the columns of ``schema``."""
+        check_same_names("The version", schema.names, self.path, there.names)
 
 
 def open_export(
@@ -120,8 +120,18 @@ class ParquetWriter:
         name = self.edition.file(number)
         place = place_of(self.folder)
         make_folder(place)
-        written = write_parquet(table.cast(self.schema), place / name)
+        written = write_parquet(fitted(table, self.schema), place / name)
         return {"name": name, "rows": table.num_rows, "bytes": written.n_bytes}
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of ``schema`` with its types. Raises ConnectorError for values that do not fit."""
+    try:
+        return table.select(schema.names).cast(schema)
+    except pa.ArrowException as error:
+        raise ConnectorError(
+            f"The version's values do not fit the types of the table that is there: {error}"
+        ) from error
 
 
 def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:

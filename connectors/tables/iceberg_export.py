@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import ConnectorError
-from connectors.tables.common import library
+from connectors.tables.common import library, plain
 from connectors.tables.exporting import CONTENT, Begun, Edition, Export, ParquetWriter, storable
 from connectors.tables.iceberg import load_catalog, reading_iceberg
 
@@ -41,19 +41,21 @@ class IcebergExport(Export):
         wanted = storable(schema, small_integers=False)
         with reading_iceberg(self.path):
             catalog = self._catalog()
-            there = catalog.table_exists(self.path)
-            self.check_absent(there)
-            if there:
+            exists = catalog.table_exists(self.path)
+            self.check_absent(exists)
+            if exists:
                 table = catalog.load_table(self.path)
                 if not table.spec().is_unpartitioned():
                     raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
-                self.check_columns(table.schema().as_arrow(), wanted)
+                there = plain(self.path, table.schema().as_arrow())
+                self.check_columns(there, wanted)
+                wanted = there
                 transaction, place = table.transaction(), table.location()
             else:
                 catalog.create_namespace_if_not_exists(self.path.rpartition(".")[0])
                 transaction = catalog.create_table_transaction(self.path, wanted)
                 place = transaction.table_metadata.location
-        replace = there and self.mode == "overwrite"
+        replace = exists and self.mode == "overwrite"
         folder = f"{place}/data"
         return Begun(
             ParquetWriter(folder, wanted, edition), partial(_commit, transaction, folder, replace, edition)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library
-from connectors.tables.exporting import CONTENT, Begun, Edition, Export
+from connectors.tables.exporting import CONTENT, Begun, Edition, Export, fitted
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LanceWriter:
     def __call__(self, table: pa.Table, number: int) -> list[str]:
         """The fragments as JSON."""
         write = library("lance.fragment", "lance").write_fragments
-        found = write(table.cast(self.schema), self.path, schema=self.schema, mode=self.mode)
+        found = write(fitted(table, self.schema), self.path, schema=self.schema, mode=self.mode)
         return [json.dumps(fragment.to_json()) for fragment in found]
 
 
