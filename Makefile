@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo test test-all faults lint format bench paper gpu clean help
+.PHONY: demo nights test test-all faults lint format bench paper gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,13 @@ $(VENV)/.dev: $(VENV)/.run
 demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report
 	$(BIN)/python -m connectors.digits demo/data
 	$(BIN)/winnow run deploy/recipes/demo.yaml
+
+nights: $(VENV)/.run  ## Three nights of a dataset that drifts: increments, retraining, who is champion
+	rm -rf demo/nights demo/nights-out
+	for night in 1 2 3; do \
+	  $(BIN)/python -m connectors.nights demo/nights $$night && $(BIN)/winnow run deploy/recipes/nightly.yaml || exit; \
+	done
+	$(BIN)/winnow versions demo/nights-out
 
 test: $(VENV)/.dev  ## Run all tests but the slow ones
 	$(BIN)/python -m pytest tests/cluster

@@ -43,7 +43,12 @@ Images = npt.NDArray[np.float64]
 
 
 def make_digits(
-    rows: int | None = None, *, seed: int = 0, brightness: float = BRIGHTNESS, png: int | None = None
+    rows: int | None = None,
+    *,
+    seed: int = 0,
+    brightness: float = BRIGHTNESS,
+    png: int | None = None,
+    shares: tuple[float, float] = (LOOP_DARK, NO_LOOP_BRIGHT),
 ) -> pa.Table:
     """Build the table: image, label, id, digit, true_group, true_outlier.
 
@@ -58,6 +63,9 @@ def make_digits(
     png
         Height and width in pixels, a multiple of 8: images are then grey PNG files; default vectors of 64
         numbers in [0, 1].
+    shares
+        Of the digits with a loop those that are dark, and of those without one those that are bright; at
+        (0.5, 0.5) the background says nothing.
 
     Raises
     ------
@@ -75,7 +83,7 @@ def make_digits(
     rng = np.random.default_rng(seed)
     loop = np.isin(digit, LOOPS)
     agrees = np.ones(n, bool)
-    for kind, share in ((loop, LOOP_DARK), (~loop, NO_LOOP_BRIGHT)):
+    for kind, share in zip((loop, ~loop), shares, strict=True):
         agrees[_draw(rng, np.flatnonzero(kind), share)] = False
     bright = loop == agrees
     scrambled, flipped = np.zeros(n, bool), np.zeros(n, bool)

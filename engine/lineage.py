@@ -27,6 +27,8 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
         "rows": manifest["rows"],
         "tracking_uri": redact(tracking_uri(output)),
         "runs": _runs(name, output),
+        "models": _models(name, output),
+        "base": (manifest.get("incremental") or {}).get("base"),
         "source": manifest["source"],
         "operators": manifest["operators"],
     }
@@ -78,6 +80,24 @@ def _output_of(version: str) -> Place:
     if not runs:
         raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
     return output_of(runs[0]["output"])
+
+
+def _models(version: str, output: Place) -> list[dict[str, Any]]:
+    """Registered models that were trained on a version."""
+    if tracking_uri(output).startswith("sqlite:///") and not (output / "mlflow.db").exists():
+        return []
+    found = client(output)
+    models = [model for model in found.search_model_versions() if model.tags.get(VERSION_TAG) == version]
+    aliases = {model.name: found.get_registered_model(model.name).aliases for model in models}
+    return [
+        {
+            "name": model.name,
+            "version": str(model.version),
+            "run_id": model.run_id,
+            "champion": str(aliases[model.name].get("champion")) == str(model.version),
+        }
+        for model in models
+    ]
 
 
 def _runs(version: str, output: Place) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,8 @@ def show_plan(plan: Plan) -> None:
     console.print(shards)
     if len(plan.shards) > MOST_SHARDS:
         console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
+    if plan.increment:
+        show_increment(plan.increment.record(), undecided=plan.increment.undecided)
     chain = plain_table("operator", "reads", "adds", "committed", "fingerprint")
     for planned in plan.operators:
         reads = (*planned.operator.requires, *planned.operator.source_columns, *planned.operator.uses)
@@ -69,6 +73,15 @@ def show_plan(plan: Plan) -> None:
     for field in plan.published_schema:
         columns.add_row(escape(field.name), escape(type_name(field.type)))
     console.print(columns)
+
+
+def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> None:
+    """What a run goes on from, and why operators learnt again or did not."""
+    from engine.increments.deciding import describe, describe_base
+
+    said = "decided once the new rows are placed" if undecided else describe(record)
+    console.print(f"  {escape(describe_base(record))}", soft_wrap=True)
+    console.print(f"  {escape(said)}", soft_wrap=True)
 
 
 def show_status(found: dict[str, Any]) -> None:
@@ -177,6 +190,11 @@ def show_lineage(found: dict[str, Any]) -> None:
         branch = tree.add(f"run [bold]{run['run_id']}[/] {run['status']} {when}")
         for entry in run["inputs"]:
             branch.add(f"input {escape(entry['name'])} digest {entry['digest']}")
+    for model in found["models"]:
+        champion = ", champion" if model["champion"] else ""
+        tree.add(f"model [bold]{escape(model['name'])} {model['version']}[/]{champion} run {model['run_id']}")
+    if found["base"]:
+        tree.add(f"goes on from version {found['base']}")
     source = tree.add(f"source {escape(found['source']['path'])}")
     for path, identity in found["source"]["files"].items():
         source.add(f"{escape(path)} {identity[:19]}")
@@ -198,6 +216,9 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "oracle": any("oracle" in operator.metrics for operator in result.operators),
         "report": near(result.report),
         "mlflow_run_id": result.mlflow_run_id,
+        "incremental": result.manifest.get("incremental"),
+        "training": result.training,
+        "exports": [asdict(export) for export in result.exports],
         "seconds": round(result.seconds, 1),
     }
     if as_json:
@@ -215,7 +236,16 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     console.print(
         f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
     )
+    for export in result.exports:
+        verb = "is" if export.written else "was already"
+        console.print(f"  {verb} {export.state} of {escape(export.path)} ({export.format})", soft_wrap=True)
+    if increment := result.manifest.get("incremental"):
+        show_increment(increment)
     console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
+    if result.training:
+        from engine.increments.training import describe
+
+        console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
     console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)

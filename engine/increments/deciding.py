@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InputError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from engine.plan import Plan
     from engine.runner import Session
 
+SHARDS = {"old": "shards taken over", "new": "new", "gone": "gone"}
 _log = logging.getLogger("winnow")
 
 
@@ -96,10 +98,19 @@ def _needed(plan: Plan) -> set[str]:
     return needed
 
 
-def describe(decision: dict[str, Any]) -> str:
-    """A line for people."""
+def describe(decision: Mapping[str, Any]) -> str:
+    """A line for people; of a decision, or of a manifest's ``incremental``."""
     figures = "; ".join(
         f"{f['name']} {f['excess']:.3f} (threshold {f['threshold']:g}{', over' if f['over'] else ''})"
-        for f in decision["drift"]
+        for f in decision.get("drift", ())
     )
-    return f"{decision['outcome']}, {decision['why']}" + (f": {figures}" if figures else "")
+    why = decision.get("why", "there are no new rows")
+    return f"{decision['outcome']}, {why}" + (f": {figures}" if figures else "")
+
+
+def describe_base(record: Mapping[str, Any]) -> str:
+    """What a manifest's ``incremental`` goes on from, and what of it is kept."""
+    counts = ", ".join(f"{record['shards'][key]} {said}" for key, said in SHARDS.items())
+    text = f"after {record['base']}: {counts}"
+    fitted = [f"{name} ({reason})" for name, reason in record["fitted"].items()]
+    return text + f"; fitted again: {', '.join(fitted) or 'nothing'}"
