@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from connectors.storage import ObjectPath
 from engine.errors import InfeasibleError
 from engine.execution.job import Job
 from engine.execution.on_ray import RayExecutor
@@ -24,6 +25,7 @@ from operators.base import Context
 from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_of
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 from tests.faults.killing import complete, published, recipe_in, run_and_kill
+from tests.s3 import S3Server
 from tests.unit.test_run import content
 
 pytestmark = [pytest.mark.cluster]
@@ -102,6 +104,35 @@ def test_a_lost_node(tmp_path: Path) -> None:
     found = json.loads(line)
     assert found["lost"]
     assert content(Path(found["version"])) == content(alone.path)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_the_same_bytes_whatever_is_in_flight(tmp_path: Path) -> None:
+    """16 shards, 1, 3 and 16 of them in flight; the probe on one worker and on two, and in this process."""
+    write_shards(tmp_path / "data", spurious_table(), 16)
+    alone = run(Recipe.parse(many_shards(tmp_path, "alone", operators={"probe": {"l2": 0.05}})))
+    command = [sys.executable, "-m", "tests.cluster.in_flight", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith('{"versions"'))
+    found = json.loads(line)["versions"]
+    assert len(found) == 3
+    for way, version in found.items():
+        assert content(Path(version)) == content(alone.path), way
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("ray_cluster")
+def test_an_output_on_s3_has_the_same_bytes(s3: S3Server, tmp_path: Path) -> None:
+    """States that a fit leaves and the columns of others travel through the store; workers fetch them."""
+    alone = run(Recipe.parse(many_shards(tmp_path, "alone", shards=4)))
+    there = many_shards(tmp_path, "none", shards=4, run={"executor": "ray", "shards_in_flight": 3})
+    result = run(Recipe.parse(there | {"output": {"path": s3.uri(s3.bucket(), "out")}}))
+    data = result.path / "data"
+    assert isinstance(data, ObjectPath)
+    parts = {path.name: path.read_bytes() for path in data.below()}
+    assert parts == {path.name: path.read_bytes() for path in (alone.path / "data").iterdir()}
 
 
 @pytest.mark.faults

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe
+from tests.unit.test_embed_run import text_table
 
 OPERATORS: dict[str, dict[str, Any]] = {
     "probe": {"l2": 0.05, "trainer": "in_process", "epochs": 3},
@@ -22,6 +23,14 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "weights": {},
     "split": {},
 }
+METHODS: dict[str, dict[str, Any]] = {
+    "embed": {"model": "tests.unit.test_embed:letters", "column": "word", "resources": {"gpus": 0}},
+    "eos": {"alpha": 0.4},
+    "dckm": {"n_clusters": 3, "max_iter": 5},
+    "decorrelation": {"max_iter": 5},
+    **OPERATORS,
+}
+"""Every operator there is, on text."""
 POLL = 0.001
 Stamp = tuple[int, int]
 
@@ -57,6 +66,14 @@ def recipe_in(folder: Path, output: str = "out", **sections: Any) -> dict[str, A
         write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
     source = {"on_error": "quarantine"}
     sections = {"operators": OPERATORS, "source": source, **sections}
+    return recipe_for(folder / "data", folder / output, **sections)
+
+
+def methods_in(folder: Path, output: str = "out", **sections: Any) -> dict[str, Any]:
+    """The same over three shards of text, one row of which is faulty, with every method."""
+    if not (folder / "data").exists():
+        write_shards(folder / "data", text_table(), 3)
+    sections = {"operators": METHODS, "source": {"on_error": "quarantine"}, **sections}
     return recipe_for(folder / "data", folder / output, **sections)
 
 

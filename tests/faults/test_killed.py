@@ -1,13 +1,15 @@
 """The driver is killed at any moment: the same command goes on, redoes nothing, ends with the same bytes."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.faults.killing import complete, count_events, published, recipe_in, run_and_kill
+from tests.faults.killing import complete, count_events, methods_in, published, recipe_in, run_and_kill
 
-FEW, MANY = 2, 24
+FEW, SOME, MANY = 2, 8, 24
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +20,18 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, published(folder / "out"), n_events
 
 
-def check_moments(unbroken: tuple[Path, dict[str, bytes], int], n_moments: int, seed: int) -> None:
+def check_moments(
+    unbroken: tuple[Path, dict[str, bytes], int],
+    n_moments: int,
+    seed: int,
+    make: Callable[[Path, str], dict[str, Any]] = recipe_in,
+) -> None:
     """Kill one run each at random moments, then let it go on."""
     folder, reference, n_events = unbroken
     rng = np.random.default_rng(seed)
     kept = []
     for index, event in enumerate(rng.integers(1, n_events, n_moments).tolist()):
-        recipe = recipe_in(folder, f"killed{seed}-{index}")
+        recipe = make(folder, f"killed{seed}-{index}")
         run_and_kill(folder, recipe, event, delay=rng.uniform(0, 0.01))
         kept.append(complete(folder, recipe, reference))
     assert max(kept) > min(kept)
@@ -39,6 +46,13 @@ def test_killed_at_some_moments(unbroken: tuple[Path, dict[str, bytes], int]) ->
 @pytest.mark.timeout(900)
 def test_killed_at_many_moments(unbroken: tuple[Path, dict[str, bytes], int]) -> None:
     check_moments(unbroken, MANY, seed=1)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_killed_at_some_moments_of_every_method(tmp_path: Path) -> None:
+    n_events = count_events(tmp_path, methods_in(tmp_path))
+    check_moments((tmp_path, published(tmp_path / "out"), n_events), SOME, seed=2, make=methods_in)
 
 
 @pytest.mark.faults
