@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
@@ -16,10 +17,13 @@ from engine.errors import InputError
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.runner import run
+from operators.base import OperatorError
 from operators.columns import vectors_to_numpy
 from operators.gradients.params import GradientsParams
 from operators.gradients.stored import open_stored
+from operators.gradients.stored_adaptor import StoredGradients
 from tests.data import small_recipe
+from tests.unit.in_memory import run_operator, split_table
 
 Floats = np.ndarray[Any, np.dtype[Any]]
 ROWS = np.arange(5)
@@ -73,13 +77,10 @@ def test_every_layout_gives_the_rows_that_were_stored(
 
 
 def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
-    import torch
-
-    wanted = torch.randn(5, 3).to(torch.bfloat16)
-    bits = wanted.view(torch.int16).numpy().view(np.uint16)
-    write_bergson(tmp_path / "index", bits, "bfloat16")
+    bits = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32).view(np.uint32)
+    write_bergson(tmp_path / "index", (bits >> 16).astype(np.uint16), "bfloat16")
     rows = open_stored(tmp_path / "index", "auto", None, None)
-    np.testing.assert_array_equal(rows.read(ROWS), wanted.float().numpy())
+    np.testing.assert_array_equal(rows.read(ROWS), (bits & 0xFFFF0000).view(np.float32))
 
 
 def missing_shard(path: Path) -> dict[str, Any]:
@@ -139,25 +140,47 @@ def gradients_of(recipe: Recipe) -> Floats:
     return np.concatenate([vectors_to_numpy(table["gradient"]) for table in tables])
 
 
+def test_each_shard_gets_its_own_rows_and_what_is_stored_is_fingerprinted(tmp_path: Path) -> None:
+    G = np.random.default_rng(0).normal(size=(240, 3)).astype(np.float32)
+    stored = save_npy(tmp_path, G)
+    operator = StoredGradients(GradientsParams.model_validate({"stored": stored}))
+    labels = split_table(pa.table({"y": np.zeros(240, np.int32)}), [7, 100, 101])
+    found, metrics = run_operator(operator, labels, tmp_path)
+    np.testing.assert_array_equal(vectors_to_numpy(found["gradient"]), G)
+    assert metrics == {"numbers_per_row": 3.0}
+    with pytest.raises(OperatorError, match="holds 240 rows, and the source 140"):
+        run_operator(operator, labels[:2] + labels[2:3] + [labels[3].slice(0, 39)], tmp_path)
+    recipe = with_stored(small_recipe(tmp_path), stored)
+    before = make_plan(recipe).fingerprint_of("gradients")
+    np.save(tmp_path / "g.npy", 2 * G)
+    assert make_plan(recipe).fingerprint_of("gradients") != before
+    with pytest.raises(InputError, match=r"operators\.gradients\.stored: .* cannot be read"):
+        make_plan(with_stored(recipe, {"path": "nowhere.npy"}))
+
+
+def test_a_row_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    G = np.ones((9, 2), np.float16)
+    G[4, 1] = np.inf
+    operator = StoredGradients(GradientsParams.model_validate({"stored": save_npy(tmp_path, G)}))
+    labels = split_table(pa.table({"y": np.zeros(9, np.int32)}), [3])
+    with pytest.raises(OperatorError, match="row 4 of the stored gradients"):
+        run_operator(operator, labels, tmp_path)
+
+
+@pytest.mark.slow
 def test_a_run_without_a_probe_finds_the_same_groups(tmp_path: Path) -> None:
     usual = small_recipe(tmp_path)
     expected = pq.read_table(run(usual).path / "data")
-    stored = save_npy(tmp_path, gradients_of(usual))
-    recipe = with_stored(usual, stored)
+    recipe = with_stored(usual, save_npy(tmp_path, gradients_of(usual)))
     found = pq.read_table(run(recipe).path / "data")
     assert found["group"].equals(expected["group"])
-    before = make_plan(recipe).fingerprint_of("gradients")
-    np.save(tmp_path / "g.npy", 2 * np.load(tmp_path / "g.npy"))
-    assert make_plan(recipe).fingerprint_of("gradients") != before
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_finite_are_set_aside_and_another_length_is_an_error(tmp_path: Path) -> None:
     usual = small_recipe(tmp_path)
     G = np.random.default_rng(0).normal(size=(240, 3)).astype(np.float16)
     G[17, 1], G[200, 0] = np.nan, np.inf
-    recipe = with_stored(usual, save_npy(tmp_path, G))
-    with pytest.raises(InputError, match="row 17 of the stored gradients"):
-        run(recipe)
     table = pq.read_table(run(with_stored(usual, save_npy(tmp_path, G), on_error="quarantine")).path / "data")
     aside = [row["row_id"] for row in table.to_pylist() if row["outlier_source"] == "quarantine"]
     assert aside == [17, 200]
