@@ -86,6 +86,7 @@ class Balanced(Operator[P]):
             params.tol,
             init,
             context.seed,
+            params.min_effective_share,
         )
         found = solve(Sharded(place, n_rows, executor, params.resources), settings)
         return _leave(context.state, found, n_rows)
@@ -115,7 +116,7 @@ class Dckm(Balanced[DckmParams]):
     """Adds ``dckm_weight`` and ``dckm_cluster``: k-means on rows weighted so that features correlate less."""
 
     name = "dckm"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
     cluster = DCKM_CLUSTER
@@ -129,7 +130,7 @@ class Decorrelation(Balanced[DecorrelationParams]):
     """Adds ``decorrelation_weight``: weights under which features correlate less, for any trainer."""
 
     name = "decorrelation"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = DecorrelationParams
     weight = DECORRELATION_WEIGHT
 

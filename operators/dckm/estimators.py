@@ -34,6 +34,7 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
             self.tol,
             init,
             int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            self.min_effective_share,
         )
         rows = InMemory(self.coder_(X))
         found = solve(rows, settings)
@@ -53,6 +54,7 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
             ("lambda3", 0, Real),
             ("max_iter", 1, Integral),
             ("tol", 0, Real),
+            ("min_effective_share", 0, Real),
         ):
             value: Any = getattr(self, name)
             if not isinstance(value, kind) or not least <= float(value) < np.inf:
@@ -62,6 +64,10 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "lambda3=0 leaves nothing that keeps the weights above 0: all of them would vanish. Give a "
                 "positive lambda3, such as 1."
+            )
+        if self.min_effective_share >= 1:
+            raise ValueError(
+                f"min_effective_share={self.min_effective_share!r} leaves no room for weights: give less than 1."
             )
         if self.coding not in CODINGS:
             raise ValueError(f"coding={self.coding!r} is unknown; there are: {', '.join(CODINGS)}.")
@@ -86,6 +92,8 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
     coding : "binarize" (default): a feature becomes +1 above its mean, else -1, which leaves a feature of two
         values as it is; "standardize": mean 0, standard deviation 1, treated above the mean. Clusters and
         balance are of the coded features.
+    min_effective_share : least effective sample size of the weights, as a share of the rows, in [0, 1): steps
+        that would go below are shortened. Default 0, as in the paper: none.
 
     Attributes
     ----------
@@ -114,6 +122,7 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
         max_iter: int = 20,
         tol: float = 0.01,
         coding: Coding = "binarize",
+        min_effective_share: float = 0.0,
     ) -> None:
         self.n_clusters = n_clusters
         self.lambda1 = lambda1
@@ -124,6 +133,7 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
         self.max_iter = max_iter
         self.tol = tol
         self.coding = coding
+        self.min_effective_share = min_effective_share
 
     def fit(self, X: Any, y: Any = None) -> DecorrelatedKMeans:
         """Cluster the rows of X.
@@ -163,7 +173,7 @@ class DecorrelationWeights(_Decorrelating):
     ----------
     lambda1 : factor of the balance cost, >= 0, default 1: with few features the cost is of the order of 1,
         and 0.01 of it would hardly count beside lambda2 / n.
-    lambda2, lambda3, tol, coding : as in :class:`DecorrelatedKMeans`.
+    lambda2, lambda3, tol, coding, min_effective_share : as in :class:`DecorrelatedKMeans`.
     max_iter : most steps, default 100.
 
     Attributes
@@ -180,6 +190,7 @@ class DecorrelationWeights(_Decorrelating):
         max_iter: int = 100,
         tol: float = 0.01,
         coding: Coding = "binarize",
+        min_effective_share: float = 0.0,
     ) -> None:
         self.lambda1 = lambda1
         self.lambda2 = lambda2
@@ -187,6 +198,7 @@ class DecorrelationWeights(_Decorrelating):
         self.max_iter = max_iter
         self.tol = tol
         self.coding = coding
+        self.min_effective_share = min_effective_share
 
     random_state = 0
     """Nothing is drawn."""

@@ -12,6 +12,10 @@ loop starts at twice the last one's, since curvature falls with the sum of weigh
 Where the objective would rise, momentum is dropped for that loop (O'Donoghue & Candes 2015), so that it never
 does.
 
+With the paper's factors the sum of weights sinks towards 0 for as long as the loops run, and fewer and fewer
+rows hold all of it. ``min_effective_share`` is a floor of the effective sample size: a step that would go below
+is halved until it does not. The paper has none (0).
+
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
 
@@ -29,6 +33,10 @@ Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")
 HALVINGS = 100
 """Step sizes tried before a point counts as stationary."""
+FLOOR_HALVINGS = 8
+"""Of a step that falls far enough, to keep to the floor; then the weights are at it, and rounding would decide."""
+ROUNDING = 1e-9
+"""By which sums of equal weights may miss an effective sample size of all rows."""
 
 
 class Passes(Protocol):
@@ -72,6 +80,7 @@ class Settings:
     tol: float
     init: Init = "random"
     seed: int = 0
+    min_effective_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,8 @@ class Point(NamedTuple):
     without_error: float
     balance: float
     clusters: Clusters
+    effective: float
+    """Effective sample size."""
 
 
 def solve(passes: Passes, settings: Settings) -> Solution:
@@ -161,6 +172,7 @@ class _Search:
         self._settings = settings
         self._rate = 0.5
         self._steps = 0
+        self._floor = settings.min_effective_share * passes.n_rows * (1 - ROUNDING)
         self.point: Point
 
     def advance(self, centres: Wide | None) -> Point:
@@ -169,7 +181,8 @@ class _Search:
         point, before = self._try(
             centres, None if first else self.point.step, self._steps / (self._steps + 3)
         )
-        if not first and point.value > self.point.without_error + before:
+        rises = not first and point.value > self.point.without_error + before
+        if rises or (not first and point.effective < self._floor):
             self._steps = 0
             point, _ = self._try(centres, None, 0.0)
         self._steps += 1
@@ -192,10 +205,15 @@ class _Search:
     def _backtrack(self, looked: Looked, line: Line, here: float) -> Point:
         """Halve the step size until the objective falls by half of what the gradient promises."""
         squared_length = float(line.second.weight)
+        too_low = 0
         for _ in range(HALVINGS):
             point = self._at(looked, line, self._rate)
-            if point.value <= here - self._rate * squared_length / 2:
+            falls = point.value <= here - self._rate * squared_length / 2
+            if falls and point.effective >= self._floor:
                 return point
+            too_low += falls
+            if too_low > FLOOR_HALVINGS:
+                break
             self._rate /= 2
         return self._at(looked, line, 0.0)
 
@@ -203,10 +221,11 @@ class _Search:
         moments = looked.moments.along(line.first, line.second, step)
         cost = balance_cost(moments)
         square, error = (float(np.polyval(c[::-1], step)) for c in (line.square, line.error))
-        rest = self._without_error(cost, square, float(moments.weight))
+        weight = float(moments.weight)
+        rest = self._without_error(cost, square, weight)
         powers = step ** np.arange(3)
         clusters = Clusters(*(np.tensordot(powers, part, 1) for part in line.clusters))
-        return Point(step, error + rest, rest, cost, clusters)
+        return Point(step, error + rest, rest, cost, clusters, weight**2 / square)
 
     def _without_error(self, cost: float, square: float, weight: float) -> float:
         chosen = self._settings

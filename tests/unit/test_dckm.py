@@ -153,6 +153,27 @@ def test_a_step_follows_the_gradient_of_equation_7(seed: int, coding: Any) -> No
         np.testing.assert_allclose(sums, w[mine] @ coded.Z[mine], rtol=1e-8, atol=1e-8)
 
 
+@given(seed=seeds, coding=codings, share=st.floats(0.05, 0.99), n_clusters=st.sampled_from([0, 3]))
+def test_weights_never_fall_below_the_floor(seed: int, coding: Any, share: float, n_clusters: int) -> None:
+    rows = InMemory(problem(seed, 40, 6, coding))
+    settings = replace(SETTINGS, seed=seed, n_clusters=n_clusters, min_effective_share=share)
+    found = solve(rows, settings)
+    assert found.effective_sample_size >= 40 * share * (1 - 1e-6)
+    assert found.effective_sample_size == pytest.approx(rows.weight.sum() ** 2 / (rows.weight @ rows.weight))
+    assert (np.diff(found.objective) <= 1e-9 * np.abs(found.objective[:-1])).all()
+
+
+def test_without_a_floor_weights_sink_onto_few_rows() -> None:
+    """The paper's factors on correlated features: what the floor is for."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 12)) @ rng.normal(size=(12, 12))
+    free, kept = (
+        DecorrelatedKMeans(4, random_state=0, min_effective_share=share).fit(X) for share in (0.0, 0.5)
+    )
+    assert free.effective_sample_size_ < 250 <= kept.effective_sample_size_
+    assert free.correlation_after_ < kept.correlation_after_ < kept.correlation_before_
+
+
 def by_the_book(Z: Any, labels: Any, settings: Settings) -> tuple[Any, Any, list[float]]:
     """Equations 10, 14 and 16-20 with accelerated backtracking, nothing shared with the kernel."""
     n, rate, k = len(Z), 0.5, 0
@@ -344,6 +365,7 @@ def test_predict_gives_the_labels_of_fit(coding: Any) -> None:
         ({"n_clusters": 31}, r"n_clusters=31 is more than the n_samples=30 rows"),
         ({"lambda1": -1}, r"lambda1=-1 must be a number of at least 0"),
         ({"lambda3": 0}, r"lambda3=0 leaves nothing"),
+        ({"min_effective_share": 1}, r"min_effective_share=1 leaves no room"),
         ({"max_iter": 2.5}, r"max_iter=2\.5 must be a whole number"),
         ({"init": "zero"}, r"init='zero' is unknown; there are: random, k-means\+\+"),
         ({"coding": "raw"}, r"coding='raw' is unknown"),
