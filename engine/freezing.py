@@ -9,6 +9,7 @@ from typing import Any
 from connectors.files import identity
 from engine.errors import InputError
 from engine.fingerprint import IdentityCache, digest
+from engine.increments.matching import Matching
 from engine.increments.planning import Increment, Outcome, actions_of, base_of, covers, reordered
 from engine.plan import FORMAT, Plan, PlannedOperator
 from engine.recipe import Recipe
@@ -37,6 +38,7 @@ def freeze(plan: Plan) -> Plan:
     if known is None:
         return _frozen(plan, None)
     base, manifest, matching = known
+    _check_positions(plan, matching)
     plan = replace(plan, listing=reordered(plan.listing, matching))
     chain = [planned.operator for planned in plan.operators]
     files = {planned.name: planned.files for planned in plan.operators}
@@ -47,6 +49,17 @@ def freeze(plan: Plan) -> Plan:
     plan = _frozen(plan, Increment(base, manifest, matching, first, {}))
     decision = read_decision(plan)
     return plan if decision is None else decided(plan, decision)
+
+
+def _check_positions(plan: Plan, matching: Matching) -> None:
+    """Raise InputError where rows change places under an operator that reads files by position."""
+    by_position = [planned.name for planned in plan.operators if planned.operator.files]
+    if by_position and list(matching.order) != sorted(matching.order):
+        raise InputError(
+            f"operators.{by_position[0]}: it reads stored rows by position, in the order of the source's files; "
+            f"incremental.base puts new files last although they sort before others. Name new files so "
+            f"that they sort last, or leave incremental.base out."
+        )
 
 
 def _as_published(plan: Plan, version: str, manifest: Mapping[str, Any]) -> Plan:

@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.errors import InputError
+from engine.increments.matching import Matching
 from engine.plan import make_plan
 from engine.recipe import Recipe
 from engine.runner import run
@@ -156,6 +157,14 @@ def test_each_shard_gets_its_own_rows_and_what_is_stored_is_fingerprinted(tmp_pa
     assert make_plan(recipe).fingerprint_of("gradients") != before
     with pytest.raises(InputError, match=r"operators\.gradients\.stored: .* cannot be read"):
         make_plan(with_stored(recipe, {"path": "nowhere.npy"}))
+
+
+def test_an_increment_that_moves_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = with_stored(small_recipe(tmp_path), save_npy(tmp_path, np.ones((240, 3), np.float32)))
+    matching = Matching((1, 2, 3, 0), (0, 1, 2), 0, ())
+    monkeypatch.setattr("engine.freezing.base_of", lambda *_: ("v1", {}, matching))
+    with pytest.raises(InputError, match="it reads stored rows by position"):
+        make_plan(recipe)
 
 
 def test_a_row_that_is_not_finite_is_named(tmp_path: Path) -> None:
