@@ -67,7 +67,7 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
             )
         if self.min_effective_share >= 1:
             raise ValueError(
-                f"min_effective_share={self.min_effective_share!r} leaves no room for weights: give less than 1."
+                f"min_effective_share={self.min_effective_share!r} leaves weights no room: give less than 1."
             )
         if self.coding not in CODINGS:
             raise ValueError(f"coding={self.coding!r} is unknown; there are: {', '.join(CODINGS)}.")

@@ -13,8 +13,8 @@ Where the objective would rise, momentum is dropped for that loop (O'Donoghue & 
 does.
 
 With the paper's factors the sum of weights sinks towards 0 for as long as the loops run, and fewer and fewer
-rows hold all of it. ``min_effective_share`` is a floor of the effective sample size: a step that would go below
-is halved until it does not. The paper has none (0).
+rows hold all of it. ``min_effective_share`` is a floor of the effective sample size: a step that would go
+below is halved until it does not. The paper has none (0).
 
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
@@ -34,7 +34,7 @@ INITS: tuple[Init, ...] = ("random", "k-means++")
 HALVINGS = 100
 """Step sizes tried before a point counts as stationary."""
 FLOOR_HALVINGS = 8
-"""Of a step that falls far enough, to keep to the floor; then the weights are at it, and rounding would decide."""
+"""Of a step that falls far enough, to keep to the floor; after so many the weights count as at it."""
 ROUNDING = 1e-9
 """By which sums of equal weights may miss an effective sample size of all rows."""
 

@@ -28,7 +28,7 @@ class BalanceParams(OperatorParams):
         ge=0,
         lt=1,
         description="Least effective sample size of the weights, as a share of the rows: steps that would go "
-        "below are shortened. The paper has no such floor (0): there weights sink onto few rows as loops go on",
+        "below are shortened. The paper has no floor (0): there weights sink onto few rows as loops go on",
     )
     max_iter: int = Field(default=100, ge=1, description="Most steps; each reads the rows twice")
     tol: float = Field(default=0.01, ge=0, description="Stop when the objective changes by less")

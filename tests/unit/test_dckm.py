@@ -365,7 +365,7 @@ def test_predict_gives_the_labels_of_fit(coding: Any) -> None:
         ({"n_clusters": 31}, r"n_clusters=31 is more than the n_samples=30 rows"),
         ({"lambda1": -1}, r"lambda1=-1 must be a number of at least 0"),
         ({"lambda3": 0}, r"lambda3=0 leaves nothing"),
-        ({"min_effective_share": 1}, r"min_effective_share=1 leaves no room"),
+        ({"min_effective_share": 1}, r"min_effective_share=1 leaves weights no room"),
         ({"max_iter": 2.5}, r"max_iter=2\.5 must be a whole number"),
         ({"init": "zero"}, r"init='zero' is unknown; there are: random, k-means\+\+"),
         ({"coding": "raw"}, r"coding='raw' is unknown"),
