@@ -19,7 +19,7 @@ from engine.cli.common import (
 )
 from engine.cli.deploy import deploy
 from engine.cli.export import export
-from engine.cli.jobs import add_jobs, show_jobs
+from engine.cli.jobs import add_jobs, address_for, show_jobs
 from engine.cli.nights import diff, versions
 from engine.cli.schedule import schedule
 from engine.cli.sources import sources
@@ -97,6 +97,7 @@ def status(
 ) -> None:
     """Show how far a recipe's run is, from files alone; or what a cluster says of a job."""
     with shown_errors(verbose):
+        address = address or address_for(recipe)
         if address is not None:
             show_jobs(recipe, address, as_json=as_json)
             return

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from engine.jobs.handle import JobHandle, JobInfo
     from engine.jobs.submission import Submission
 
+ADDRESS = "RAY_API_SERVER_ADDRESS"
 Address = Annotated[
     str,
-    typer.Option(
-        envvar="RAY_API_SERVER_ADDRESS", help="Dashboard of the cluster's head, such as http://head:8265"
-    ),
+    typer.Option(envvar=ADDRESS, help="Dashboard of the cluster's head, such as http://head:8265"),
 ]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `winnow submit` says it")]
 
@@ -111,6 +110,12 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
             typer.echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
         else:
             typer.echo(f"{job}: over already: {handle.status().told}.")
+
+
+def address_for(recipe_or_job: Path) -> str | None:
+    """The cluster that the environment names, for what can only be a job's id; else None."""
+    is_file = recipe_or_job.suffix in (".yaml", ".yml") or recipe_or_job.exists()
+    return None if is_file else os.environ.get(ADDRESS)
 
 
 def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.jobs import _wait, reason, variables
+from engine.cli.jobs import _wait, address_for, reason, variables
 from engine.errors import Exit, InfeasibleError, InputError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
@@ -234,6 +234,16 @@ def test_where_the_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_token() == "of-the-variable"
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert find_token() is None
+
+
+def test_what_status_asks_a_cluster_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recipe").touch()
+    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
+    assert address_for(Path("demo-v1-2.3")) is None
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://head:8265")
+    assert address_for(Path("demo-v1-2.3")) == "http://head:8265"
+    assert address_for(Path("absent.yaml")) is None
+    assert address_for(tmp_path / "recipe") is None
 
 
 def test_variables_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
