@@ -56,9 +56,9 @@ def _check_positions(plan: Plan, matching: Matching) -> None:
     by_position = [planned.name for planned in plan.operators if planned.operator.files]
     if by_position and list(matching.order) != sorted(matching.order):
         raise InputError(
-            f"operators.{by_position[0]}: it reads stored rows by position, in the order of the source's files; "
-            f"incremental.base puts new files last although they sort before others. Name new files so "
-            f"that they sort last, or leave incremental.base out."
+            f"operators.{by_position[0]}: it reads stored rows by position, in the order of the source's "
+            f"files; incremental.base puts new files last, though they sort before others. Name new files "
+            f"so that they sort last, or leave incremental.base out."
         )
 
 
