@@ -97,10 +97,10 @@ def _version(recipe: Recipe, sent: Recipe) -> str:
     there = {"output.path": sent.output.path}
     try:
         return make_plan(moved(recipe, lambda key, path: there.get(key, path))).version
-    except InputError as error:
+    except (InputError, OSError) as error:
         raise InputError(
-            f"{error} A run is known by what its source holds. If only the cluster can list it, name the run "
-            f"with --key, for example --key 2026-11-21: the same recipe and key are one run."
+            f"{str(error).rstrip('.')}. A run is known by what its source holds. If only "
+            f"the cluster can list it, name the run with --key, for example --key 2026-11-21: the same recipe and key are one run."
         ) from None
 
 

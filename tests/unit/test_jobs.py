@@ -19,6 +19,7 @@ from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
 from engine.jobs.paths import moved, portable
+from engine.jobs.submission import submit
 from engine.recipe import Recipe
 
 STATES = st.sampled_from(list(State))
@@ -99,6 +100,18 @@ def test_exports_are_outputs_and_tables_of_a_catalog_no_paths() -> None:
         portable(Recipe.parse(recipe), shared_files=False)
     found = moved(Recipe.parse(recipe), lambda key, path: f"/mnt/{path}")
     assert [export.path for export in found.output.export] == ["/mnt/t", "a.b"]
+
+
+@pytest.mark.parametrize("fault", [InputError("no such file."), OSError(5, "storage is away")])
+def test_a_source_that_cannot_be_listed_here(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Recipe) -> None:
+        raise fault
+
+    monkeypatch.setattr("engine.jobs.submission.make_plan", refuse)
+    with pytest.raises(InputError, match=r"(no such file|storage is away)\. A run is known by .* --key 2026"):
+        submit(recipe_with("/mnt/in", "/mnt/out"), "127.0.0.1:1")
+    with pytest.raises(InfeasibleError, match="No Ray cluster answers"):
+        submit(recipe_with("/mnt/in", "/mnt/out"), "127.0.0.1:1", key="2026-11-21")
 
 
 @pytest.mark.parametrize(
