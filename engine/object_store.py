@@ -7,23 +7,23 @@ Whoever reads a state gets a copy in a folder of its own host, named by what the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from connectors.storage import ObjectPath, Place, read_many
+from engine.copies import fetch, put, sha256, stamps
 from engine.errors import InputError
 from engine.fingerprint import digest
 from engine.store import Commit, RunStore, to_json
+from operators.base import Context, Executor
 
 LIST = "state.json"
 MANY = 16
@@ -99,14 +99,22 @@ class ObjectRunStore(RunStore):
         scratch.mkdir(parents=True)
         try:
             yield scratch
-            files = sorted(path for path in scratch.rglob("*") if path.is_file())
-            names = [path.relative_to(scratch).as_posix() for path in files]
+            names = list(stamps(scratch))
             put(scratch, names, self.folder(fingerprint) / "state")
-            sums = {name: _sha256(path) for name, path in zip(names, files, strict=True)}
+            sums = {name: sha256(scratch / name) for name in names}
             content = to_json({"files": sums}).encode()
             (self.folder(fingerprint) / LIST).write_bytes(content)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
+        """An executor for a fit on hosts that share no disk."""
+        from engine.execution.carrying import Carrying, several_hosts
+
+        if executor.kind == "local" or not several_hosts():
+            return executor
+        meeting = self.folder(fingerprint) / f".{context.state.name}.tmp"
+        return Carrying(executor, self, context, meeting)
 
     @property
     def _copies(self) -> Path:
@@ -139,43 +147,12 @@ def working_copy(place: Place) -> Iterator[Path]:
     copy = local_cache() / digest(str(place))[:16]
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    names = [path.key[len(place.key) + 1 :] for path in place.below()]
-    shown = [name for name in names if not name.startswith(".")]
-    fetch(place, shown, copy)
-    before = {name: _stamp(copy / name) for name in shown}
+    fetch(place, [name for name in place.tags_below() if not name.startswith(".")], copy)
+    before = stamps(copy)
     try:
         yield copy
     finally:
-        files = [path for path in copy.rglob("*") if path.is_file()]
-        found = {path.relative_to(copy).as_posix(): _stamp(path) for path in files}
-        put(copy, sorted(name for name, stamp in found.items() if before.get(name) != stamp), place)
-
-
-def fetch(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
-    """Copy objects into a folder. Raises InputError for a name that leads out of it."""
-    for name in names:
-        place = PurePosixPath(name)
-        if place.is_absolute() or ".." in place.parts:
-            raise InputError(f"{source}: {name!r} leads out of its folder. Remove it.")
-        (folder / place).parent.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(MANY) as pool:
-        list(pool.map(lambda name: (folder / name).write_bytes((source / name).read_bytes()), names))
-
-
-def put(folder: Path, names: Sequence[str], target: ObjectPath) -> None:
-    """Copy files of a folder to a store."""
-    with ThreadPoolExecutor(MANY) as pool:
-        list(pool.map(lambda name: (target / name).write_bytes((folder / name).read_bytes()), names))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        put(copy, [name for name, stamp in stamps(copy).items() if before.get(name) != stamp], place)
 
 
 def _commit(content: bytes | None) -> Commit | None:

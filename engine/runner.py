@@ -221,6 +221,7 @@ class Session:
 
     def _learn(self, planned: PlannedOperator, state: Path, executor: Executor) -> dict[str, float]:
         context = self._context(planned, state)
+        executor = self.plan.store.carrying(executor, planned.fingerprint, context)
         if planned.kept:
             return planned.operator.extend(context, growth_of(self.plan, planned), executor)
         return planned.operator.fit(context, executor)

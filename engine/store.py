@@ -23,6 +23,7 @@ from connectors.base import ConnectorError
 from connectors.sink import write_parquet
 from connectors.storage import ObjectPath, Place, make_folder, place_of, remove_tree, write_whole
 from engine.errors import InputError
+from operators.base import Context, Executor
 
 REPLAYS = "replays.json"
 
@@ -77,6 +78,10 @@ class RunStore:
     def state(self, fingerprint: str) -> Path:
         """Folder of the operator's fitted state."""
         return _local(self.folder(fingerprint)) / "state"
+
+    def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
+        """The executor for a fit into ``context.state``: its tasks see that folder on every host."""
+        return executor
 
     def bring(self, states: Iterable[Path]) -> None:
         """Have these folders, as :meth:`state` named them on another host, on this one too."""

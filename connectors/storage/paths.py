@@ -100,12 +100,13 @@ class ObjectPath:
             meta = found.meta
             return bytes(found.bytes()), Tag(meta.get("e_tag"), meta.get("version"))
 
-    def write_bytes(self, data: bytes) -> None:
+    def write_bytes(self, data: bytes) -> Tag:
         """Put the whole content, in one request or in parts that become visible together."""
         import obstore
 
         with self._asking():
-            obstore.put(client(self.root), self.key, data)
+            found = obstore.put(client(self.root), self.key, data)
+        return Tag(found.get("e_tag"), found.get("version"))
 
     def create(self, data: bytes) -> None:
         """Put it if nothing is there (``If-None-Match: *``). Raises FileExistsError."""
@@ -164,11 +165,17 @@ class ObjectPath:
 
     def below(self) -> list[ObjectPath]:
         """Every object below this prefix, however deep."""
+        return [self / name for name in self.tags_below()]
+
+    def tags_below(self) -> dict[str, Tag]:
+        """Every object below this prefix by the rest of its key."""
         import obstore
 
         with self._asking():
             chunks = list(obstore.list(client(self.root), self.key))
-        return [ObjectPath(self.root, meta["path"]) for chunk in chunks for meta in chunk]
+        start = len(self.key) + 1
+        found = [meta for chunk in chunks for meta in chunk]
+        return {meta["path"][start:]: Tag(meta.get("e_tag"), meta.get("version")) for meta in found}
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         """Remove the object; a store does not say whether it was there."""
