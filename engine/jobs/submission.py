@@ -100,7 +100,8 @@ def _version(recipe: Recipe, sent: Recipe) -> str:
     except (InputError, OSError) as error:
         raise InputError(
             f"{str(error).rstrip('.')}. A run is known by what its source holds. If only "
-            f"the cluster can list it, name the run with --key, for example --key 2026-11-21: the same recipe and key are one run."
+            f"the cluster can list it, name the run with --key, for example --key 2026-11-21: "
+            f"the same recipe and key are one run."
         ) from None
 
 
