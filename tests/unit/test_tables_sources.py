@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors import ConnectorError, Source, open_source
-from connectors.base import Listing
+from connectors.base import CorruptError, Listing
 from connectors.filters import parse
 from engine.plan import make_plan
 from engine.recipe import Recipe, TruthSection
@@ -119,6 +119,30 @@ def test_large_files_are_cut(tmp_path: Path) -> None:
         assert read(source, listing) == rows(0, 1000).to_pylist()
         with pytest.raises(ConnectorError, match="allows \\(10\\)"):
             read(*opened(made, max_bytes=10))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_empty_table_says_so(name: str, tmp_path: Path) -> None:
+    made = tables.new(name, tmp_path)
+    tables.append(made, rows(0, 1).slice(0, 0))
+    with pytest.raises(ConnectorError, match="holds no rows"):
+        opened(made)
+
+
+@pytest.mark.parametrize("name", ["lance", "delta", "iceberg"])
+def test_a_damaged_file_is_told_from_other_errors(name: str, tmp_path: Path) -> None:
+    made = tables.new(name, tmp_path)
+    tables.append(made, rows(0, 60))
+    source, listing = opened(made)
+    (file,) = [
+        path for path in tmp_path.rglob("*") if path.suffix in (".parquet", ".lance") and path.is_file()
+    ]
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(CorruptError, match="cannot be read by"):
+        source.read(listing.shards[0], ["a"], listing.schema)
+    file.unlink()
+    with pytest.raises(CorruptError):
+        source.read(listing.shards[0], ["a"], listing.schema)
 
 
 def test_deltas_deletion_vectors_and_partitions(tmp_path: Path) -> None:
