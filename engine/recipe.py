@@ -107,7 +107,9 @@ class ExportSection(Section):
 class OutputSection(Section):
     """Where versions, the run store and the records go."""
 
-    path: PathText = Field(description="Folder of published versions; made if absent")
+    path: PathText = Field(
+        description="Folder of published versions, made if absent; or a URI: s3, gs, az, abfss"
+    )
     prefix: str = Field(
         default="", description="Put before our column names when the source has the same ones"
     )
