@@ -78,8 +78,8 @@ class SourceSection(Section):
 class TruthSection(Section):
     """Columns with the truth, for scoring only: no operator may read them."""
 
-    group: str | None = None
-    outlier: str | None = None
+    group: str | None = Field(default=None, description="Column with the true group")
+    outlier: str | None = Field(default=None, description="Column that is true where a row is damaged")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class OutputSection(Section):
 class RunSection(Section):
     """How the run is carried out; changes no value."""
 
-    executor: Literal["ray", "local"] = "ray"
+    executor: Literal["ray", "local"] = Field(default="ray", description="local: in this process")
     address: str | None = Field(
         default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one"
     )
@@ -139,33 +139,33 @@ class RunSection(Section):
 class ImageSection(Section):
     """How to draw a row as a picture in the report."""
 
-    column: str
-    height: int = Field(ge=1)
-    width: int = Field(ge=1)
-    channels: Literal[1, 3] = 1
+    column: str = Field(description="Source column: a vector of pixels, row by row")
+    height: int = Field(ge=1, description="In pixels")
+    width: int = Field(ge=1, description="In pixels")
+    channels: Literal[1, 3] = Field(default=1, description="1: grey; 3: red, green, blue")
 
 
 class ReportSection(Section):
     """What the report shows."""
 
-    title: str | None = None
-    image: ImageSection | None = None
+    title: str | None = Field(default=None, description="Default: the recipe's name")
+    image: ImageSection | None = Field(default=None, description="Draw every row as a picture")
     fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")
-    rows_per_group: int = Field(default=12, ge=1, le=100)
+    rows_per_group: int = Field(default=12, ge=1, le=100, description="Rows shown of every group")
 
 
 class TrackingSection(Section):
     """MLflow. The server comes from MLFLOW_TRACKING_URI, else a SQLite file in the output folder."""
 
-    experiment: str = "winnow"
-    enabled: bool = True
+    experiment: str = Field(default="winnow", description="MLflow's experiment")
+    enabled: bool = Field(default=True, description="false: nothing is recorded")
 
 
 class Recipe(Section):
     """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``engine.run(recipe)`` runs it."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    seed: int = Field(default=0, ge=0)
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of the recipe, in records")
+    seed: int = Field(default=0, ge=0, description="Of everything that is drawn")
     source: SourceSection
     truth: TruthSection = TruthSection()
     operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
+
+from operators.base import Operator, Resources
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -78,11 +81,101 @@ def _told_by(found: Any) -> list[str]:
     return [f"{what}: {', '.join(f'`{name}`' for name in names)}.  " for what, names in told if names]
 
 
+def operators_page() -> str:
+    """Every operator, and every method of one that has several, with what it reads, adds and takes."""
+    from operators.registry import BUILT_IN, operator_class
+
+    lines = [
+        "# Operators",
+        "",
+        "Written by `python -m engine.reference`; `winnow operators` shows plugins too.",
+    ]
+    for name in BUILT_IN:
+        kind = operator_class(name)
+        variants = kind.variants()
+        lines += ["", f"## `{name}`", "", paragraph(kind)]
+        if not variants:
+            lines += _of_operator(kind)
+        for value, variant in variants.items():
+            lines += [
+                "",
+                f"### `{name}: {{method: {value}}}`",
+                "",
+                paragraph(variant),
+                *_of_operator(variant),
+            ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_operator(kind: type[Operator[Any]]) -> list[str]:
+    keys = key_table(kind.Params)
+    lines = ["", *keys] if keys else ["", "No parameters."]
+    for name, field in kind.Params.model_fields.items():
+        section = _section(field)
+        if section is not None and section is not Resources:
+            lines += ["", f"`{name}`: {paragraph(section)}", "", *key_table(section)]
+    return lines
+
+
+def paragraph(thing: Any) -> str:
+    """First paragraph of a docstring."""
+    text = inspect.cleandoc(thing.__doc__ or "").replace("``", "`")
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def recipe_page() -> str:
+    """Every section of a recipe but the source and the operators, which have pages of their own."""
+    from engine.recipe import Recipe
+
+    lines = ["# Recipe", "", "Written by `python -m engine.reference`. `source` is described in"]
+    lines += [
+        "[connectors](../connectors/REFERENCE.md), `operators` in [operators](../operators/REFERENCE.md)."
+    ]
+    rest = {name: field for name, field in Recipe.model_fields.items() if name not in ("source", "operators")}
+    plain = [
+        (f"`{n}`", _kind(f), default_text(f), f.description or "") for n, f in rest.items() if not _section(f)
+    ]
+    lines += ["", *table(("key", "type", "default", "meaning"), plain)]
+    for name, field in rest.items():
+        lines += _section_lines(name, _section(field))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
+    """A heading and a table of a section, and of the sections inside it."""
+    if section is None:
+        return []
+    lines = ["", f"## `{name}`", "", paragraph(section), "", *key_table(section)]
+    for inner, field in section.model_fields.items():
+        lines += _section_lines(f"{name}.{inner}", _section(field))
+    return lines
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """The model behind a field, also one that may be left out or stands in a list; None for plain values."""
+    kinds = [field.annotation]
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+        kinds += get_args(kind)
+    return None
+
+
+def _kind(field: FieldInfo) -> str:
+    schema: TypeAdapter[Any] = TypeAdapter(field.annotation or Any)
+    return type_text(schema.json_schema())
+
+
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
 
 
-PAGES: dict[str, Callable[[], str]] = {"connectors/REFERENCE.md": connectors_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "connectors/REFERENCE.md": connectors_page,
+    "engine/REFERENCE.md": recipe_page,
+    "operators/REFERENCE.md": operators_page,
+}
 """Path from the project's root, and what writes the page."""
 
 

@@ -81,9 +81,9 @@ def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
 
 
 class OperatorParams(BaseModel):
-    """Base of every operator's parameters: unknown keys are errors."""
+    """Base of every operator's parameters: unknown keys are errors, the text below a field describes it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
     """Parameters that say where and how fast, never what: they are no part of the fingerprint."""
@@ -110,8 +110,9 @@ class Resources(OperatorParams):
     actors: int | None = None
     """Actors in the pool; default: as many as the cluster fits, at most one per shard."""
     cpus: float = 1.0
+    """CPU cores, as Ray counts them; also the threads of torch and FAISS."""
     gpus: float = 0.0
-    """Default: none; where the operator prefers a GPU, one if there is any."""
+    """GPUs, or a share of one. Default: none; where the operator prefers a GPU, one if there is any."""
 
     def on(self, gpus_there: float, *, prefers_gpu: bool) -> Resources:
         """The same with a GPU, if that is preferred, there, and not decided by the recipe."""

@@ -20,6 +20,13 @@ def test_pages_are_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text("utf-8") == PAGES[path](), message
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_every_key_is_explained(path: str) -> None:
+    rows = [line for line in PAGES[path]().splitlines() if line.startswith("| `")]
+    assert rows
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
 class Inner(BaseModel):
     x: int = 1
 
