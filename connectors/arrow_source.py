@@ -124,7 +124,7 @@ class ArrowSource(FileSource):
             try:
                 kind = pa.ipc.open_file if magic == MAGIC else pa.ipc.open_stream
                 yield kind(handle, options=options)
-            except (pa.ArrowException, OSError, EOFError) as error:
+            except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
                 raise CorruptError(
                     f"{path} is no whole Arrow file: {str(error).splitlines()[0].rstrip('. ')}. "
                     f"It may have been cut off while written or copied: write or copy it again."

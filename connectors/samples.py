@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError
@@ -112,7 +113,7 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         return None
     try:
         if kind == "npy":
-            return np.load(io.BytesIO(data), allow_pickle=False).ravel()
+            return _vector(data)
         if kind == "json":
             return json.loads(data)
         if kind in NUMBERS:
@@ -129,3 +130,11 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         raise CorruptError(
             f"{path}, sample {sample.key}: .{name} is not {what}: {error}. Correct it, or leave it out."
         ) from error
+
+
+def _vector(data: bytes) -> npt.NDArray[Any]:
+    try:
+        found: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False).ravel()
+    except Exception as error:  # a broken header may raise anything, MemoryError for a huge shape too
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    return found

@@ -17,8 +17,8 @@ from engine.plan import make_plan
 from tests.s3 import REGION, SECRET, USER, S3Server
 from tests.unit import formats
 
-SLOW = ("parquet", "csv", "jsonl_gz", "ipc_stream", "feather", "huggingface")
-KINDS = ["hive", "webdataset", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
+SLOW = ("webdataset", "parquet", "csv", "jsonl_gz", "ipc_stream", "feather", "huggingface")
+KINDS = ["hive", *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)]
 
 
 def upload(server: S3Server, bucket: str, folder: Path, prefix: str) -> None:
