@@ -22,7 +22,7 @@ def key_table(model: type[BaseModel]) -> list[str]:
         return []
     shapes = model.model_json_schema().get("properties", {})
     rows = [
-        (f"`{name}`", type_text(shapes.get(name, {})), default_text(field), field.description or "")
+        (f"`{name}`", type_text(shapes.get(name, {})), default_text(field), _meaning(field))
         for name, field in model.model_fields.items()
     ]
     return table(("key", "type", "default", "meaning"), rows)
@@ -132,9 +132,7 @@ def recipe_page() -> str:
         "[connectors](../connectors/REFERENCE.md), `operators` in [operators](../operators/REFERENCE.md)."
     ]
     rest = {name: field for name, field in Recipe.model_fields.items() if name not in ("source", "operators")}
-    plain = [
-        (f"`{n}`", _kind(f), default_text(f), f.description or "") for n, f in rest.items() if not _section(f)
-    ]
+    plain = [(f"`{n}`", _kind(f), default_text(f), _meaning(f)) for n, f in rest.items() if not _section(f)]
     lines += ["", *table(("key", "type", "default", "meaning"), plain)]
     for name, field in rest.items():
         lines += _section_lines(name, _section(field))
@@ -149,6 +147,14 @@ def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
     for inner, field in section.model_fields.items():
         lines += _section_lines(f"{name}.{inner}", _section(field))
     return lines
+
+
+def _meaning(field: FieldInfo) -> str:
+    """Its description, else what its section is; a key with one possible value names the method."""
+    section = _section(field)
+    if field.description or section is None:
+        return field.description or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
+    return paragraph(section)
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
