@@ -82,9 +82,15 @@ def _output_of(version: str) -> Place:
     return output_of(runs[0]["output"])
 
 
+def _has_records(output: Place) -> bool:
+    """Whether there is an MLflow to ask."""
+    uri = tracking_uri(output)
+    return bool(uri) and (not uri.startswith("sqlite:///") or (output / "mlflow.db").exists())
+
+
 def _models(version: str, output: Place) -> list[dict[str, Any]]:
     """Registered models that were trained on a version."""
-    if tracking_uri(output).startswith("sqlite:///") and not (output / "mlflow.db").exists():
+    if not _has_records(output):
         return []
     found = client(output)
     models = [model for model in found.search_model_versions() if model.tags.get(VERSION_TAG) == version]
@@ -101,8 +107,7 @@ def _models(version: str, output: Place) -> list[dict[str, Any]]:
 
 
 def _runs(version: str, output: Place) -> list[dict[str, Any]]:
-    uri = tracking_uri(output)
-    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+    if not _has_records(output):
         return []
     mlflow_client = client(output)
     experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]

@@ -9,9 +9,10 @@ import pytest
 from connectors.storage import ObjectPath, Place
 from engine.errors import InputError
 from engine.execution.local import LocalExecutor
-from engine.lineage import sync_records
+from engine.lineage import sync_records, trace
 from engine.manifest import current_version
 from engine.plan import make_plan
+from engine.quarantine import read_quarantine
 from engine.recipe import Recipe
 from engine.results import RunResult
 from engine.runner import run
@@ -75,6 +76,9 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(s3: S3Server, on_disk: Ru
     status = status_of(make_plan(recipe))
     assert (status["published"], status["current"], status["running"]) == (True, True, False)
     assert open_version(uri).name == result.version
+    assert open_version(f"{uri}@{result.version}").folder == result.path
+    assert trace(result.version, output)["content"] == on_disk.manifest["content"]
+    assert read_quarantine(make_plan(recipe)).num_rows == 1
     names = {path.key for path in output.below()}
     assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
     told = [path.read_bytes() for path in output.below()]
