@@ -10,7 +10,6 @@ from connectors import open_source
 from tests.faults.fuzzing import HOW_MANY, judged, often
 from tests.unit import formats
 
-
 SLOW = ("ipc_file", "feather", "huggingface", "jsonl_gz")
 
 

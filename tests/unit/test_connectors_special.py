@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -251,3 +253,30 @@ def test_csv_columns_of_one_name_are_numbered(tmp_path: Path) -> None:
     options = {"duplicate_names": "number"}
     source = open_source(str(tmp_path), options=options, rename={"score.1": "violent"})
     assert rows_of(source) == [{"x": 1, "score": 2, "x.1": 3, "violent": 4, "x.2": 5, "score.2": 6}]
+
+
+DATA = Path(os.environ.get("WINNOW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+COMPAS = DATA / "compas" / "compas-scores-two-years.csv"
+
+
+@pytest.mark.skipif(
+    not COMPAS.exists(), reason=f"no {COMPAS.name}: set WINNOW_DATA to the folder of data sets"
+)
+def test_compas_as_published_with_propublicas_filter() -> None:
+    """6,172 rows are left, as in ProPublica's notebook; pandas, which numbers names alike, reads the same."""
+    clauses = [
+        ["days_b_screening_arrest", "<=", 30],
+        ["days_b_screening_arrest", ">=", -30],
+        ["is_recid", "!=", -1],
+        ["c_charge_degree", "!=", "O"],
+        ["score_text", "!=", "N/A"],
+    ]
+    options = {"duplicate_names": "number"}
+    source = open_source(str(COMPAS), options=options, filter=parse(clauses), shard_bytes=500_000)
+    frame = pd.read_csv(COMPAS)
+    near = frame["days_b_screening_arrest"].between(-30, 30) & (frame["is_recid"] != -1)
+    kept = frame[near & (frame["c_charge_degree"] != "O") & frame["score_text"].notna()]
+    assert len(kept) == 6172
+    columns = ["id", "decile_score", "decile_score.1", "priors_count.1"]
+    assert rows_of(source, columns) == kept[columns].to_dict("records")
+    assert source.list().schema.names == list(frame.columns)

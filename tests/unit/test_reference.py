@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Literal
 
 import pytest
+import yaml
 from pydantic import BaseModel, Field
 from typer.testing import CliRunner
 
+from connectors.filters import parse
 from connectors.registry import BUILT_IN
 from engine.cli.app import app
+from engine.recipe import SourceSection
 from engine.reference import PAGES, ROOT, key_table
 
 
@@ -57,3 +61,10 @@ def test_sources_are_listed_and_explained() -> None:
     one = runner.invoke(app, ["sources", "parquet"])
     assert "hive" in one.output
     assert runner.invoke(app, ["sources", "parqet"]).exit_code == 2
+
+
+def test_the_readmes_source_is_one() -> None:
+    text = (ROOT / "connectors/README.md").read_text("utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    source = SourceSection.model_validate(yaml.safe_load(block)["source"])
+    assert parse(source.filter) is not None
