@@ -1,0 +1,69 @@
+"""Figures of drift: what they are, what chance makes of them, and when they count."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operators.metrics import mmd
+from operators.metrics.drift import Shift, mmd_shift, rise, share_shift
+
+
+def samples(n: int, m: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(size=(n, 3)), rng.normal(size=(m, 3)) + shift]), np.arange(n + m) >= n
+
+
+def test_the_distance_is_the_mmd() -> None:
+    X, mask = samples(60, 40, 0.3, 0)
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    gamma = 1 / np.median(squares[np.triu_indices(len(X), 1)])
+    assert mmd_shift(X, mask).value == pytest.approx(mmd(X, mask, gamma=gamma), rel=1e-9)
+
+
+def test_chance_is_as_often_beyond_the_noise_as_it_says() -> None:
+    found = [mmd_shift(*samples(50, 30, 0.0, seed), random_state=seed) for seed in range(60)]
+    beyond = np.mean([shift.value > shift.noise for shift in found])
+    assert beyond <= 0.15  # 0.05 expected; binomial(60, 0.05) is above 9 once in 1,000
+    assert not any(shift.beyond(0.3) for shift in found)
+
+
+def test_the_excess_does_not_depend_on_the_samples_sizes() -> None:
+    sizes = [(100, 100), (400, 100), (400, 400)]
+    means = [np.mean([mmd_shift(*samples(n, m, 0.7, seed)).excess for seed in range(5)]) for n, m in sizes]
+    assert max(means) - min(means) < 0.05
+    assert min(means) > 0.3
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=5), st.lists(st.integers(0, 50), min_size=1, max_size=5)
+)
+def test_shares_move_by_the_total_variation(then: list[int], now: list[int]) -> None:
+    then[0], now[0] = then[0] + 1, now[0] + 1
+    found = share_shift(dict(enumerate(then)), dict(enumerate(now)))
+    size = max(len(then), len(now))
+    p, q = (np.pad(np.array(x, float), (0, size - len(x))) for x in (then, now))
+    assert found.value == pytest.approx(np.abs(p / p.sum() - q / q.sum()).sum() / 2)
+    assert 0 <= found.excess <= found.value <= 1
+
+
+def test_shares_of_the_same_size_are_no_drift_and_others_are() -> None:
+    assert not share_shift({0: 900, 1: 100}, {0: 92, 1: 8}).beyond(0.0)
+    assert share_shift({0: 900, 1: 100}, {0: 50, 1: 50}).beyond(0.1)
+
+
+def test_a_share_that_falls_is_no_rise() -> None:
+    assert rise((10, 100), (30, 100)).beyond(0.05)
+    assert not rise((30, 100), (10, 100)).beyond(0.0)
+    assert not rise((10, 100), (11, 100)).beyond(0.0)
+
+
+def test_both_samples_need_rows() -> None:
+    for call in (
+        lambda: mmd_shift(np.zeros((3, 1)), np.zeros(3, bool)),
+        lambda: share_shift({0: 1}, {}),
+        lambda: rise((0, 0), (1, 1)),
+    ):
+        with pytest.raises(ValueError, match="need rows"):
+            call()
+    assert Shift(0.2, 0.1, 0.15).beyond(0.1)
