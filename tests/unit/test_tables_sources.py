@@ -297,3 +297,18 @@ def test_a_table_is_curated_as_files_are(name: str, tmp_path: Path) -> None:
     found = pq.read_table(result.path / "data")
     assert found.select(["a", "label"]).to_pylist() == table.select(["a", "label"]).to_pylist()
     assert run(recipe).reused
+
+
+@pytest.mark.slow
+def test_an_increment_reads_only_the_files_that_were_added(tmp_path: Path) -> None:
+    made = tables.new("delta", tmp_path)
+    table = spurious_table(300)
+    tables.append(made, table.slice(0, 120))
+    tables.append(made, table.slice(120, 120))
+    recipe = recipe_for(Path(made.path), tmp_path / "out")
+    run(Recipe.parse(recipe))
+    tables.append(made, table.slice(240, 60))
+    result = run(Recipe.parse(recipe | {"incremental": {"base": "current", "mode": "predict"}}))
+    assert {operator.name: operator.computed for operator in result.operators}["ingest"] == 1
+    found = pq.read_table(result.path / "data")
+    assert found["a"].to_pylist() == table["a"].to_pylist()
