@@ -1,4 +1,4 @@
-"""CSV as a source (RFC 4180: commas, double quotes), with a header line."""
+"""CSV as a source (RFC 4180: double quotes; commas, tabs or others between), with a header line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cutting import BadByteError, RowScanner, n_fields
+from connectors.paths import extension
 from connectors.schema import check_names, check_same_names, number_repeated
 from connectors.text_source import BOM, TextSource, quote_value, whole
 from connectors.unpacking import CODECS
@@ -23,11 +24,17 @@ from connectors.unpacking import CODECS
 NUMBER = r"^\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan|n/a|na|null|[+-]?inf(inity)?))\s*$"
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
+TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
 class CsvOptions(SourceOptions):
     """Options of ``csv``."""
 
+    delimiter: str | None = Field(
+        default=None,
+        pattern=r"^[!#-/:-@\[-`{-~\t]$",
+        description="One character between fields; default: a tab in .tsv files, else a comma",
+    )
     duplicate_names: Literal["error", "number"] = Field(
         default="error", description="number: a second column `x` becomes `x.1`, a third `x.2`"
     )
@@ -37,14 +44,13 @@ class Csv(Connector[CsvOptions]):
     """The format by name."""
 
     name = "csv"
-    summary = "Comma-separated text with a header line (RFC 4180), also compressed"
-    extensions = (".csv", *(".csv" + ending for ending in CODECS))
-
+    summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"
+    extensions = (".csv", *(".csv" + ending for ending in CODECS), *TSV)
     Options = CsvOptions
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
         """See :class:`connectors.base.Connector`."""
-        return CsvSource(spec, options.duplicate_names == "number")
+        return CsvSource(spec, options.duplicate_names == "number", options.delimiter)
 
 
 @dataclass(frozen=True)
@@ -52,12 +58,11 @@ class CsvSource(TextSource):
     """CSV files. An empty field is null, also in quotes; text is not changed otherwise."""
 
     numbered: bool = False
+    delimiter: str | None = None
     kind = Csv
 
-    @property
-    def quoted(self) -> bool:
-        """Quoted fields may hold row ends."""
-        return True
+    def _separator(self, path: str) -> str:
+        return self.delimiter or ("\t" if extension(path, TSV) else ",")
 
     def _body(self, path: str, first_path: str) -> int:
         names, start = self._header(path)
@@ -72,7 +77,7 @@ class CsvSource(TextSource):
         stop = self._header_end(path, begin)
         text = self._bytes(path, begin, stop).lstrip(b"\r\n").decode()
         try:
-            names = next(csv.reader(io.StringIO(text, newline="")))
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
         except csv.Error as error:
             raise ConnectorError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
@@ -80,7 +85,7 @@ class CsvSource(TextSource):
         return (number_repeated(names) if self.numbered else names), stop
 
     def _header_end(self, path: str, begin: int) -> int:
-        scanner = RowScanner(begin, quoted=True)
+        scanner = RowScanner(begin, separator=self._separator(path))
         try:
             for block in self._blocks(path, begin, sys.maxsize, HEADER_BYTES):
                 ends, filled = scanner.scan(block)
@@ -96,7 +101,7 @@ class CsvSource(TextSource):
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         names = self._header(path)[0]
         types = {name: pa.string() for name in self.spec.text_columns}
-        found = _read(data, names, names, types).schema
+        found = _read(data, self._separator(path), names, names, types).schema
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
@@ -122,7 +127,9 @@ class CsvSource(TextSource):
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
         names = self._header(path)[0]
         types = {field.name: field.type for field in schema}
-        table = _read(data, names, schema.names or names[:1], types).select(schema.names)
+        table = _read(data, self._separator(path), names, schema.names or names[:1], types).select(
+            schema.names
+        )
         for index, field in enumerate(schema):
             if pa.types.is_string(field.type):
                 column = table.column(index)
@@ -132,17 +139,20 @@ class CsvSource(TextSource):
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
         names = self._header(path)[0]
-        found = n_fields(row)
+        separator = self._separator(path)
+        found = n_fields(row, separator)
         if found != len(names):
             return (
                 f"{found} fields, but the header names {len(names)} columns. Mend the row, and put fields "
-                f"that hold commas or line ends in double quotes."
+                f"that hold {separator!r} or line ends in double quotes."
             )
         for field in schema:
             try:
-                _read(row, names, [field.name], {field.name: field.type})
+                _read(row, separator, names, [field.name], {field.name: field.type})
             except pa.ArrowInvalid:
-                value = _read(row, names, [field.name], {field.name: pa.string()})[field.name][0].as_py()
+                value = _read(row, separator, names, [field.name], {field.name: pa.string()})[field.name][
+                    0
+                ].as_py()
                 return (
                     f"column {field.name!r}: {quote_value(value)} is not {field.type}, the type of the rows "
                     f"before. Correct the value or leave it empty; a larger source.shard_bytes lets more "
@@ -151,11 +161,13 @@ class CsvSource(TextSource):
         return f"the row does not parse: {quote_value(row.decode())}. Mend it."
 
 
-def _read(data: bytes, names: list[str], columns: list[str], types: dict[str, pa.DataType]) -> pa.Table:
+def _read(
+    data: bytes, separator: str, names: list[str], columns: list[str], types: dict[str, pa.DataType]
+) -> pa.Table:
     file, block_size = whole(data)
     return pv.read_csv(
         file,
         read_options=pv.ReadOptions(column_names=names, block_size=block_size),
-        parse_options=pv.ParseOptions(newlines_in_values=True),
+        parse_options=pv.ParseOptions(delimiter=separator, newlines_in_values=True),
         convert_options=pv.ConvertOptions(include_columns=columns, column_types=types),
     )

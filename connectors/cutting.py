@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-LF, CR, SPACE, QUOTE, COMMA = b'\n\r ",'
+LF, CR, SPACE, QUOTE = b'\n\r "'
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
@@ -42,14 +42,16 @@ class RowScanner:
     ----------
     start
         Byte offset of the first block.
-    quoted
-        True for CSV; False for JSON lines, where lines of white space count as blank as well.
+    separator
+        One ASCII character between values that may be quoted (CSV). Empty for JSON lines, where nothing is
+        quoted and lines of white space count as blank as well.
 
     """
 
-    def __init__(self, start: int, *, quoted: bool) -> None:
+    def __init__(self, start: int, *, separator: str) -> None:
         self.offset = start
-        self.quoted = quoted
+        self.quoted = bool(separator)
+        self._before_quote = (*separator.encode(), LF, CR, QUOTE)
         self._inside = False  # a quoted field is open
         self._opened = start  # where the last quoted field began
         self._content = False  # the open row has some content
@@ -92,7 +94,7 @@ class RowScanner:
         if len(opening):
             before = np.where(opening > 0, data[opening - 1], self._previous)
             # a quote right after a closing one is the second half of an escaped quote
-            stray = ~np.isin(before, (COMMA, LF, CR, QUOTE))
+            stray = ~np.isin(before, self._before_quote)
             if stray.any():
                 raise BadByteError(self.offset + int(opening[stray.argmax()]), "quote")
             fields = opening[before != QUOTE]
@@ -138,7 +140,7 @@ class _Cutter:
         self.start, self.n_rows = self.stop, 0
 
 
-def cut(blocks: Iterable[bytes], start: int, size: int, *, quoted: bool) -> Iterator[Piece]:
+def cut(blocks: Iterable[bytes], start: int, size: int, *, separator: str) -> Iterator[Piece]:
     """Cut the text in ``blocks``, which begins at offset ``start``, into pieces of up to ``size`` bytes.
 
     Raises
@@ -147,26 +149,26 @@ def cut(blocks: Iterable[bytes], start: int, size: int, *, quoted: bool) -> Iter
         The text is not UTF-8, a quote stands inside an unquoted field, or one is never closed.
 
     """
-    scanner, cutter = RowScanner(start, quoted=quoted), _Cutter(start, size)
+    scanner, cutter = RowScanner(start, separator=separator), _Cutter(start, size)
     for block in blocks:
         yield from cutter.add(*scanner.scan(block))
     yield from cutter.add(*scanner.finish())
     yield from cutter.close()
 
 
-def row_spans(data: bytes, *, quoted: bool) -> tuple[Ints, Ints]:
+def row_spans(data: bytes, *, separator: str) -> tuple[Ints, Ints]:
     """Start and stop of every row within ``data``, blank lines left out."""
-    scanner = RowScanner(0, quoted=quoted)
+    scanner = RowScanner(0, separator=separator)
     ends, filled = (np.concatenate(parts) for parts in zip(scanner.scan(data), scanner.finish(), strict=True))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     return starts[filled], ends[filled]
 
 
-def n_fields(row: bytes) -> int:
-    """Number of comma-separated fields of one CSV row; commas in quotes are text."""
+def n_fields(row: bytes, separator: str = ",") -> int:
+    """Number of fields of one CSV row; separators in quotes are text."""
     data = np.frombuffer(row, np.uint8)
     inside = np.logical_xor.accumulate(data == QUOTE)
-    return int(np.count_nonzero((data == COMMA) & ~inside)) + 1
+    return int(np.count_nonzero((data == ord(separator)) & ~inside)) + 1
 
 
 def first_failing(n: int, fails: Callable[[int, int], bool]) -> int:

@@ -30,10 +30,8 @@ class JsonlSource(TextSource):
 
     kind = Jsonl
 
-    @property
-    def quoted(self) -> bool:
-        """JSON escapes row ends inside strings."""
-        return False
+    def _separator(self, path: str) -> str:
+        return ""  # JSON escapes row ends inside strings
 
     def _body(self, path: str, first_path: str) -> int:
         return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0

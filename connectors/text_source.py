@@ -43,10 +43,9 @@ class TextSource(FileSource, ABC):
                 f"choose at most {MAX_TEXT_SHARD} (1 GiB)."
             )
 
-    @property
     @abstractmethod
-    def quoted(self) -> bool:
-        """Whether quoted values may hold row ends."""
+    def _separator(self, path: str) -> str:
+        """What stands between values of which quoted ones may hold row ends; empty if nothing is quoted."""
 
     @abstractmethod
     def _body(self, path: str, first_path: str) -> int:
@@ -93,7 +92,7 @@ class TextSource(FileSource, ABC):
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name row ``row`` (0-based within the shard) by its line in the file, 1-based: "line 17"."""
         data = self._bytes(shard.path, shard.start, shard.stop)
-        starts, _ = row_spans(data, quoted=self.quoted)
+        starts, _ = row_spans(data, separator=self._separator(shard.path))
         return f"line {self._line(shard.path, shard.start + int(starts[row]))}"
 
     def _first_schema(self, shard: SourceShard) -> pa.Schema:
@@ -113,7 +112,8 @@ class TextSource(FileSource, ABC):
         # Who wants the end of compressed text must unpack what is before it.
         target = MAX_TEXT_SHARD if compression(path) else self.spec.shard_bytes
         try:
-            pieces = [*cut(self._blocks(path, start, sys.maxsize), start, target, quoted=self.quoted)]
+            blocks = self._blocks(path, start, sys.maxsize)
+            pieces = [*cut(blocks, start, target, separator=self._separator(path))]
         except BadByteError as error:
             raise self._bad_byte(path, error) from error
         firsts = accumulate((piece.n_rows for piece in pieces), initial=0)
@@ -129,7 +129,7 @@ class TextSource(FileSource, ABC):
         self, shard: SourceShard, data: bytes, schema: pa.Schema | None, error: Exception | None
     ) -> CorruptError:
         """Find the first bad row of a shard whose rows do not parse, or are not as many as listed."""
-        starts, stops = row_spans(data, quoted=self.quoted)
+        starts, stops = row_spans(data, separator=self._separator(shard.path))
 
         def fails(low: int, high: int) -> bool:
             first = 0 if schema is None else low  # types are inferred from all rows before

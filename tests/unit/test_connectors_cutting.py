@@ -50,7 +50,7 @@ def test_pieces_hold_the_reference_rows(
     text = data.draw(csv_text if quoted else jsonl_text)
     text = text[:-1] if drop and text[-1:] == b"\n" else text  # no newline after the last row
     rows = reference_rows(text, quoted)
-    pieces = list(cut(blocks(text, block), 0, size, quoted=quoted))
+    pieces = list(cut(blocks(text, block), 0, size, separator="," if quoted else ""))
     for piece in pieces:
         held = [span for span in rows if piece.start <= span[0] and span[1] <= piece.stop]
         assert piece.n_rows == len(held) > 0
@@ -61,12 +61,12 @@ def test_pieces_hold_the_reference_rows(
 
 @given(text=csv_text)
 def test_row_spans_match_the_reference(text: bytes) -> None:
-    starts, stops = row_spans(text, quoted=True)
+    starts, stops = row_spans(text, separator=",")
     assert list(zip(starts.tolist(), stops.tolist(), strict=True)) == reference_rows(text, quoted=True)
 
 
 def test_pieces_are_as_large_as_they_may_be() -> None:
-    assert list(cut([b"1234\n" * 5], 0, 10, quoted=False)) == [
+    assert list(cut([b"1234\n" * 5], 0, 10, separator="")) == [
         Piece(0, 10, 2),
         Piece(10, 20, 2),
         Piece(20, 25, 1),
@@ -79,10 +79,10 @@ def test_pieces_are_as_large_as_they_may_be() -> None:
 def test_utf8_is_judged_as_python_judges_it(text: bytes, block: int) -> None:
     wrong = first_wrong_byte(text)
     if wrong is None:
-        list(cut(blocks(text, block), 0, 100, quoted=False))
+        list(cut(blocks(text, block), 0, 100, separator=""))
         return
     with pytest.raises(BadByteError) as caught:
-        list(cut(blocks(text, block), 0, 100, quoted=False))
+        list(cut(blocks(text, block), 0, 100, separator=""))
     assert (caught.value.offset, caught.value.kind) == (wrong, "utf-8")
 
 
@@ -107,7 +107,7 @@ def first_wrong_byte(text: bytes) -> int | None:
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_stray_and_open_quotes_are_named(text: bytes, offset: int, block: int) -> None:
     with pytest.raises(BadByteError) as caught:
-        list(cut(blocks(text, block), 0, 5, quoted=True))
+        list(cut(blocks(text, block), 0, 5, separator=","))
     assert (caught.value.offset, caught.value.kind) == (offset, "quote")
 
 

@@ -14,9 +14,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from connectors import open_source
 from connectors.base import ConnectorError, CorruptError, Source
+from connectors.csv_source import CsvOptions
 from connectors.filters import parse
 from tests.unit import formats
 
@@ -280,3 +282,26 @@ def test_compas_as_published_with_propublicas_filter() -> None:
     columns = ["id", "decile_score", "decile_score.1", "priors_count.1"]
     assert rows_of(source, columns) == kept[columns].to_dict("records")
     assert source.list().schema.names == list(frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("a.tsv", None), ("a.csv", ";"), ("a.csv", "|"), ("a.tsv.gz", None)]
+)
+def test_other_delimiters(name: str, delimiter: str | None, tmp_path: Path) -> None:
+    text = 'n,t,x\n1,"a\n,b",1.5\n2,"""q""",\n'.replace(",", delimiter or "\t")
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    options = {"delimiter": delimiter} if delimiter else {}
+    source = open_source(str(tmp_path), options=options, shard_bytes=10)
+    assert rows_of(source) == [
+        {"n": 1, "t": f"a\n{delimiter or chr(9)}b", "x": 1.5},
+        {"n": 2, "t": '"q"', "x": None},
+    ]
+
+
+def test_a_delimiter_is_one_character_that_is_no_letter_digit_or_quote() -> None:
+    for wrong in ("", "ab", "a", "1", '"', "\n", "é"):
+        with pytest.raises(ValidationError, match="delimiter"):
+            CsvOptions(delimiter=wrong)
+    for right in ",;|\t:~^#":
+        assert CsvOptions(delimiter=right).delimiter == right
