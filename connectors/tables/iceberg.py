@@ -150,8 +150,13 @@ def _planned(
     scan = table.scan(snapshot_id=snapshot)
     if wanted is not None:
         scan = scan.filter(_expression(wanted))
-    tasks = {task.file.file_path: task for task in scan.plan_files()}
-    return table, dict(sorted(tasks.items()))
+    found = list(scan.plan_files())
+    tasks = {task.file.file_path: task for task in sorted(found, key=lambda task: task.file.file_path)}
+    if len(tasks) < len(found):
+        raise ConnectorError(
+            f"{metadata} lists a data file twice, so rows count twice. Mend the table first."
+        )
+    return table, tasks
 
 
 def _identity(task: Any) -> str:

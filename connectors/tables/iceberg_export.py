@@ -50,29 +50,24 @@ class IcebergExport(Export):
                 there = plain(self.path, table.schema().as_arrow())
                 self.check_columns(there, wanted)
                 wanted = there
-                transaction, place = table.transaction(), table.location()
+                new, folder = None, f"{table.location()}/data"
             else:
                 catalog.create_namespace_if_not_exists(self.path.rpartition(".")[0])
-                transaction = catalog.create_table_transaction(self.path, wanted)
-                place = transaction.table_metadata.location
-        replace = exists and self.mode == "overwrite"
-        folder = f"{place}/data"
-        return Begun(
-            ParquetWriter(folder, wanted, edition), partial(_commit, transaction, folder, replace, edition)
-        )
+                new = catalog.create_table_transaction(self.path, wanted)
+                folder = f"{new.table_metadata.location}/data"
+        return Begun(ParquetWriter(folder, wanted, edition), partial(self._commit, new, folder, edition))
 
     def _catalog(self) -> Any:
         return load_catalog(self.catalog or "default")
 
-
-def _commit(
-    transaction: Any, folder: str, replace: bool, edition: Edition, files: Sequence[dict[str, Any]]
-) -> str:
-    with reading_iceberg(folder):
-        if replace:
-            everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
-            transaction.delete(everything, snapshot_properties=edition.properties)
-        paths = [f"{folder}/{file['name']}" for file in files]
-        transaction.add_files(paths, snapshot_properties=edition.properties)
-        table = transaction.commit_transaction()
-    return f"snapshot {table.current_snapshot().snapshot_id}"
+    def _commit(self, new: Any, folder: str, edition: Edition, files: Sequence[dict[str, Any]]) -> str:
+        """Add the files; ``new`` is the transaction that makes the table, None where it is there."""
+        with reading_iceberg(self.path):
+            transaction = new or self._catalog().load_table(self.path).transaction()
+            if new is None and self.mode == "overwrite":
+                everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
+                transaction.delete(everything, snapshot_properties=edition.properties)
+            paths = [f"{folder}/{file['name']}" for file in files]
+            transaction.add_files(paths, snapshot_properties=edition.properties)
+            table = transaction.commit_transaction()
+        return f"snapshot {table.current_snapshot().snapshot_id}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +146,25 @@ def test_a_killed_export_shows_nothing_and_the_next_one_does_it(
     else:
         assert target.ids() == [*range(5)]
     assert target.export(new, mode).written
+    assert target.ids() == sorted([*range(8), *(range(5) if mode == "append" else ())])
+
+
+class Beaten(LocalExecutor):
+    """While it works, somebody else exports the same version."""
+
+    def __init__(self, other: Callable[[], Any]) -> None:
+        self.other = other
+
+    def map(self, fn: Any, items: Sequence[Any], **_: Any) -> Iterator[Any]:
+        yield from [fn(item) for item in items]
+        self.other()
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_another_export_that_was_faster_is_seen(target: Target, mode: Mode, tmp_path: Path) -> None:
+    old, new = Version(tmp_path, "v1", 5), Version(tmp_path, "v2", 8)
+    target.export(old, "create")
+    assert not target.export(new, mode, Beaten(lambda: target.export(new, mode))).written
     assert target.ids() == sorted([*range(8), *(range(5) if mode == "append" else ())])
 
 
