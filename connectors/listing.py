@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import partial
 from typing import TypeVar
 
 from connectors.base import ConnectorError, CorruptError, SourceSpec
+from connectors.paths import each
 
 T = TypeVar("T")
 
@@ -19,14 +21,21 @@ def each_file(
     """
     found: dict[str, T] = {}
     skipped: dict[str, str] = {}
-    for path in paths:
-        try:
-            found[path] = look(path)
-        except CorruptError as error:
-            if not spec.skip_corrupt:
-                raise
-            skipped[path] = str(error)
+    for path, seen in zip(paths, each(spec, paths, partial(_look, spec, look)), strict=True):
+        if isinstance(seen, CorruptError):
+            skipped[path] = str(seen)
+        else:
+            found[path] = seen
     return found, skipped
+
+
+def _look(spec: SourceSpec, look: Callable[[str], T], path: str) -> T | CorruptError:
+    try:
+        return look(path)
+    except CorruptError as error:
+        if not spec.skip_corrupt:
+            raise
+        return error
 
 
 def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:

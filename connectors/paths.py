@@ -6,11 +6,13 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -18,7 +20,10 @@ from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, SourceSpec
 
+T = TypeVar("T")
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
+AT_A_TIME = 8
+"""Files of an object store that are looked at together while listing: most of that time is waiting."""
 NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
 """URI schemes that pyarrow reads itself."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
@@ -102,7 +107,26 @@ def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
     absolute = {path: path if "://" in path else resolve(path, spec.root)[1] for path in paths}
     local = [name for path, name in absolute.items() if "://" not in path]
     known = spec.identities(local) if spec.identities else {}
-    return {path: known.get(name) or identity(name) for path, name in absolute.items()}
+    missing = [name for name in dict.fromkeys(absolute.values()) if not known.get(name)]
+    known |= dict(zip(missing, each(spec, missing, identity), strict=True))
+    return {path: known[name] for path, name in absolute.items()}
+
+
+def each(spec: SourceSpec, paths: Sequence[str], do: Callable[[str], T]) -> Iterator[T]:
+    """Results of ``do`` for every path, in order; of several at a time where they are fetched from afar.
+
+    Raises what ``do`` raises for the first path for which it does.
+    """
+    if "://" not in spec.path or spec.path.startswith("file://"):
+        yield from map(do, paths)
+        return
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        waiting: deque[Future[T]] = deque()
+        for path in paths:  # never many more than run: results may be large, and an error ends it all
+            waiting.append(pool.submit(do, path))
+            if len(waiting) > 2 * AT_A_TIME:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from connectors.schema import pick
 from connectors.unpacking import compression, file_size, text_blocks
 
 Shards = list[SourceShard]
-BLOCK_BYTES = 16 * 2**20
+BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_SHARD = 2**30
 BOM = b"\xef\xbb\xbf"
 

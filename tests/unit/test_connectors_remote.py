@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Barrier, get_ident
 from typing import Any
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 
 from connectors import open_source
-from connectors.base import ConnectorError
+from connectors.base import ConnectorError, CorruptError, SourceSpec
 from connectors.filters import parse
 from connectors.hiding import hide
+from connectors.listing import each_file
+from connectors.paths import AT_A_TIME, each
 from engine import Recipe
 from engine.plan import make_plan
 from tests.s3 import REGION, SECRET, USER, S3Server
@@ -138,3 +142,50 @@ def test_any_filesystem_of_fsspec_is_read(tmp_path: Path) -> None:
 def test_secrets_of_uris_are_hidden() -> None:
     text = "s3://KEY:abc@b/x?endpoint=e&secret_key=q1 https://b.blob/x?sv=1&sig=Zm9v&x=1"
     assert hide(text) == "s3://***@b/x?endpoint=e&secret_key=*** https://b.blob/x?sv=1&sig=***&x=1"
+
+
+def test_remote_files_are_looked_at_together_in_order_and_local_ones_one_by_one() -> None:
+    remote, local = SourceSpec("s3://bucket/x"), SourceSpec("folder")
+    names = [str(i) for i in range(4 * AT_A_TIME)]
+    together = Barrier(AT_A_TIME)
+
+    def look(path: str) -> int:
+        together.wait(20)  # passes only if as many wait at a time
+        return int(path)
+
+    assert list(each(remote, names, look)) == [*range(len(names))]
+    threads = list(each(local, names, lambda path: get_ident()))
+    assert set(threads) == {get_ident()}
+
+
+def test_the_first_remote_file_that_cannot_be_read_is_the_error() -> None:
+    def look(path: str) -> str:
+        if path in ("b", "c"):
+            raise CorruptError(f"{path} is broken")
+        return path
+
+    with pytest.raises(CorruptError, match="b is broken"):
+        each_file(SourceSpec("s3://bucket/x"), ["a", "b", "c"], look)
+    lenient = SourceSpec("s3://bucket/x", skip_corrupt=True)
+    assert each_file(lenient, ["a", "b", "c", "d"], look) == (
+        {"a": "a", "d": "d"},
+        {"b": "b is broken", "c": "c is broken"},
+    )
+
+
+def test_a_shard_that_cannot_be_read_keeps_its_place_under_a_filter(tmp_path: Path) -> None:
+    path = formats.parquet(tmp_path, "a", formats.rows())
+    data = bytearray(path.read_bytes())
+    with pq.ParquetFile(path) as file:
+        start = file.metadata.row_group(1).column(0).data_page_offset
+    data[start : start + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    wanted = parse(["n", "in", [0, 5, 9, 10]])
+    with pytest.raises(CorruptError, match=r"a\.parquet"):
+        open_source(str(path), filter=wanted, shard_bytes=1).list()
+    source = open_source(str(path), filter=wanted, shard_bytes=1, skip_corrupt=True)
+    listing = source.list()
+    assert [(shard.file_row, shard.n_rows) for shard in listing.shards] == [(0, 1), (4, 4), (8, 2)]
+    with pytest.raises(CorruptError):
+        source.read(listing.shards[1], ["n"], listing.schema)
+    assert source.read(listing.shards[2], ["n"], listing.schema)["n"].to_pylist() == [9, 10]
