@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from engine.store import Commit, RunStore, to_json
 from operators.base import Context, Executor
 
 LIST = "state.json"
-MANY = 16
 
 
 def local_cache() -> Path:
@@ -53,10 +52,9 @@ class ObjectRunStore(RunStore):
         """Commit records by shard; one whose part is not there in full counts for nothing."""
         there = self.folder(fingerprint).listing()
         names = sorted(name for name in there if name.startswith("part-") and name.endswith(".json"))
+        contents = read_many([self.folder(fingerprint) / name for name in names])
         found = {}
-        for name, content in zip(
-            names, read_many([self.folder(fingerprint) / name for name in names]), strict=True
-        ):
+        for name, content in zip(names, contents, strict=True):
             commit = _commit(content)
             part = there.get(f"{name[:-5]}.parquet")
             if commit and part and part.st_size == commit.bytes:
@@ -106,6 +104,7 @@ class ObjectRunStore(RunStore):
             (self.folder(fingerprint) / LIST).write_bytes(content)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+            scratch.with_name(f"{scratch.name}.json").unlink(missing_ok=True)
 
     def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
         """An executor for a fit on hosts that share no disk."""
@@ -128,10 +127,11 @@ class ObjectRunStore(RunStore):
             return
         scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
         scratch.mkdir(parents=True)
-        fetch(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
         try:
-            scratch.replace(path)
-        except OSError:  # another process of this host was faster
+            fetch(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
+            with suppress(OSError):  # another process of this host was faster
+                scratch.replace(path)
+        finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -144,7 +144,7 @@ def working_copy(place: Place) -> Iterator[Path]:
     if isinstance(place, Path):
         yield place
         return
-    copy = local_cache() / digest(str(place))[:16]
+    copy = local_cache() / digest([place.root, place.key])[:16]
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
     fetch(place, [name for name in place.tags_below() if not name.startswith(".")], copy)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.sink import write_parquet
 from connectors.storage import ObjectPath, Place, make_folder, place_of, remove_tree, write_whole
-from engine.errors import InputError
+from engine.errors import InputError, system_error
 from operators.base import Context, Executor
 
 REPLAYS = "replays.json"
@@ -123,8 +123,10 @@ class RunStore:
         """Fingerprint -> how often it was to be computed again although nothing in it had changed."""
         try:
             found: dict[str, int] = json.loads((self.root / REPLAYS).read_text("utf-8"))
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return {}
+        except OSError as error:  # without it, other work would be taken for done
+            raise system_error(error) from None
         return found
 
     def replay(self, fingerprints: Iterable[str]) -> None:

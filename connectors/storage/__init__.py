@@ -83,7 +83,7 @@ def remove_tree(place: Place) -> None:
 
 
 def read_many(places: Sequence[Place]) -> list[bytes | None]:
-    """Content of several small files, objects at the same time; None for one that cannot be read."""
+    """Content of several small files, objects at the same time; None for one that is not there."""
     if not any(isinstance(place, ObjectPath) for place in places):
         return [_read(place) for place in places]
     with ThreadPoolExecutor(MANY) as pool:
@@ -116,5 +116,5 @@ def _opened(place: Place) -> pq.ParquetFile:
 def _read(place: Place) -> bytes | None:
     try:
         return place.read_bytes()
-    except OSError:
+    except FileNotFoundError:
         return None

@@ -101,6 +101,8 @@ def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
         pytest.raises(InputError, match=r"object store refuses: .*goes on from there"),
     ):
         run(recipe)
+    with s3.faults.answering(lambda method, path: 403), pytest.raises(InputError, match="permission denied"):
+        run(recipe)
     assert current_version(output) is None
     store = output / "store"
     assert isinstance(store, ObjectPath)

@@ -184,3 +184,5 @@ def test_a_right_that_is_missing_is_named(key: ObjectPath, s3: S3Server) -> None
         key.write_bytes(b"1")
     with s3.faults.answering(lambda method, path: 403), pytest.raises(PermissionError):
         key.exists()
+    with s3.faults.answering(lambda method, path: 403), pytest.raises(PermissionError):
+        read_many([key])  # must not pass for a file that is not there
