@@ -10,12 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.paths import inside, reading, resolve
+from connectors.paths import exists, inside, reading, resolve
 from connectors.schema import nearest, plain_schema
 
 SPLITS, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"
@@ -61,6 +60,11 @@ class HuggingFaceSource(ArrowSource):
 
     def _paths(self) -> Sequence[str]:
         folder = self._folder()
+        if not exists(self.spec, inside(folder, STATE)):
+            raise ConnectorError(
+                f"{folder} has no {STATE}, so save_to_disk did not write it. Save it so, or read its Arrow files "
+                f"by a pattern, {inside(folder, '*.arrow')}, with source.format: arrow."
+            )
         state = self._json(inside(folder, STATE))
         if state.get("_indices_data_files"):
             raise ConnectorError(
@@ -108,11 +112,8 @@ class HuggingFaceSource(ArrowSource):
     def _folder(self) -> str:
         """The folder of the one dataset, or of the split that is asked for."""
         path = self.spec.path
-        filesystem, where = resolve(inside(path, SPLITS), self.spec.root)
-        with reading(path):
-            several = filesystem.get_file_info(where).type == fs.FileType.File
         split = self.options.split
-        if not several:
+        if not exists(self.spec, inside(path, SPLITS)):
             if split is not None:
                 raise ConnectorError(f"{path} is one dataset without splits. Leave source.options.split out.")
             return path

@@ -227,6 +227,13 @@ def extension(name: str, known: Collection[str]) -> str:
     return max((ending for ending in known if bare.endswith(ending)), key=len, default="")
 
 
+def exists(spec: SourceSpec, path: str) -> bool:
+    """Whether there is something of that name."""
+    filesystem, where = resolve(path, spec.root)
+    with reading(path):
+        return bool(filesystem.get_file_info(where).type != fs.FileType.NotFound)
+
+
 def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     """Whether ``path`` is a folder that holds something of one of these names."""
     if _split_glob(path)[1]:

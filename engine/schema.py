@@ -1,9 +1,10 @@
-"""The JSON schema of a recipe, with every known operator's parameters, for editors and checks."""
+"""The JSON schema of a recipe, with the parameters of operators and the options of formats, for editors."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from connectors.registry import connectors
 from engine.recipe import Recipe
 from operators.registry import operator_class, operator_names
 
@@ -25,4 +26,16 @@ def recipe_schema() -> dict[str, Any]:
     operators = schema["properties"]["operators"]
     operators["properties"] = properties
     operators["additionalProperties"] = False
+    _add_formats(definitions["SourceSection"]["properties"])
     return schema
+
+
+def _add_formats(source: dict[str, Any]) -> None:
+    """The known formats' names and options."""
+    known = connectors()
+    source["format"]["enum"] = ["auto", *known]
+    models = dict.fromkeys(found.Options for found in known.values())
+    source["options"] = {
+        "anyOf": [model.model_json_schema(ref_template="#/$defs/{model}") for model in models],
+        "description": source["options"]["description"],
+    }

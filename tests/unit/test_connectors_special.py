@@ -305,3 +305,11 @@ def test_a_delimiter_is_one_character_that_is_no_letter_digit_or_quote() -> None
             CsvOptions(delimiter=wrong)
     for right in ",;|\t:~^#":
         assert CsvOptions(delimiter=right).delimiter == right
+
+
+def test_a_cache_of_datasets_is_told_from_a_saved_one(tmp_path: Path) -> None:
+    saved(tmp_path)
+    (tmp_path / "state.json").unlink()
+    with pytest.raises(ConnectorError, match=r"has no state\.json.*\*\.arrow, with source\.format: arrow"):
+        open_source(str(tmp_path)).list()
+    assert len(rows_of(open_source(f"{tmp_path}/*.arrow", "arrow"))) == 3

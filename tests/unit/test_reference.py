@@ -16,6 +16,7 @@ from connectors.registry import BUILT_IN
 from engine.cli.app import app
 from engine.recipe import SourceSection
 from engine.reference import PAGES, ROOT, key_table
+from engine.schema import recipe_schema
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -61,6 +62,12 @@ def test_sources_are_listed_and_explained() -> None:
     one = runner.invoke(app, ["sources", "parquet"])
     assert "hive" in one.output
     assert runner.invoke(app, ["sources", "parqet"]).exit_code == 2
+
+
+def test_the_schema_of_recipes_has_the_formats() -> None:
+    source = recipe_schema()["$defs"]["SourceSection"]["properties"]
+    assert source["format"]["enum"] == ["auto", *BUILT_IN]
+    assert any("hive" in model["properties"] for model in source["options"]["anyOf"] if "properties" in model)
 
 
 def test_the_readmes_source_is_one() -> None:
