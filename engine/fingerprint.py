@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,10 @@ class IdentityCache:
         known = self._load()
         fresh = {path: self._entry(path, known.get(path)) for path in paths}
         changed = any(known.get(path) != entry for path, entry in fresh.items())
-        # Planning alone leaves no trace: the folder is made by the first run.
-        if changed and self._path.parent.is_dir():
-            write_json(self._path, known | fresh)
+        with suppress(OSError):  # hashing again is all that it costs
+            # Planning alone leaves no trace: the folder is made by the first run.
+            if changed and self._path.parent.is_dir():
+                write_json(self._path, known | fresh)
         return {path: str(entry["identity"]) for path, entry in fresh.items()}
 
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
