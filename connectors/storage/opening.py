@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
@@ -21,7 +22,7 @@ RETRIES, RETRY_SECONDS = 10, 120
 def split_uri(uri: str) -> tuple[str, str]:
     """(URI of the bucket with its settings, key); for ``file://`` an empty URI and the path.
 
-    Raises ConnectorError for another scheme, no bucket, or a key with ``..``.
+    Raises ConnectorError for another scheme, no bucket, a key with ``..``, or without obstore.
     """
     parts = urlsplit(uri)
     key = unquote(parts.path)
@@ -38,6 +39,10 @@ def split_uri(uri: str) -> tuple[str, str]:
     names = [name for name in key.split("/") if name]
     if any(name in (".", "..") for name in names):
         raise ConnectorError(f"{where}{key}: an object's key has no '.' or '..' in it. Write it out.")
+    if find_spec("obstore") is None:
+        raise ConnectorError(
+            f"{where}: an output on an object store needs obstore: pip install 'winnow[storage]'."
+        )
     return urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")), "/".join(names)
 
 
@@ -57,12 +62,8 @@ def client(root: str) -> ObjectStore:
     (``s3://KEY:SECRET@bucket/prefix?region=...&endpoint_override=host:port&scheme=http``), else from the
     environment (AWS_*, GOOGLE_*, AZURE_*), else from the machine's role. Raises ConnectorError.
     """
-    try:
-        from obstore import store
-    except ImportError:
-        raise ConnectorError(
-            f"{shown(root)}: an output on an object store needs obstore: pip install 'winnow[storage]'."
-        ) from None
+    from obstore import store
+
     parts = urlsplit(root)
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     endpoint = _endpoint(query)

@@ -21,6 +21,8 @@ from connectors.storage import (
     remove_tree,
     write_whole,
 )
+from engine.errors import InputError
+from engine.store import output_of
 from tests.s3 import SECRET, USER, S3Server
 
 
@@ -186,3 +188,12 @@ def test_a_right_that_is_missing_is_named(key: ObjectPath, s3: S3Server) -> None
         key.exists()
     with s3.faults.answering(lambda method, path: 403), pytest.raises(PermissionError):
         read_many([key])  # must not pass for a file that is not there
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from connectors.storage import opening
+
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"output\.path: s3://b: .*winnow\[storage\]"):
+        output_of("s3://b/x")
+    assert output_of("x") == Path("x").absolute()
