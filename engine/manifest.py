@@ -38,6 +38,7 @@ class _Shard(_Entry):
     path: str
     first_row: int = Field(ge=0)
     rows: int = Field(ge=0)
+    range: tuple[int, int] = Field(default=(0, 0), strict=False)
 
 
 class _Source(_Entry):

@@ -19,6 +19,7 @@ from engine.events import Listener, silent
 from engine.fingerprint import digest
 from engine.hints import nearest
 from engine.lease import writing
+from engine.increments.section import IncrementalSection
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
@@ -120,7 +121,13 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
             )
         apply_override(chosen, override)
     return {
-        method: recipe.model_copy(update={"operators": {**recipe.operators, GROUPS: values}})
+        method: recipe.model_copy(
+            # Every method learns from all rows, whatever a run would go on from.
+            update={
+                "operators": {**recipe.operators, GROUPS: values},
+                "incremental": IncrementalSection(),
+            }
+        )
         for method, values in chosen.items()
     }
 

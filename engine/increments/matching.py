@@ -42,7 +42,7 @@ def match(listing: Listing, manifest: Mapping[str, Any]) -> Matching:
     old: list[int] = []
     first: list[int] = []
     for index, known in enumerate(source["shards"]):
-        start, stop = known["range"]
+        start, stop = known.get("range", (0, 0))
         key = (str(source["files"].get(known["path"])), int(start), int(stop), int(known["rows"]))
         if places[key]:
             first.append(places[key].popleft())

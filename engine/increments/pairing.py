@@ -42,7 +42,7 @@ def _segments(manifest: Mapping[str, Any]) -> dict[Key, tuple[str, list[Segment]
     source = manifest["source"]
     by_path: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for part, shard in enumerate(source["shards"]):
-        by_path[shard["path"]].append((int(shard["range"][0]), int(shard["rows"]), part))
+        by_path[shard["path"]].append((int(shard.get("range", (0, 0))[0]), int(shard["rows"]), part))
     copies: Counter[str] = Counter()
     found: dict[Key, tuple[str, list[Segment]]] = {}
     for path in sorted(by_path):

@@ -82,6 +82,7 @@ def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
     assert record["fitted"] == {}
 
 
+@pytest.mark.slow
 def test_sidecars_of_old_shards_are_the_same_files(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path))
@@ -110,6 +111,7 @@ def test_a_repeated_night_does_nothing_and_a_full_run_stays_what_it_was(tmp_path
     assert all(counts == (0, 3) for counts in computed(again).values())
 
 
+@pytest.mark.slow
 def test_same_base_and_input_give_the_same_bytes(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     for out in ("one", "two"):
@@ -137,6 +139,7 @@ def test_rows_that_go_move_ids_but_not_values(tmp_path: Path) -> None:
     assert np.mean(new.column("weight").to_numpy()) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_new_and_named(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path))
@@ -178,6 +181,7 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     assert first.version != stormy.version
 
 
+@pytest.mark.slow
 def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path, "inc"))
@@ -189,7 +193,7 @@ def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path
     assert refit.manifest["incremental"]["kept"] == []
 
 
-@pytest.mark.parametrize("mode", ["auto", "refit"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("refit", marks=pytest.mark.slow)])
 def test_a_new_label_computes_everything_again(tmp_path: Path, mode: str) -> None:
     nights(tmp_path / "data", 160, 80)
     sections = {"incremental": {"base": "current", "mode": mode}}
@@ -214,6 +218,7 @@ def relabelled(label: str) -> pa.Table:
     return table.set_column(table.column_names.index("label"), "label", pa.array([label] * 60))
 
 
+@pytest.mark.slow
 def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path))
@@ -224,6 +229,7 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     assert set(record["kept"]) == {"ingest", "probe", "gradients"}
 
 
+@pytest.mark.slow
 def test_a_lost_store_fits_again(tmp_path: Path) -> None:
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path))
