@@ -18,8 +18,8 @@ from engine.errors import InputError
 from engine.events import Listener, silent
 from engine.fingerprint import digest
 from engine.hints import nearest
-from engine.lease import writing
 from engine.increments.section import IncrementalSection
+from engine.lease import writing
 from engine.plan import Plan, PlannedOperator, make_plan
 from engine.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
