@@ -104,7 +104,10 @@ def open_export(
     needs, name = KINDS[format]
     library(needs, format)
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
-    return kind(path if catalog is not None else location(path, root), mode, catalog)
+    where = path if catalog is not None else location(path, root)
+    if format == "delta":
+        place_of(where)  # its data files go there
+    return kind(where, mode, catalog)
 
 
 @dataclass(frozen=True)
