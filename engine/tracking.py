@@ -171,16 +171,13 @@ def dataset_of(plan: Plan) -> dict[str, str]:
 
 
 def _away(output: Place, error: Exception) -> str:
-    reason = " ".join(str(error).split())[:300]
+    reason, uri = " ".join(str(error).split())[:300], tracking_uri(output)
+    away = f"MLflow at {uri} does not answer ({reason})" if uri else reason.rstrip(".")
     return (
-        f"MLflow {_where(output)} does not answer ({reason}). The run goes on; its record waits in "
+        f"{away}. The run goes on; its record waits in "
         f"{pending_folder(output)} and is delivered by the next run, or by `winnow lineage --sync --output "
         f"{output}`."
     )
-
-
-def _where(output: Place) -> str:
-    return f"at {tracking_uri(output)}" if tracking_uri(output) else "is not named, and so"
 
 
 def _json(value: Any) -> str:
