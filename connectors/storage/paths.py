@@ -236,9 +236,7 @@ class ObjectPath:
         except exceptions.BaseError as error:
             if re.search(r"status code: 40[13]\b", str(error)):  # an answer without a body has no class
                 raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
-            raise OSError(
-                errno.EIO, f"the object store does not carry it out{_cause(error)}", str(self)
-            ) from None
+            raise OSError(errno.EIO, f"the object store refuses{_cause(error)}", str(self)) from None
 
 
 class _Reader:
