@@ -8,7 +8,7 @@ from typing import Any
 
 from connectors.storage import Place, remove_tree
 from engine.errors import InputError
-from engine.increments.training import training_file
+from engine.increments.training import read_training, training_file
 from engine.lease import writing
 from engine.manifest import current_version, read_manifest
 from engine.publish import is_published, version_folder
@@ -117,15 +117,20 @@ def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
 
 
 def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
-    """Version -> registered models trained on it. ``strict``: an MLflow that is away is an error."""
+    """Version -> registered models trained on it, by MLflow and by what runs have noted themselves.
+
+    ``strict``: an MLflow that is away is an error.
+    """
     uri = tracking_uri(output)
-    if uri.startswith("sqlite:///") and not (output / "mlflow.db").exists():
-        return {}
-    found: dict[str, list[str]] = {}
+    records = {name: read_training(output, name) for name in _names(output)}
+    noted = {name: record["registered"] for name, record in records.items() if record and record["trained"]}
+    found = {name: [f"{m['name']} {m['version']}"] for name, m in noted.items() if m}
+    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+        return found
     try:
         for model in client(output).search_model_versions():
-            if VERSION_TAG in model.tags:
-                found.setdefault(model.tags[VERSION_TAG], []).append(f"{model.name} {model.version}")
+            known = found.setdefault(model.tags.get(VERSION_TAG, ""), [])
+            known += {f"{model.name} {model.version}"}.difference(known)
     except Exception as error:
         if strict:
             raise InputError(

@@ -40,7 +40,7 @@ def after_publish(
     if section is None:
         return None
     key = digest([section.model_dump(mode="json"), recipe.seed])
-    known = _read(output, version)
+    known = read_training(output, version)
     if known and known["key"] == key:
         return known
     trains, why = decide(section, recipe, output, manifest, executor)
@@ -86,6 +86,7 @@ def _champion_scores(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Callable[[], Executor]
 ) -> dict[str, float] | None:
     """Of the champion on the validation rows of a version; None without a champion or such rows."""
+    from engine.publish import version_folder
     from engine.tracking import client
     from engine.training.ensemble import Ensemble
     from engine.training.job import RECORD, TrainingJob
@@ -100,7 +101,9 @@ def _champion_scores(
         if current is None:
             return None
         params = parse_params({"trainer": section.trainer, **section.params})
-        job = TrainingJob(open_version(f"{output}@{version}"), params, recipe.seed, Path(scratch) / "job")
+        job = TrainingJob(
+            open_version(version_folder(output, version)), params, recipe.seed, Path(scratch) / "job"
+        )
         job.maker.fit(executor())
         write_json(job.folder / RECORD, {"groups": {}})
         champion = Ensemble.load(current[1])
@@ -111,12 +114,13 @@ def _champion_scores(
 def _train(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Executor
 ) -> dict[str, Any]:
+    from engine.publish import version_folder
     from engine.training.params import parse_params
     from engine.training.retrain import retrain
     from engine.training.running import TrainSpec
 
     params = parse_params({"trainer": section.trainer, **section.params})
-    spec = TrainSpec(f"{output}@{version}", params, recipe.seed, truth=section.truth)
+    spec = TrainSpec(version_folder(output, version), params, recipe.seed, truth=section.truth)
     found = retrain(spec, executor, name=section.register_as, promote_if=section.promote_if, once=True)
     scores = {split: e.metrics() for split, e in found.result.evaluations.items()}
     return {
@@ -128,7 +132,8 @@ def _train(
     }
 
 
-def _read(output: Place, version: str) -> dict[str, Any] | None:
+def read_training(output: Place, version: str) -> dict[str, Any] | None:
+    """What :func:`after_publish` left of a version; None where there is nothing."""
     try:
         found: dict[str, Any] = json.loads(training_file(output, version).read_text("utf-8"))
     except (OSError, ValueError):
