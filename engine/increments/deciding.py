@@ -50,7 +50,8 @@ def settle(session: Session) -> Plan:
     if plan.increment is None or not plan.increment.undecided:
         return plan
     decision = _decide(plan, session)
-    _log.info("incremental: %s", describe(decision))
+    drifted = decision["outcome"] == "predict" and any(figure["over"] for figure in decision["drift"])
+    _log.log(logging.WARNING if drifted else logging.INFO, "incremental: %s", describe(decision))
     write_json(decision_file(plan), decision)
     return decided(plan, decision)
 
