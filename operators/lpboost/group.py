@@ -45,19 +45,21 @@ def largest(group: Group, values: Array, count: int) -> Mask:
 
     values : (n,) of this worker, finite. 0 <= count <= all rows.
     """
-    chosen = np.zeros(len(values), bool)
-    inside = np.ones(len(values), bool)  # still undecided
-    if not isinstance(group, Alone):
-        count, chosen, inside = _narrow(group, values, count)
+    if isinstance(group, Alone):
+        return _largest_here(values, count)
+    count, chosen, inside = _narrow(group, values, count)
     pool, own = group.gather(values[inside][:, None])
-    column = pool[:, 0]
-    if count <= 0:
-        return chosen
-    cut = np.partition(column, len(column) - count)[len(column) - count]
-    take = column > cut
-    take[np.flatnonzero(column == cut)[: count - int(take.sum())]] = True
-    chosen[inside] = take[own]
+    chosen[inside] = _largest_here(pool[:, 0], count)[own]
     return chosen
+
+
+def _largest_here(values: Array, count: int) -> Mask:
+    if count <= 0:
+        return np.zeros(len(values), bool)
+    cut = np.partition(values, len(values) - count)[len(values) - count]
+    take: Mask = values > cut
+    take[np.flatnonzero(values == cut)[: count - int(np.count_nonzero(take))]] = True
+    return take
 
 
 def _narrow(group: Group, values: Array, count: int, bins: int = 256) -> tuple[int, Mask, Mask]:

@@ -30,10 +30,9 @@ WRONG = 1e-10
 class _Window:
     """Which rows are in the small LP, which are fixed at the cap, and what those contribute."""
 
-    def __init__(
-        self, group: Group, losses: Array, keys: Array, risk: Array, tail: float, rows: int, n: int
-    ) -> None:
-        self.group, self.losses, self.keys, self.tail = group, losses, keys, tail
+    def __init__(self, group: Group, losses: Array, risk: Array, tail: float, rows: int, n: int) -> None:
+        self.group, self.losses, self.tail = group, losses, tail
+        self.factors = np.random.default_rng(0).random(losses.shape[1])
         first, last = max(0, int(tail) - rows // 2), min(n, int(tail) + rows // 2 + 1)
         self.capped = largest(group, risk, first)
         self.inside = largest(group, risk, last) & ~self.capped
@@ -50,16 +49,15 @@ class _Window:
 
     def solve(self, model_weights: Array) -> tuple[Array, Array, float, float]:
         """(w of this worker's rows times tail, lambda, rho, lower bound) of the LP over the window."""
-        mine = np.column_stack([self.keys[self.inside], self.losses[self.inside]])
-        rows, own = self.group.gather(mine)
-        _, first, kind, count = np.unique(
-            rows[:, 0], return_index=True, return_inverse=True, return_counts=True
-        )
+        rows, own = self.group.gather(self.losses[self.inside])
+        # Equal rows have equal keys, as each is summed in one order; others differ almost surely.
+        keys = (rows * self.factors).sum(axis=1)
+        _, first, kind, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         cap = count.astype(np.float64)
-        game = SmallGame(np.ascontiguousarray(rows[first, 1:].T), self.fixed, cap, self.mass)
+        game = SmallGame(np.ascontiguousarray(rows[first].T), self.fixed, cap, self.mass)
         x, lam, rho = solve_small(game, GOAL / 10, model_weights)
         each = exact_mass(x, cap, self.mass) / cap
-        lower = float((self.fixed + each[kind] @ rows[:, 1:]).min()) / self.tail
+        lower = float((self.fixed + each[kind] @ rows).min()) / self.tail
         weights = self.capped.astype(np.float64)
         weights[self.inside] = each[kind][own]
         lam = np.maximum(lam, 0)
@@ -97,8 +95,7 @@ def sift(group: Group, losses: Array, model_weights: Array, tail: float, n_rows:
     limit = max(LEAST_WINDOW, WINDOW * t)
     lam = model_weights
     best = Solution(np.full(len(losses), 1 / n_rows), lam, 0.0, np.inf, "sifting")
-    keys = losses @ np.random.default_rng(0).random(t)  # equal rows, equal keys; others differ almost surely
-    window = _Window(group, losses, keys, losses @ lam, tail, limit, n_rows)
+    window = _Window(group, losses, losses @ lam, tail, limit, n_rows)
     for passes in range(1, MAX_PASSES + 1):
         weights, lam, rho, lower = window.solve(lam)
         excess = losses @ lam - rho
