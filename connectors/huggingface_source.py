@@ -62,7 +62,7 @@ class HuggingFaceSource(ArrowSource):
         folder = self._folder()
         if not exists(self.spec, inside(folder, STATE)):
             raise ConnectorError(
-                f"{folder} has no {STATE}, so save_to_disk did not write it. Save it so, or read its Arrow files "
+                f"{folder} has no {STATE}: save_to_disk did not write it. Save it so, or read its Arrow files "
                 f"by a pattern, {inside(folder, '*.arrow')}, with source.format: arrow."
             )
         state = self._json(inside(folder, STATE))
