@@ -62,8 +62,8 @@ class HuggingFaceSource(ArrowSource):
         folder = self._folder()
         if not exists(self.spec, inside(folder, STATE)):
             raise ConnectorError(
-                f"{folder} has no {STATE}: save_to_disk did not write it. Save it so, or read its Arrow files "
-                f"by a pattern, {inside(folder, '*.arrow')}, with source.format: arrow."
+                f"{folder} has no {STATE}: save_to_disk did not write it. Save it so, or read its Arrow "
+                f"files by a pattern, {inside(folder, '*.arrow')}, with source.format: arrow."
             )
         state = self._json(inside(folder, STATE))
         if state.get("_indices_data_files"):
