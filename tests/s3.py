@@ -21,14 +21,29 @@ class Faults:
     def __init__(self, application: Any) -> None:
         self._application = application
         self.rule: Callable[[str, str], int | None] | None = None
+        self.watcher: Callable[[int], None] | None = None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         status = self.rule(environ["REQUEST_METHOD"], environ["PATH_INFO"]) if self.rule else None
         if status is None:
-            return self._application(environ, start_response)
+            return [self._seen(part) for part in self._application(environ, start_response)]
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         start_response(f"{status} {CODES[status]}", [("Content-Type", "application/xml")])
         return [f"<Error><Code>{CODES[status]}</Code></Error>".encode()]
+
+    def _seen(self, part: bytes) -> bytes:
+        if self.watcher:
+            self.watcher(len(part))
+        return part
+
+    @contextmanager
+    def watching(self, watcher: Callable[[int], None]) -> Iterator[None]:
+        """While the block runs, ``watcher`` hears how many bytes each answer has."""
+        self.watcher = watcher
+        try:
+            yield
+        finally:
+            self.watcher = None
 
     @contextmanager
     def answering(self, rule: Callable[[str, str], int | None]) -> Iterator[None]:

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 from connectors.storage.opening import client, shown
+from connectors.storage.ranges import Ranges
 
-SMALL = 4 * 2**20
+SMALL = 2**20
 """Bytes up to which one request for all costs less than several for parts."""
 
 
@@ -116,15 +117,22 @@ class ObjectPath:
         """Put it if the content is still the one of ``tag`` (``If-Match``). Raises FileExistsError."""
         self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
 
-    def open(self) -> BinaryIO:
+    def open(self) -> BinaryIO | Ranges:
         """A file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
         with self._asking():
-            found = obstore.get(client(self.root), self.key)
+            found = obstore.get(client(self.root), self.key, options={"range": (0, SMALL)})
             if found.meta["size"] <= SMALL:
                 return io.BytesIO(bytes(found.bytes()))
-            return cast(BinaryIO, _Reader(obstore.open_reader(client(self.root), self.key), self))
+        return Ranges(self.read_range, found.meta["size"])
+
+    def read_range(self, start: int, length: int) -> bytes:
+        """Some of the content."""
+        import obstore
+
+        with self._asking():
+            return bytes(obstore.get_range(client(self.root), self.key, start=start, length=length))
 
     def exists(self) -> bool:
         """Whether there is an object of this key; a prefix is none."""
@@ -237,45 +245,6 @@ class ObjectPath:
             if re.search(r"status code: 40[13]\b", str(error)):  # an answer without a body has no class
                 raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
             raise OSError(errno.EIO, f"the object store refuses{_cause(error)}", str(self)) from None
-
-
-class _Reader:
-    """obstore's reader as pyarrow expects a file; its errors name the object."""
-
-    closed = False
-
-    def __init__(self, reader: Any, path: ObjectPath) -> None:
-        self._reader, self._path = reader, path
-
-    def read(self, size: int | None = None) -> bytes:
-        with self._path._asking():
-            return bytes(self._reader.read() if size is None or size < 0 else self._reader.read(size))
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._reader.seek(offset, whence))
-
-    def tell(self) -> int:
-        return int(self._reader.tell())
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        if not self.closed:
-            self._reader.close()
-        self.closed = True
-
-    def __enter__(self) -> _Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _stat_of(meta: Any) -> ObjectStat:

@@ -5,6 +5,7 @@ import pickle
 import re
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -86,6 +87,23 @@ def test_parquet_has_the_same_bytes_everywhere(place: Place, tmp_path: Path) -> 
     assert find_column(place / "none.parquet", "a") is None
     assert read_columns(place / "t.parquet", ["b"]).equals(table.select(["b"]))
     assert read_columns(place / "t.parquet").equals(table)
+
+
+def test_of_a_large_object_only_what_is_asked_for_is_fetched(
+    key: ObjectPath, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from connectors.storage import paths
+
+    monkeypatch.setattr(paths, "SMALL", 1000)
+    wide = np.random.default_rng(0).random(1_000_000)
+    table = pa.table({"a": wide, "b": np.arange(len(wide)) % 7})
+    size = write_parquet(table, key).n_bytes
+    fetched: list[int] = []
+    with s3.faults.watching(fetched.append):
+        assert read_columns(key, ["b"]).equals(table.select(["b"]))
+    assert sum(fetched) < size / 2
+    assert read_columns(key).equals(table)
+    assert find_column(key, "c") is None
 
 
 def test_pathlib_and_keys_name_things_alike() -> None:
