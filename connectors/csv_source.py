@@ -16,7 +16,7 @@ from pydantic import Field
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cutting import BadByteError, RowScanner, n_fields
-from connectors.paths import extension
+from connectors.names import extension
 from connectors.schema import check_names, check_same_names, number_repeated
 from connectors.text_source import BOM, TextSource, quote_value, whole
 from connectors.unpacking import CODECS

@@ -8,7 +8,8 @@ from typing import Any
 
 from connectors.base import Connector, ConnectorError, Source, SourceSpec
 from connectors.filters import Predicate
-from connectors.paths import extension, identity, list_files, marked, nothing_fits
+from connectors.names import extension
+from connectors.paths import identity, list_files, marked, nothing_fits
 from connectors.registry import connector, connectors
 from connectors.view import View, pushed
 

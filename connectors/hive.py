@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from connectors.base import ConnectorError, SourceSpec
-from connectors.paths import below
+from connectors.names import below
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 INTEGER = re.compile(r"[+-]?\d{1,18}")

@@ -21,17 +21,8 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.listing import check_rows
-from connectors.paths import (
-    File,
-    below,
-    find_files,
-    folder_of,
-    identify,
-    is_quoted,
-    path_of,
-    reading,
-    resolve,
-)
+from connectors.names import below, folder_of, is_quoted, path_of
+from connectors.paths import File, find_files, identify, reading, resolve
 from connectors.schema import cast_table, pick
 
 Shards = list[SourceShard]

@@ -5,27 +5,33 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, SourceSpec
+from connectors.names import (
+    OBJECT_STORES,
+    extension,
+    glob_pattern,
+    is_fsspec,
+    is_quoted,
+    relative,
+    split_glob,
+    split_query,
+)
 
 T = TypeVar("T")
-OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 AT_A_TIME = 8
 """Files of an object store that are looked at together while listing: most of that time is waiting."""
-NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
-"""URI schemes that pyarrow reads itself."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
@@ -58,7 +64,7 @@ def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
     """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd."""
     if "://" not in path:
         return fs.LocalFileSystem(), os.path.abspath(os.path.join(root, os.path.expanduser(path)))
-    open_uri = _by_fsspec if _is_fsspec(path) else fs.FileSystem.from_uri
+    open_uri = _by_fsspec if is_fsspec(path) else fs.FileSystem.from_uri
     try:
         filesystem, where = open_uri(path)
     except (pa.ArrowInvalid, OSError, ValueError, ImportError) as error:
@@ -143,7 +149,7 @@ def reading(path: str) -> Iterator[None]:
     except (OSError, ImportError) as error:
         raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
     except Exception as error:
-        if isinstance(error, ConnectorError) or not _is_fsspec(path):
+        if isinstance(error, ConnectorError) or not is_fsspec(path):
             raise
         raise ConnectorError(
             f"{path} cannot be read: {_reason(error)}"
@@ -157,16 +163,6 @@ def _reason(error: Exception) -> str:
     if any(word in text for word in ("NETWORK_CONNECTION", "Could not connect", "curlCode")):
         return f"no connection ({text}). Check the endpoint and the network."
     return f"{text}. Check the file and the path."
-
-
-def is_quoted(path: str) -> bool:
-    """Whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
-    return "://" in path and not _is_fsspec(path)
-
-
-def _is_fsspec(path: str) -> bool:
-    scheme, mark, _ = path.partition("://")
-    return bool(mark) and scheme not in NATIVE
 
 
 def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
@@ -197,7 +193,7 @@ def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
     Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError where
     there is nothing of that name.
     """
-    folder, pattern = _split_glob(path)
+    folder, pattern = split_glob(path)
     with reading(path):
         filesystem, where = resolve(folder if "://" in path else path, root)
         info = filesystem.get_file_info(where)
@@ -209,22 +205,11 @@ def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
         found = sorted(_below(start, root, deep=only is None), key=lambda file: file.name)
         if not pattern:
             return Behind(tuple(found), named=False)
-        rule = _glob(pattern)
-        matched = tuple(file for file in found if rule.fullmatch(_relative(file.name, folder)))
+        rule = glob_pattern(pattern)
+        matched = tuple(file for file in found if rule.fullmatch(relative(file.name, folder)))
     if not matched:
         raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
     return Behind(matched, named=True)
-
-
-def below(path: str, name: str) -> str:
-    """A listed file's path relative to the folder that ``path`` names, before its first wildcard."""
-    return _relative(name, _split_glob(path)[0])
-
-
-def extension(name: str, known: Collection[str]) -> str:
-    """The longest of the ``known`` endings that a file's name has, or nothing."""
-    bare = _split_query(name)[0].lower()
-    return max((ending for ending in known if bare.endswith(ending)), key=len, default="")
 
 
 def exists(spec: SourceSpec, path: str) -> bool:
@@ -236,7 +221,7 @@ def exists(spec: SourceSpec, path: str) -> bool:
 
 def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     """Whether ``path`` is a folder that holds something of one of these names."""
-    if _split_glob(path)[1]:
+    if split_glob(path)[1]:
         return False
     with reading(path):
         filesystem, where = resolve(path, root)
@@ -244,31 +229,12 @@ def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     return any(info.type != fs.FileType.NotFound for info in infos)
 
 
-def path_of(name: str) -> str:
-    """A path or URI without the settings after its question mark."""
-    return _split_query(name)[0]
-
-
-def folder_of(name: str) -> str:
-    """A file's folder, written as the file is."""
-    bare, query = _split_query(name)
-    return bare.rpartition("/")[0] + query
-
-
-def inside(folder: str, name: str) -> str:
-    """A file of a folder, written as the folder is. Raises ConnectorError for a name that leads out of it."""
-    if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
-        raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")
-    bare, query = _split_query(folder)
-    return f"{bare.rstrip('/')}/{quote(name, safe='/=') if is_quoted(folder) else name}{query}"
-
-
 def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
     """All files below a folder, or directly in it, named with the folder as the user wrote it."""
     filesystem, where = resolve(folder or ".", root)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
-    base, query = _split_query(folder)
+    base, query = split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
         name = info.path[len(where) :].lstrip("/")
@@ -293,7 +259,7 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
     while folder not in ("", "/") and filesystem.get_file_info(folder).type == fs.FileType.NotFound:
         folder, name = os.path.split(folder)
     text = f"{path} does not exist"
-    if _is_fsspec(path):
+    if is_fsspec(path):
         return ConnectorError(f"{text}, or cannot be reached. Correct source.path.")
     if folder in ("", "/") and path.partition("://")[0] in OBJECT_STORES:
         return ConnectorError(f"{text}: there is no bucket {name!r}, or these keys do not see it.")
@@ -310,35 +276,3 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
     return ConnectorError(
         f"{text}: there is no {name!r} in its folder, which holds: {held}. Correct source.path."
     )
-
-
-def _split_query(path: str) -> tuple[str, str]:
-    head, mark, query = path.partition("?") if "://" in path else (path, "", "")
-    return head, mark + query
-
-
-def _split_glob(path: str) -> tuple[str, str]:
-    """Split a path before its first part with a wildcard: (folder, pattern)."""
-    head, query = _split_query(path)
-    parts = head.split("/")
-    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-    folder = "/".join(parts[:wild]) or ("/" if wild and head.startswith("/") else "")
-    return folder + query, "/".join(parts[wild:])
-
-
-def _relative(name: str, folder: str) -> str:
-    base = _split_query(folder)[0].rstrip("/")
-    rest = _split_query(name)[0][len(base) :].lstrip("/")
-    return unquote(rest) if is_quoted(folder) else rest
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """``*`` and ``?`` stay within one part of the path, ``**/`` spans any number of folders."""
-    rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", pattern)
-    return re.compile("".join(rules.get(t) or (_bracket(t) if len(t) > 1 else re.escape(t)) for t in tokens))
-
-
-def _bracket(token: str) -> str:
-    inside = token[1:-1].replace("\\", "\\\\")
-    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"

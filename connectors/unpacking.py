@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from connectors.base import CorruptError, SourceSpec
-from connectors.paths import path_of, reading, resolve
+from connectors.names import path_of
+from connectors.paths import reading, resolve
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 

@@ -1,0 +1,89 @@
+"""Names of files as a user writes them: local paths, URIs and globs. Nothing here opens anything."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from urllib.parse import quote, unquote
+
+from connectors.base import ConnectorError
+
+OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
+NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
+"""URI schemes that pyarrow reads itself."""
+
+
+def is_quoted(path: str) -> bool:
+    """Whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
+    return "://" in path and not is_fsspec(path)
+
+
+def is_fsspec(path: str) -> bool:
+    """Whether fsspec, not pyarrow, reads what the URI names."""
+    scheme, mark, _ = path.partition("://")
+    return bool(mark) and scheme not in NATIVE
+
+
+def path_of(name: str) -> str:
+    """A path or URI without the settings after its question mark."""
+    return split_query(name)[0]
+
+
+def folder_of(name: str) -> str:
+    """A file's folder, written as the file is."""
+    bare, query = split_query(name)
+    return bare.rpartition("/")[0] + query
+
+
+def inside(folder: str, name: str) -> str:
+    """A file of a folder, written as the folder is. Raises ConnectorError for a name that leads out of it."""
+    if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
+        raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")
+    bare, query = split_query(folder)
+    return f"{bare.rstrip('/')}/{quote(name, safe='/=') if is_quoted(folder) else name}{query}"
+
+
+def below(path: str, name: str) -> str:
+    """A listed file's path relative to the folder that ``path`` names, before its first wildcard."""
+    return relative(name, split_glob(path)[0])
+
+
+def extension(name: str, known: Collection[str]) -> str:
+    """The longest of the ``known`` endings that a file's name has, or nothing."""
+    bare = split_query(name)[0].lower()
+    return max((ending for ending in known if bare.endswith(ending)), key=len, default="")
+
+
+def split_query(path: str) -> tuple[str, str]:
+    """A URI's path and its settings, from the question mark on."""
+    head, mark, query = path.partition("?") if "://" in path else (path, "", "")
+    return head, mark + query
+
+
+def split_glob(path: str) -> tuple[str, str]:
+    """Split a path before its first part with a wildcard: (folder, pattern)."""
+    head, query = split_query(path)
+    parts = head.split("/")
+    wild = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
+    folder = "/".join(parts[:wild]) or ("/" if wild and head.startswith("/") else "")
+    return folder + query, "/".join(parts[wild:])
+
+
+def relative(name: str, folder: str) -> str:
+    """A listed name relative to its folder, as the filesystem has it."""
+    base = split_query(folder)[0].rstrip("/")
+    rest = split_query(name)[0][len(base) :].lstrip("/")
+    return unquote(rest) if is_quoted(folder) else rest
+
+
+def glob_pattern(pattern: str) -> re.Pattern[str]:
+    """``*`` and ``?`` stay within one part of the path, ``**/`` spans any number of folders."""
+    rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", pattern)
+    return re.compile("".join(rules.get(t) or (_bracket(t) if len(t) > 1 else re.escape(t)) for t in tokens))
+
+
+def _bracket(token: str) -> str:
+    inside = token[1:-1].replace("\\", "\\\\")
+    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
