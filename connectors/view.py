@@ -59,7 +59,10 @@ class View:
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of the rows that are left."""
         if not isinstance(shard, ViewShard):
-            return self._read(shard, columns, schema)
+            table = self._read(shard, columns, schema)
+            if self.filter is not None:
+                raise CorruptError(f"{shard.path} could not be read when it was listed. Plan and run again.")
+            return table
         predicate = _given(self.filter)
         table = self._read(shard.whole, [*dict.fromkeys([*columns, *predicate.columns])], schema)
         kept = table.filter(predicate.mask(table))
