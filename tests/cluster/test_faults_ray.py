@@ -107,13 +107,13 @@ def test_a_lost_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_same_bytes_whatever_is_in_flight(tmp_path: Path) -> None:
     """16 shards, 1, 3 and 16 of them in flight; the probe on one worker and on two, and in this process."""
     write_shards(tmp_path / "data", spurious_table(), 16)
     alone = run(Recipe.parse(many_shards(tmp_path, "alone", operators={"probe": {"l2": 0.05}})))
     command = [sys.executable, "-m", "tests.cluster.in_flight", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1180)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith('{"versions"'))
     found = json.loads(line)["versions"]
