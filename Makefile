@@ -38,7 +38,7 @@ test: $(VENV)/.dev  ## Run all tests but the slow ones
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
 
 test-all: $(VENV)/.dev  ## Run every test, the slow ones and all of `make faults` too
-	$(BIN)/python -m pytest -m "" tests
+	$(BIN)/python -m pytest -m "" --hypothesis-profile full tests
 
 faults: $(VENV)/.dev  ## Run every test that kills, stops, starves or misleads a run
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.s3 import S3Server, s3_server
 
-settings.register_profile(
-    "winnow", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("winnow")
+COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=40, **COMMON)
+settings.register_profile("full", max_examples=100, **COMMON)  # --hypothesis-profile full
+settings.load_profile("quick")
 
 # Before anything imports ray or mlflow.
 os.environ.update(
