@@ -144,14 +144,3 @@ def test_a_killed_driver(tmp_path: Path) -> None:
         recipe = recipe_in(tmp_path, f"ray{events}", run={"executor": "ray", "cpus": 4})
         assert run_and_kill(tmp_path, recipe, events)
         assert complete(tmp_path, recipe, reference)
-
-
-@pytest.mark.faults
-@pytest.mark.timeout(600)
-@pytest.mark.usefixtures("ray_cluster")
-def test_the_same_bytes_for_any_number_of_shards_in_flight(tmp_path: Path) -> None:
-    alone = run(Recipe.parse(many_shards(tmp_path, "alone", shards=20)))
-    for limit in (1, 3, 16):
-        settings = {"executor": "ray", "shards_in_flight": limit}
-        recipe = Recipe.parse(many_shards(tmp_path, f"ray{limit}", run=settings))
-        assert content(run(recipe).path) == content(alone.path)
