@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-NAMES = ("dbscan", "dckm", "eos", "factored", "gradients", "lp", "sharded", "splits", "training")
+NAMES = ("dbscan", "dckm", "eos", "factored", "gradients", "lp", "scale", "sharded", "splits", "training")
 
 
 def commands(arguments: Sequence[str]) -> list[list[str]]:

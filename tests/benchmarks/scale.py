@@ -39,6 +39,8 @@ CHAIN: dict[str, dict[str, Any]] = {
 }
 TARGET, NODES, CORES, GIB = 10**9, 32, 32, 128
 """The cluster that 10^9 rows are projected to."""
+WIDTHS = {"probe": 8, "weights": 5, "report": 1}
+"""Most workers at once where that is not all cores: Ray Train's here, one for each fold, the driver."""
 
 
 @dataclass(frozen=True)
@@ -164,22 +166,34 @@ def exponent(costs: Sequence[Cost]) -> float:
 
 
 def projection(costs: Sequence[Cost]) -> list[Row]:
-    """CPU seconds at 10^9 rows by each operator's growth, never less than linear, over the cluster."""
-    rows: list[Row] = []
+    """CPU seconds at 10^9 rows by each operator's growth, never less than linear, over its workers."""
+    rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(cost.operator for cost in costs):
         own = sorted((cost for cost in costs if cost.operator == name), key=lambda cost: cost.rows)
         growth = max(1.0, exponent(own))
-        seconds = own[-1].cpu * (TARGET / own[-1].rows) ** growth
+        hours = own[-1].cpu * (TARGET / own[-1].rows) ** growth / 3600
+        width = WIDTHS.get(name, NODES * CORES)
         rows.append(
             {
                 "operator": name,
                 "growth": f"{growth:.2f}",
-                "core hours": figure(seconds / 3600),
-                f"hours on {NODES * CORES} cores": figure(seconds / 3600 / NODES / CORES),
-                "written, GB": figure(own[-1].written / own[-1].rows),
+                "core hours": figure(hours),
+                "workers": width,
+                "hours": hours / width,
+                "written, GB": figure(own[-1].written * TARGET / own[-1].rows / 1e9),
             }
         )
-    return rows
+    rows.sort(key=lambda row: -float(row["hours"]))
+    return [{**row, "hours": figure(row["hours"])} for row in rows]
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """What is slowest, in words; ``rows`` of :func:`projection`."""
+    first, second = rows[:2]
+    return (
+        f"First bottleneck: {first['operator']}, {first['hours']} h on {first['workers']} of {NODES * CORES} "
+        f"cores; then {second['operator']}, {second['hours']} h on {second['workers']}."
+    )
 
 
 def main() -> None:
@@ -201,6 +215,7 @@ def main() -> None:
             table(measured(costs)),
             f"Projected to 10^9 rows on {NODES} nodes of {CORES} cores and {GIB} GiB, work spread evenly:",
             table(projection(costs)),
+            verdict(projection(costs)),
         ]
     )
     print(text)

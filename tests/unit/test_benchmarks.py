@@ -18,6 +18,7 @@ from tests.benchmarks.dbscan.peers import PEERS, Setting
 from tests.benchmarks.dbscan.tables import README
 from tests.benchmarks.dbscan.worker import ROOT, Limits, Worker
 from tests.benchmarks.harness import Spent, Timing, measure
+from tests.benchmarks.scale import Cost, projection, verdict
 
 
 def test_callables_take_turns_and_slow_ones_fewer():
@@ -194,3 +195,16 @@ sys.exit(main(["--device", "cpu", "--rows", "256"]))
     assert ran.returncode == 0, ran.stderr
     assert "softmax regression" in ran.stdout
     assert ran.stdout.count("equal") == 3
+
+
+def test_a_projection_names_what_few_workers_do_first() -> None:
+    def costs(name: str, seconds: tuple[float, float]) -> list[Cost]:
+        return [Cost(name, rows, cpu, 0, 0) for rows, cpu in zip((10**5, 10**6), seconds, strict=True)]
+
+    found = projection([*costs("gradients", (1.0, 100.0)), *costs("report", (30.0, 36.0))])
+    assert [row["operator"] for row in found] == ["gradients", "report"]
+    assert found[0]["growth"] == "2.00"
+    assert found[0]["core hours"] == f"{100 * 1000**2 / 3600:,.0f}"
+    assert found[1]["growth"] == "1.00"  # never less than linear
+    assert found[1]["hours"] == "10.0"
+    assert verdict(found).startswith("First bottleneck: gradients, ")
