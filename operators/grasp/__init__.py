@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.grasp.kernel import GroupInference
+    from operators.grasp.inference import GroupInference
 
 __all__ = ["GroupInference"]
-_HOMES = {"GroupInference": "kernel"}
+_HOMES = {"GroupInference": "inference"}
 
 __getattr__ = lazy(__name__, _HOMES)

@@ -1,8 +1,7 @@
-"""Group inference by density clustering of gradients, class by class (GRASP, Algorithm 1)."""
+"""Groups of one class by density clustering of its gradients (GRASP, Algorithm 1)."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,23 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Matrix, Metric
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
-from operators.grasp.drawing import drawn_rows
-from operators.grasp.forms import ClassRows, Labels, Model, assign, class_rows
+from operators.grasp.forms import ClassRows, Labels, Model, class_rows
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
-from operators.grasp.model import NOISE, sample_cores
+from operators.grasp.model import sample_cores
 from operators.grasp.picked import Selection, describe_pick
 from operators.grasp.selection import FAILED, Rule, grid_facts, pick_by_facts
 from operators.metrics import Silhouettes, mean_silhouettes
 
-Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 Quality: TypeAlias = Callable[[int, int], Any]
 
 MAX_CORES = 10_000
@@ -143,160 +139,3 @@ def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
 def _scored(rows: ClassRows, labels: Labels, cores: npt.NDArray[np.bool_]) -> _Cells:
     scores = mean_silhouettes(rows.compared, labels.reshape(-1, rows.points.n))
     return _Cells(labels, cores, Silhouettes(*(part.reshape(labels.shape[:2]) for part in scores)))
-
-
-class GroupInference(BaseEstimator):  # type: ignore[misc]
-    """Infer groups and outliers from per-sample gradients, within each class.
-
-    Source: Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022,
-    Algorithm 1; the grid from appendix E.
-
-    Parameters
-    ----------
-    metric : "centered_cosine" (default: subtract the class mean, compare directions), "cosine"
-        (directions as they are) or "euclidean" (gradients as they are). Zero rows are noise to the
-        cosine metrics unless eps reaches 1.
-    eps_grid : radius or radii of DBSCAN, default .1 to .7 in steps of .05, in units of 1 - cos. For
-        "euclidean" give radii in the unit of the gradients; the default is not scaled to them.
-    min_samples_grid : count or counts, default 5, 10, 20, 30, 40, 50, 60, 100.
-    select : "coverage" (default) or "silhouette" (the paper's): how one cell of the grid is picked per
-        class, see :mod:`operators.grasp.selection`.
-    random_state : int, RandomState or None; draws the core samples kept where there are too many.
-    max_cores : most core samples kept per class for ``predict``, default 10,000. Rare groups keep
-        all of theirs first. Below the limit ``predict`` repeats ``labels_`` on the rows of fit,
-        save for border rows, which may lie nearer to another group's core sample.
-
-    neighbours : "exact" (default), "auto" (the same), "ivf" or "hnsw": how DBSCAN finds neighbours, see
-        :class:`operators.dbscan.DBSCAN`. The last two may lose groups; ``selection_`` then says how
-        far the pick is from exact DBSCAN, and a warning is given where that is much.
-    nprobe, ef_search : as in :class:`operators.dbscan.DBSCAN`.
-    device : torch device that makes the products of the exact search, default "cpu"; the labels do not
-        depend on it. A GPU must hold all rows of a class.
-    fit_rows : a class of more rows is clustered on so many of them, drawn by ``random_state``, and all of
-        its rows are then labelled as ``predict`` does. Default: all rows are clustered.
-
-    Attributes
-    ----------
-    labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
-    classes_ : distinct values of y, ascending.
-    selection_ : dict from class to :class:`Selection`.
-    models_ : dict from class to :class:`~operators.grasp.model.ClassModel`, or to
-        :class:`~operators.grasp.factored_model.FactoredModel`.
-    offsets_ : dict from class to the number of its first group.
-    """
-
-    def __init__(
-        self,
-        metric: Metric = "centered_cosine",
-        eps_grid: float | Sequence[float] = EPS_GRID,
-        min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
-        select: Rule = "coverage",
-        random_state: Any = None,
-        max_cores: int = MAX_CORES,
-        neighbours: Neighbours = "exact",
-        nprobe: int = 16,
-        ef_search: int = 128,
-        device: Device = "cpu",
-        fit_rows: int | None = None,
-    ) -> None:
-        self.metric = metric
-        self.eps_grid = eps_grid
-        self.min_samples_grid = min_samples_grid
-        self.select = select
-        self.random_state = random_state
-        self.max_cores = max_cores
-        self.neighbours = neighbours
-        self.nprobe = nprobe
-        self.ef_search = ef_search
-        self.device = device
-        self.fit_rows = fit_rows
-
-    def fit(self, gradients: Gradients, y: npt.ArrayLike) -> GroupInference:
-        """Infer the groups of every class.
-
-        Parameters
-        ----------
-        gradients : (n, p) finite; float32 is kept, other types become float64. Or
-            :class:`operators.factored.FactoredGradients` (exact neighbours only).
-        y : (n,) class of each row.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError : lengths differ, gradients are not finite, metric or select are unknown, or gradients
-            are factored and neighbours approximate.
-        """
-        X, classes = _checked(gradients, y)
-        self.classes_: npt.NDArray[Any] = np.unique(classes)
-        self.labels_: Labels = np.full(len(X), NOISE, np.int32)
-        self.selection_: dict[Any, Selection] = {}
-        self.models_: dict[Any, Model] = {}
-        self.offsets_: dict[Any, int] = {}
-        offset = 0
-        for value in self.classes_.tolist():
-            rows = np.flatnonzero(classes == value)
-            labels, self.selection_[value], self.models_[value] = self._infer(X[rows])
-            quality = self.selection_[value].approximation
-            if quality is not None and quality.low:
-                warnings.warn(f"GroupInference: class {value!r}: {quality.low}", stacklevel=2)
-            self.labels_[rows] = shift_groups(labels, offset)
-            self.offsets_[value] = offset
-            offset += self.selection_[value].n_groups
-        return self
-
-    def _infer(self, rows: Matrix | FactoredGradients) -> tuple[Labels, Selection, Model]:
-        settings = self.get_params()
-        fit_rows = settings.pop("fit_rows")
-        if fit_rows is None or len(rows) <= fit_rows:
-            return infer_class(rows, **settings)
-        drawn = drawn_rows(len(rows), fit_rows, self.random_state)
-        _, selection, model = infer_class(rows[drawn], **settings)
-        return assign(model, rows), replace(selection, drawn_from=len(rows)), model
-
-    def fit_predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
-        """``fit(gradients, y).labels_``."""
-        return self.fit(gradients, y).labels_
-
-    def predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
-        """Group of the nearest core sample of the row's class if within eps, else -1.
-
-        Parameters
-        ----------
-        gradients : (n, p) gradients from the same model and parameters as in fit, in the same form.
-        y : (n,) class of each row.
-
-        Returns
-        -------
-        (n,) int32.
-
-        Raises
-        ------
-        ValueError : a class that fit has not seen, or gradients in another form.
-        """
-        X, classes = _checked(gradients, y)
-        labels: Labels = np.full(len(X), NOISE, np.int32)
-        for value in np.unique(classes).tolist():
-            if value not in self.models_:
-                raise ValueError(f"predict: y holds class {value!r}; fit saw only {self.classes_.tolist()}")
-            rows = np.flatnonzero(classes == value)
-            labels[rows] = shift_groups(assign(self.models_[value], X[rows]), self.offsets_[value])
-        return labels
-
-
-def shift_groups(labels: Labels, offset: int) -> Labels:
-    """Labels of a class, from 0, to numbers unique across classes; noise stays -1."""
-    return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)
-
-
-def _checked(gradients: Gradients, y: npt.ArrayLike) -> tuple[Matrix | FactoredGradients, npt.NDArray[Any]]:
-    classes = np.asarray(y)
-    X: Any = gradients
-    if isinstance(gradients, FactoredGradients):
-        gradients.check_finite("gradients")
-    else:
-        X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
-    check_consistent_length(X, classes)
-    return X, classes

@@ -42,6 +42,7 @@ def fit(operator: Eos, folder: Path, executor: Executor) -> tuple[dict[str, byte
     return {path.name: path.read_bytes() for path in folder.iterdir()}, metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, {"model": "spa", "alpha": 0.3, "n_init": 2}])
 def test_sums_are_the_same_to_the_byte(tmp_path: Path, params: dict[str, Any]) -> None:
     local = fit(Eos(EosParams(**params)), tmp_path / "local", LocalExecutor())

@@ -29,7 +29,7 @@ def problem() -> tuple[Any, Any]:
     return X, cluster(Points(X, "euclidean"), EPS, LEAST)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_labels_of_the_kernel(workers: int, problem: tuple[Any, Any]) -> None:
     X, expected = problem
     map_ = partial(RayExecutor().map, resources=Resources(actors=workers))

@@ -48,6 +48,7 @@ class Killing:
         return RayExecutor().map(wrapped, items, resources=Resources(actors=2))
 
 
+@pytest.mark.slow
 def test_killed_workers_change_nothing(tmp_path: Path) -> None:
     kind = Split.variant(PARAMS)
     tables = split_table(rows(150, 0), [40, 90])

@@ -23,7 +23,8 @@ def read(job: tuple[Source, SourceShard, pa.Schema]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("name", ["delta", "sqlite", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["delta", "sqlite", "iceberg", "lance"])
 def test_workers_read_the_version_that_was_planned(name: str, tmp_path: Path) -> None:
     made = tables.new(name, tmp_path)
     for start in (0, 50):
