@@ -86,6 +86,7 @@ def test_figures_have_three_digits_and_ratios_two():
     assert [harness.ratio(x) for x in (0.954, 8.77, 110.2)] == ["0.95x", "8.8x", "110x"]
 
 
+@pytest.mark.slow
 def test_the_table_is_run_with_ours_and_what_is_installed(tmp_path: Path):
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh

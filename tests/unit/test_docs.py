@@ -53,9 +53,12 @@ LOCAL = " --set run.executor=local --set operators.probe.trainer=in_process"
 
 
 WINNOW = [c for c in COMMANDS if "bin/winnow " in c]
+# What these run, other tests run too, without a process of their own.
+LONG = ("full.yaml", " compare ", "boosted_cvar", "operators.split.validation")
+MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in WINNOW]
 
 
-@pytest.mark.parametrize("command", WINNOW)
+@pytest.mark.parametrize("command", MARKED)
 def test_commands_run(command: str, workplace: Path) -> None:
     expected = 2 if "source.lable" in command else 0
     local = LOCAL if "deploy/recipes" in command else " --executor local" if " retrain " in command else ""

@@ -244,7 +244,7 @@ def test_the_order_in_the_recipe_does_not_matter(tmp_path: Path) -> None:
     assert make_plan(turned).version == make_plan(recipe).version
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("suffix", ["csv", pytest.param("jsonl", marks=pytest.mark.slow)])
 def test_text_files_give_what_parquet_gives(suffix: str, tmp_path: Path) -> None:
     table = spurious_table().drop_columns(["vector"])
     write_shards(tmp_path / "data", table)
