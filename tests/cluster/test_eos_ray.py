@@ -52,6 +52,7 @@ def test_sums_are_the_same_to_the_byte(tmp_path: Path, params: dict[str, Any]) -
     assert set(local[0]) == {"eos.json", "models.npz"}
 
 
+@pytest.mark.slow
 def test_the_probe_is_the_same_to_the_byte(tmp_path: Path) -> None:
     found = []
     for name, options in (("task", {"trainer": "in_process"}), ("two", {"trainer": "ray", "workers": 2})):

@@ -68,6 +68,7 @@ def check_same(a: TrainResult, b: TrainResult) -> None:
         assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_two_workers_one_of_them_killed(published: Path, tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "trainer": "boosted_cvar",
