@@ -24,7 +24,7 @@ SPEEDS = [
 MEMORY = [("1000000x64-tight", 2.0), ("1000000x512-tight", 8.0)]
 HALF_PAIRS = 15.0
 MOST_FITS, LEAST_GRID = 10.0, 100.0
-FITS = {"mean fit": "mean single fits of its radii", "half": "single fits with half of all pairs near"}
+FITS = {"mean fit": "mean single fits of its cells", "half": "single fits with half of all pairs near"}
 
 Measured = Mapping[str, Any]
 

@@ -48,11 +48,12 @@ def grid(bench: Bench, regime: Regime) -> Found:
     """The whole grid by ours; single fits by ours, of two kinds; and a few cells by scikit-learn.
 
     All get raw gradients, as group inference does, and compare directions from their mean. ``mean fit`` is
-    the mean over the grid's radii; ``half`` is a fit with half of all pairs within eps, the cheapest kind.
+    the mean over the grid's cells, each fitted on its own; ``half`` is a fit with half of all pairs within
+    eps, the cheapest kind.
     """
     half = Case(GRID_ROWS, GRID_COLUMNS, regime).build()[1]  # the same rows, centred and of length 1
     X = rows.gradient_rows(GRID_ROWS, GRID_COLUMNS, regime, raw=True)
-    runs = {"grid": ("grid", half), "fits": ("fit_each_radius", half), "half": ("single_fit", half)}
+    runs = {"grid": ("grid", half), "fits": ("fit_each_cell", half), "half": ("single_fit", half)}
     runs |= {f"cell {eps}": ("sklearn_cell", Setting((2 * eps) ** 0.5, MIN_SAMPLES)) for eps in SAMPLED_EPS}
     with bench.workers(X, runs) as workers:
         repeats = dict.fromkeys(runs, 1) | {"grid": 3, "fits": 3, "half": 5}
@@ -63,7 +64,7 @@ def grid(bench: Bench, regime: Regime) -> Found:
     return {
         "regime": regime,
         "grid": _seconds(timings["grid"]),
-        "mean fit": {name: s / len(EPS_GRID) for name, s in _seconds(fits).items()},
+        "mean fit": {name: s / n_cells for name, s in _seconds(fits).items()},
         "half": _seconds(timings["half"]),
         "cells": [cell.median for cell in cells],
         "scikit-learn": n_cells * mean(cell.median for cell in cells),

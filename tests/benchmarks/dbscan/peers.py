@@ -5,6 +5,7 @@ All take (n, p) float32 rows and a :class:`Setting` and return (n,) labels, -1 f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -147,12 +148,12 @@ def single_fit(X: Any, setting: Setting) -> Any:
     return DBSCAN(setting.eps**2 / 2, setting.min_samples, "centered_cosine").fit_predict(X)
 
 
-def fit_each_radius(X: Any, setting: Setting) -> None:
-    """One cell of each of the grid's radii by ours, in turn."""
-    from operators.grasp.grids import EPS_GRID
+def fit_each_cell(X: Any, _: Setting) -> None:
+    """Every cell of the grid by ours, each on its own."""
+    from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 
-    for eps in EPS_GRID:
-        single_fit(X, Setting((2 * eps) ** 0.5, setting.min_samples))
+    for eps, min_samples in itertools.product(EPS_GRID, MIN_SAMPLES_GRID):
+        single_fit(X, Setting((2 * eps) ** 0.5, min_samples))
 
 
 def grid(X: Any, setting: Setting) -> Any:
