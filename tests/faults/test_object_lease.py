@@ -7,10 +7,8 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Barrier
 from typing import cast
 
 import pyarrow as pa
@@ -23,6 +21,7 @@ from engine.lease.objects import Fence, ObjectLease
 from engine.manifest import current_version
 from engine.publish import is_published, point_to, version_folder
 from tests.faults.processes import finish, start, until
+from tests.faults.racing import winners
 from tests.s3 import S3Server
 
 SHORT = 1.0
@@ -85,21 +84,8 @@ def test_the_second_writer_hears_who_has_it(output: ObjectPath) -> None:
 
 
 def test_of_many_at_once_one_wins(output: ObjectPath) -> None:
-    barrier, done = Barrier(6), Barrier(6)
-
-    def attempt(index: int) -> bool:
-        barrier.wait()
-        try:
-            with writing(output, str(index)):
-                done.wait()
-                return True
-        except LockedError:
-            done.wait()
-            return False
-
     for _ in range(3):
-        with ThreadPoolExecutor(6) as pool:
-            assert sum(pool.map(attempt, range(6))) == 1
+        assert winners(output, 6) == 1
 
 
 def test_a_killed_writer_is_followed_at_once(output: ObjectPath, tmp_path: Path) -> None:

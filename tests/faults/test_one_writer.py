@@ -4,9 +4,7 @@ import json
 import os
 import signal
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
@@ -15,6 +13,7 @@ from engine.lease import Lease, alive, newest_token, read_holder, writing
 from engine.publish import POINTER, point_to
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, start, until
+from tests.faults.racing import winners
 
 SHORT = 0.4
 
@@ -52,21 +51,8 @@ def test_the_second_writer_hears_who_has_it(tmp_path: Path) -> None:
 
 
 def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
-    barrier, done = Barrier(8), Barrier(8)
-
-    def attempt(index: int) -> bool:
-        barrier.wait()
-        try:
-            with writing(tmp_path, str(index)):
-                done.wait()
-                return True
-        except LockedError:
-            done.wait()
-            return False
-
     for _ in range(20):
-        with ThreadPoolExecutor(8) as pool:
-            assert sum(pool.map(attempt, range(8))) == 1
+        assert winners(tmp_path, 8) == 1
 
 
 def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:

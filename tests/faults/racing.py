@@ -1,0 +1,29 @@
+"""Several writers at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+from connectors.storage import ObjectPath
+from engine.errors import LockedError
+from engine.lease import writing
+
+
+def winners(output: Path | ObjectPath, n: int) -> int:
+    """How many of ``n`` writers that ask at once get the lease; each keeps it until all have asked."""
+    ready, done = Barrier(n), Barrier(n)
+
+    def attempt(index: int) -> bool:
+        ready.wait()
+        try:
+            with writing(output, str(index)):
+                done.wait()
+                return True
+        except LockedError:
+            done.wait()
+            return False
+
+    with ThreadPoolExecutor(n) as pool:
+        return sum(pool.map(attempt, range(n)))
