@@ -72,11 +72,15 @@ def export(
         begun = table.begin(_schema(folder, manifest), edition)
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(begun.write, part, number) for number, part in enumerate(parts)]
-        records = list(executor().map(_write, jobs))
-        known = table.held(edition)  # another export may have been faster
-        if known:
+        try:
+            records = list(executor().map(_write, jobs))
+        except (ConnectorError, InputError, OSError):
+            known = table.held(edition)  # another export was faster and has swept what it found unfinished
+            if not known:
+                raise
             return Exported(table.format, table.path, known, written=False)
-        return Exported(table.format, table.path, begun.commit(records), written=True)
+        done = begun.commit(records)
+        return Exported(table.format, table.path, done.state, done.written)
     except ConnectorError as error:
         raise InputError(f"Export to {table.format}: {error}") from None
 

@@ -13,7 +13,16 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
-from connectors.tables.exporting import CONTENT, Begun, Edition, Export, ParquetWriter, storable
+from connectors.tables.exporting import (
+    CONTENT,
+    BeatenError,
+    Begun,
+    Edition,
+    Export,
+    ParquetWriter,
+    Taken,
+    storable,
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,9 @@ class DeltaExport(Export):
 
     def held(self, edition: Edition) -> str:
         """See :class:`Export`."""
-        table = self._table()
+        return self._find(self._table(), edition)
+
+    def _find(self, table: Any, edition: Edition) -> str:
         if table is None:
             return ""
         commits = [commit for commit in table.history() if CONTENT in commit]  # newest first
@@ -41,16 +52,45 @@ class DeltaExport(Export):
 
     def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
         """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
-        table = self._table()
+        wanted = self._fit(self._table(), storable(schema))
+        return Begun(ParquetWriter(self.path, wanted, edition), partial(self._commit, wanted, edition))
+
+    def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
+        """The types that the table has. Raises ConnectorError where it cannot take the columns."""
         self.check_absent(table is not None)
-        wanted = storable(schema)
-        if table is not None:
-            self._check_plain(table)
-            there = plain(self.path, pa.schema(table.schema().to_arrow()))
-            self.check_columns(there, wanted)
-            wanted = there
-        commit = partial(_commit, self.path, self.mode, table is not None, wanted, edition)
-        return Begun(ParquetWriter(self.path, wanted, edition), commit)
+        if table is None:
+            return wanted
+        self._check_plain(table)
+        there = plain(self.path, pa.schema(table.schema().to_arrow()))
+        self.check_columns(there, wanted)
+        return there
+
+    def _commit(self, schema: pa.Schema, edition: Edition, files: Sequence[dict[str, Any]]) -> Taken:
+        """One attempt. Delta refuses a second commit of an application's transaction on the same version."""
+        deltalake, transaction = library("deltalake", "delta"), library("deltalake.transaction", "delta")
+        table = self._table()
+        if known := self._find(table, edition):
+            return Taken(known, written=False)
+        self.check_unchanged(self._fit(table, schema), schema)
+        properties = deltalake.CommitProperties(
+            custom_metadata=edition.properties,
+            app_transactions=[deltalake.Transaction(_application(edition), 1)],
+        )
+        actions, kind = _actions(transaction, files), deltalake.Schema.from_arrow(schema)
+        try:
+            if table is None:
+                transaction.create_table_with_add_actions(
+                    self.path, kind, actions, commit_properties=properties
+                )
+            else:
+                mode = "overwrite" if self.mode == "overwrite" else "append"
+                table.create_write_transaction(actions, mode, kind, commit_properties=properties)
+        except deltalake.exceptions.DeltaError as error:
+            text = f"{self.path} did not take the version: {' '.join(str(error).split())}"
+            now = self._table()
+            moved = now is not None and (table is None or now.version() != table.version())
+            raise (BeatenError if moved else ConnectorError)(text) from error
+        return Taken(f"version {deltalake.DeltaTable(self.path).version()}", written=True)
 
     def _check_plain(self, table: Any) -> None:
         """Raise ConnectorError for a table whose files are more than its columns, as they stand."""
@@ -70,12 +110,9 @@ def _application(edition: Edition) -> str:
     return f"winnow-{edition.content}"
 
 
-def _commit(
-    path: str, mode: str, there: bool, schema: pa.Schema, edition: Edition, files: Sequence[dict[str, Any]]
-) -> str:
-    deltalake, transaction = library("deltalake", "delta"), library("deltalake.transaction", "delta")
+def _actions(transaction: Any, files: Sequence[dict[str, Any]]) -> list[Any]:
     now = int(time.time() * 1000)
-    actions = [
+    return [
         transaction.AddAction(
             path=file["name"],
             size=file["bytes"],
@@ -86,19 +123,3 @@ def _commit(
         )
         for file in files
     ]
-    properties = deltalake.CommitProperties(
-        custom_metadata=edition.properties,
-        app_transactions=[deltalake.Transaction(_application(edition), 1)],
-    )
-    kind = deltalake.Schema.from_arrow(schema)
-    try:
-        if there:
-            table = deltalake.DeltaTable(path)
-            table.create_write_transaction(
-                actions, "overwrite" if mode == "overwrite" else "append", kind, commit_properties=properties
-            )
-        else:
-            transaction.create_table_with_add_actions(path, kind, actions, commit_properties=properties)
-    except deltalake.exceptions.DeltaError as error:
-        raise ConnectorError(f"{path} did not take the version: {' '.join(str(error).split())}") from error
-    return f"version {deltalake.DeltaTable(path).version()}"

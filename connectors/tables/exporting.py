@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.schema import check_same_names
 from connectors.sink import write_parquet
-from connectors.storage import make_folder, place_of
+from connectors.storage import Place, make_folder, place_of
 from connectors.tables.common import library, location
 
 Format = Literal["delta", "iceberg", "lance", "parquet"]
@@ -21,6 +23,9 @@ Mode = Literal["create", "append", "overwrite"]
 VERSION, CONTENT = "winnow.version", "winnow.content"
 """Keys in a table's own metadata: a version's name, and the digest of its bytes."""
 
+
+TRIES = 20
+"""Commits that others may beat."""
 
 KINDS = {
     "delta": ("deltalake", "DeltaExport"),
@@ -42,9 +47,26 @@ class Edition:
         """As key-value metadata."""
         return {VERSION: self.version, CONTENT: self.content}
 
+    @property
+    def stem(self) -> str:
+        """What the names of all its data files begin with."""
+        return f"winnow-{self.content}-"
+
     def file(self, number: int) -> str:
         """Name of a data file: the same in another attempt, which then replaces it."""
-        return f"winnow-{self.content}-{number:05d}.parquet"
+        return f"{self.stem}{number:05d}.parquet"
+
+
+class BeatenError(Exception):
+    """Somebody changed the table between the look at its history and the commit: look again."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the table calls the state that has an edition; ``written`` by this commit or by another one."""
+
+    state: str
+    written: bool
 
 
 @dataclass(frozen=True)
@@ -53,8 +75,21 @@ class Begun:
 
     write: Callable[[pa.Table, int], Any]
     """Writes part ``number`` and returns a small record. Picklable; runs on workers."""
-    commit: Callable[[Sequence[Any]], str]
-    """Takes the records in order, in the process that began. Returns what the table calls its new state."""
+    attempt: Callable[[Sequence[Any]], Taken]
+    """Takes the records in order, in the process that began. Looks at the history and commits on the very
+    state it looked at. Raises BeatenError where that is no longer the newest, and ConnectorError."""
+
+    def commit(self, records: Sequence[Any]) -> Taken:
+        """Make all of it visible, unless another export of the edition has. Raises ConnectorError."""
+        for tried in range(TRIES):
+            try:
+                return self.attempt(records)
+            except BeatenError as error:
+                last = error
+            time.sleep(random.uniform(0, 0.1 * 2 ** min(tried, 5)))
+        raise ConnectorError(
+            f"{last}. {TRIES} commits were beaten by others; run again when fewer are writing."
+        ) from last
 
 
 @dataclass(frozen=True)
@@ -89,6 +124,13 @@ class Export(ABC):
         """Raise ConnectorError unless a table that is there has the columns of ``schema``."""
         check_same_names("The version", schema.names, self.path, there.names)
 
+    def check_unchanged(self, there: object, begun: object) -> None:
+        """Raise ConnectorError if what was begun with no longer holds just before the commit."""
+        if there != begun:
+            raise ConnectorError(
+                f"{self.path} was made or got other columns while the version was written. Run again."
+            )
+
 
 def open_export(
     format: Format, path: str, mode: Mode, catalog: str | dict[str, str] | None = None, root: str = ""
@@ -105,7 +147,7 @@ def open_export(
     library(needs, format)
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
     where = path if catalog is not None else location(path, root)
-    if format == "delta":
+    if format in ("delta", "parquet"):
         place_of(where)  # its data files go there
     return kind(where, mode, catalog)
 
@@ -114,7 +156,7 @@ def open_export(
 class ParquetWriter:
     """Writes parts as Parquet files of a folder, each whole or not there."""
 
-    folder: str
+    folder: str | Place
     schema: pa.Schema
     edition: Edition
 

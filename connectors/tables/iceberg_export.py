@@ -11,7 +11,16 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
-from connectors.tables.exporting import CONTENT, Begun, Edition, Export, ParquetWriter, storable
+from connectors.tables.exporting import (
+    CONTENT,
+    BeatenError,
+    Begun,
+    Edition,
+    Export,
+    ParquetWriter,
+    Taken,
+    storable,
+)
 from connectors.tables.iceberg import load_catalog, reading_iceberg
 
 
@@ -24,10 +33,10 @@ class IcebergExport(Export):
     def held(self, edition: Edition) -> str:
         """See :class:`Export`."""
         with reading_iceberg(self.path):
-            catalog = self._catalog()
-            if not catalog.table_exists(self.path):
-                return ""
-            snapshots = catalog.load_table(self.path).snapshots()
+            return self._find(self._table(), edition)
+
+    def _find(self, table: Any, edition: Edition) -> str:
+        snapshots = [] if table is None else table.snapshots()
         for snapshot in sorted(snapshots, key=lambda found: found.timestamp_ms, reverse=True):
             written = snapshot.summary and snapshot.summary.additional_properties.get(CONTENT)
             if written == edition.content:
@@ -38,36 +47,57 @@ class IcebergExport(Export):
 
     def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
         """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
-        wanted = storable(schema, small_integers=False)
         with reading_iceberg(self.path):
-            catalog = self._catalog()
-            exists = catalog.table_exists(self.path)
-            self.check_absent(exists)
-            if exists:
-                table = catalog.load_table(self.path)
-                if not table.spec().is_unpartitioned():
-                    raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
-                there = plain(self.path, table.schema().as_arrow())
-                self.check_columns(there, wanted)
-                wanted = there
-                new, folder = None, f"{table.location()}/data"
-            else:
-                catalog.create_namespace_if_not_exists(self.path.rpartition(".")[0])
-                new = catalog.create_table_transaction(self.path, wanted)
-                folder = f"{new.table_metadata.location}/data"
-        return Begun(ParquetWriter(folder, wanted, edition), partial(self._commit, new, folder, edition))
+            table = self._table()
+            wanted = self._fit(table, storable(schema, small_integers=False))
+            if table is None:
+                self._catalog().create_namespace_if_not_exists(self.path.rpartition(".")[0])
+            folder = f"{self._transaction(table, wanted).table_metadata.location}/data"
+        return Begun(ParquetWriter(folder, wanted, edition), partial(self._commit, wanted, folder, edition))
+
+    def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
+        """The types that the table has. Raises ConnectorError where it cannot take the columns."""
+        self.check_absent(table is not None)
+        if table is None:
+            return wanted
+        if not table.spec().is_unpartitioned():
+            raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
+        there = plain(self.path, table.schema().as_arrow())
+        self.check_columns(there, wanted)
+        return there
 
     def _catalog(self) -> Any:
         return load_catalog(self.catalog or "default")
 
-    def _commit(self, new: Any, folder: str, edition: Edition, files: Sequence[dict[str, Any]]) -> str:
-        """Add the files; ``new`` is the transaction that makes the table, None where it is there."""
+    def _table(self) -> Any:
+        catalog = self._catalog()
+        return catalog.load_table(self.path) if catalog.table_exists(self.path) else None
+
+    def _transaction(self, table: Any, schema: pa.Schema) -> Any:
+        if table is None:
+            return self._catalog().create_table_transaction(self.path, schema)
+        # pyiceberg would add the files again to whatever has come in between. In memory alone.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        return table.transaction()
+
+    def _commit(
+        self, schema: pa.Schema, folder: str, edition: Edition, files: Sequence[dict[str, Any]]
+    ) -> Taken:
+        """One attempt. The catalog refuses it if the current snapshot is no longer the one looked at."""
+        errors = library("pyiceberg.exceptions", "iceberg")
         with reading_iceberg(self.path):
-            transaction = new or self._catalog().load_table(self.path).transaction()
-            if new is None and self.mode == "overwrite":
+            table = self._table()
+            if known := self._find(table, edition):
+                return Taken(known, written=False)
+            self.check_unchanged(self._fit(table, schema), schema)
+            transaction = self._transaction(table, schema)
+            if table is not None and self.mode == "overwrite":
                 everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
                 transaction.delete(everything, snapshot_properties=edition.properties)
             paths = [f"{folder}/{file['name']}" for file in files]
             transaction.add_files(paths, snapshot_properties=edition.properties)
-            table = transaction.commit_transaction()
-        return f"snapshot {table.current_snapshot().snapshot_id}"
+            try:
+                done = transaction.commit_transaction()
+            except (errors.CommitFailedException, errors.TableAlreadyExistsError) as error:
+                raise BeatenError(f"{self.path} did not take the version: {error}") from error
+        return Taken(f"snapshot {done.current_snapshot().snapshot_id}", written=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library
-from connectors.tables.exporting import CONTENT, Begun, Edition, Export, fitted
+from connectors.tables.exporting import CONTENT, BeatenError, Begun, Edition, Export, Taken, fitted
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class LanceExport(Export):
 
     def held(self, edition: Edition) -> str:
         """See :class:`Export`."""
-        dataset = self._dataset()
+        return self._find(self._dataset(), edition)
+
+    def _find(self, dataset: Any, edition: Edition) -> str:
         if dataset is None:
             return ""
         newest, oldest = dataset.version, min(entry["version"] for entry in dataset.versions())
@@ -56,14 +58,47 @@ class LanceExport(Export):
         """See :class:`Export`."""
         dataset = self._dataset()
         self.check_absent(dataset is not None)
-        append = dataset is not None and self.mode == "append"
+        adds = self._adds(dataset)
         wanted = pa.schema([_storable(field) for field in schema])
-        if append:
+        if adds:
             self.check_columns(dataset.schema, wanted)
             wanted = pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
-        commit = partial(_commit, self.path, append, dataset and dataset.version, wanted, edition)
-        mode = "create" if dataset is None else self.mode
-        return Begun(LanceWriter(self.path, wanted, mode), commit)
+        mode = "create" if dataset is None else "append" if adds else "overwrite"
+        return Begun(LanceWriter(self.path, wanted, mode), partial(self._commit, adds, wanted, edition))
+
+    def _adds(self, dataset: Any) -> bool:
+        """Whether there are rows to add to; with none, rows to append replace nothing."""
+        return self.mode == "append" and dataset is not None and bool(dataset.get_fragments())
+
+    def _commit(self, adds: bool, schema: pa.Schema, edition: Edition, records: Sequence[list[str]]) -> Taken:
+        """One attempt.
+
+        Lance lets appends pass each other. This one is therefore an update that leaves one fragment as it is:
+        two updates of a fragment conflict. What replaces all rows is refused on any newer version.
+        """
+        lance, fragment = library("lance", "lance"), library("lance.fragment", "lance")
+        refused = library("lance.commit", "lance").CommitConflictError
+        dataset = self._dataset()
+        if known := self._find(dataset, edition):
+            return Taken(known, written=False)
+        self.check_absent(dataset is not None)
+        self.check_unchanged(self._adds(dataset), adds)
+        found = [fragment.FragmentMetadata.from_json(record) for record in chain.from_iterable(records)]
+        if adds:
+            kept = dataset.get_fragments()[0].metadata
+            work = lance.LanceOperation.Update(updated_fragments=[kept], new_fragments=found)
+        else:
+            work = lance.LanceOperation.Overwrite(schema, found)
+        version = 0 if dataset is None else dataset.version
+        transaction = lance.Transaction(version, work, transaction_properties=edition.properties)
+        try:
+            done = lance.LanceDataset.commit(self.path, transaction, max_retries=20 if adds else 0)
+        except (OSError, ValueError, RuntimeError, refused) as error:
+            text = f"{self.path} did not take the version: {' '.join(str(error).split())}"
+            now = self._dataset()
+            moved = now is not None and now.version != version
+            raise (BeatenError if moved else ConnectorError)(text) from error
+        return Taken(f"version {done.version}", written=True)
 
     def _dataset(self) -> Any:
         lance = library("lance", "lance")
@@ -78,22 +113,3 @@ class LanceExport(Export):
 def _storable(field: pa.Field) -> pa.Field:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     return pa.field(field.name, kind)
-
-
-def _commit(
-    path: str,
-    append: bool,
-    version: int | None,
-    schema: pa.Schema,
-    edition: Edition,
-    records: Sequence[list[str]],
-) -> str:
-    lance, fragment = library("lance", "lance"), library("lance.fragment", "lance")
-    found = [fragment.FragmentMetadata.from_json(record) for record in chain.from_iterable(records)]
-    work = lance.LanceOperation.Append(found) if append else lance.LanceOperation.Overwrite(schema, found)
-    transaction = lance.Transaction(version or 0, work, transaction_properties=edition.properties)
-    try:
-        dataset = lance.LanceDataset.commit(path, transaction)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConnectorError(f"{path} did not take the version: {' '.join(str(error).split())}") from error
-    return f"version {dataset.version}"
