@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import secrets
+import shlex
 import socket
 import subprocess
 import sys
@@ -193,3 +195,26 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
     assert (code, "over already: stopped" in said) == (0, True)
     assert secret not in str(made.handle.status().metadata) + made.handle.logs()
     assert submit(recipe, head.address, key="k", working_dir=folder).handle.id == f"{made.handle.id}.2"
+
+
+def test_the_commands_of_deploy_s_page(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(engine.__file__).parents[1] / "deploy/README.md").read_text("utf-8")
+    block = next(b for b in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "winnow submit" in b)
+    (first, *lines) = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert first.split()[0] == "export"
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", head.address)
+    monkeypatch.chdir(tmp_path)
+    write_shards(tmp_path / "in", spurious_table(), 2)
+    mapping = recipe_for(Path("/data/none"), Path("/data/none"), run={"executor": "ray"})
+    Path("my-recipe.yaml").write_text(yaml.safe_dump(mapping))
+    job, said = "", {}
+    for line in lines:
+        line = line.replace("/data/", f"{tmp_path}/").replace("http://head:8265", head.address)
+        if line.startswith("winnow status my-recipe.yaml"):
+            line += f" --set source.path={tmp_path}/in --set output.path={tmp_path}/out"
+        name, *words = [job if word == "JOB" else word for word in shlex.split(line)][1:]
+        code, said[name] = command(name, *words)
+        assert code == 0, said[name]
+        job = job or next(found for found in list_jobs(head.address) if found in said[name])
+    assert current_version(tmp_path / "out") in said["logs"]
+    assert "over already: succeeded" in said["cancel"]
