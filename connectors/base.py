@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -87,6 +87,15 @@ class Source(Protocol):
 
     def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
         """Rows of a shard (0-based) by their position in their file, 0-based."""
+        ...
+
+
+@runtime_checkable
+class LateColumns(Protocol):
+    """A source whose files do not say beforehand which columns they have."""
+
+    def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
+        """Columns of a shard that the frozen schema has not: they are lost. Raises ConnectorError."""
         ...
 
 

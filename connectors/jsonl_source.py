@@ -3,32 +3,81 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.json as pj
+from pydantic import Field
 
-from connectors.base import Connector, SourceOptions, SourceSpec
+from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
+from connectors.json_columns import united, unread_keys
+from connectors.paths import each
 from connectors.text_source import BOM, TextSource, quote_value, whole
-from connectors.unpacking import CODECS
+from connectors.unpacking import CODECS, compression
 
 
-class Jsonl(Connector[SourceOptions]):
+class JsonlOptions(SourceOptions):
+    """Options of ``jsonl``."""
+
+    head_bytes: int = Field(
+        default=2**20,
+        ge=2**10,
+        description="Bytes at the start of each shard (of a compressed file: of the file) whose keys become "
+        "columns; a key that is in none of these is left out, and named in a warning",
+    )
+
+
+class Jsonl(Connector[JsonlOptions]):
     """The format by name."""
 
     name = "jsonl"
     summary = "JSON lines: one object a line, also compressed"
     extensions = tuple(name + end for name in (".jsonl", ".ndjson", ".json") for end in ("", *CODECS))
 
-    def open(self, spec: SourceSpec, options: SourceOptions) -> JsonlSource:
+    Options = JsonlOptions
+
+    def open(self, spec: SourceSpec, options: JsonlOptions) -> JsonlSource:
         """See :class:`connectors.base.Connector`."""
-        return JsonlSource(spec)
+        return JsonlSource(spec, options)
 
 
+@dataclass(frozen=True)
 class JsonlSource(TextSource):
-    """JSON-lines files. Text stays text, also where it looks like a date; a missing key is null."""
+    """JSON-lines files. Text stays text, also where it looks like a date; a missing key is null.
+
+    Columns are those of the first shard, with its types, then those that the first rows of others have.
+    """
+
+    options: JsonlOptions
 
     kind = Jsonl
+
+    def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
+        """See :class:`connectors.base.LateColumns`."""
+        return unread_keys(self._bytes(shard.path, shard.start, shard.stop), schema)
+
+    def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
+        heads: dict[str, list[SourceShard]] = {}
+        for shard in shards:
+            if not (compression(shard.path) and shard.path in heads):
+                heads.setdefault(shard.path, []).append(shard)
+        for found in each(self.spec, [*heads], lambda path: [self._head(shard) for shard in heads[path]]):
+            for head in found:
+                schema = united(schema, head)
+        return schema
+
+    def _head(self, shard: SourceShard) -> pa.Schema:
+        """Schema of a shard's first rows; no column where they do not parse: reading them says why."""
+        stop = min(shard.stop, shard.start + self.options.head_bytes)
+        data = self._bytes(shard.path, shard.start, stop)
+        if stop < shard.stop:
+            data = data[: data.rfind(b"\n") + 1]
+        try:
+            return _guessed(data) if data.strip() else pa.schema([])
+        except pa.ArrowInvalid:
+            return pa.schema([])
 
     def _separator(self, path: str) -> str:
         return ""  # JSON escapes row ends inside strings
@@ -37,7 +86,10 @@ class JsonlSource(TextSource):
         return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
-        return infer_json(data)
+        return _guessed(data)
+
+    def _settled(self, schema: pa.Schema) -> pa.Schema:
+        return _all_plain(schema)
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
         return parse_json(data, schema)
@@ -60,9 +112,7 @@ class JsonlSource(TextSource):
 
 def infer_json(data: bytes) -> pa.Schema:
     """Schema of JSON lines. Raises ArrowInvalid if they do not fit together."""
-    file, block_size = whole(data)
-    found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in found])
+    return _all_plain(_guessed(data))
 
 
 def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
@@ -70,6 +120,15 @@ def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
+
+
+def _guessed(data: bytes) -> pa.Schema:
+    file, block_size = whole(data)
+    return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+
+
+def _all_plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 
 def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:

@@ -55,6 +55,14 @@ class TextSource(FileSource, ABC):
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         """Schema of rows; raises ArrowInvalid if they do not fit together."""
 
+    def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
+        """The first shard's schema with columns that only others have, where a format allows that."""
+        return schema
+
+    def _settled(self, schema: pa.Schema) -> pa.Schema:
+        """The types to read, once all that a guess goes by has been seen."""
+        return schema
+
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """Raise ConnectorError where a format's guess is likely not what was meant."""
         return
@@ -73,7 +81,7 @@ class TextSource(FileSource, ABC):
         found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        schema = self._first_schema(shards[0])
+        schema = self._settled(self._widened(self._first_schema(shards[0]), shards))
         pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
         return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
@@ -140,13 +148,13 @@ class TextSource(FileSource, ABC):
             return CorruptError(f"{shard.path} {reason}. Plan and run again.")
         bad = first_failing(len(starts), fails)
         if schema is None:
-            schema = self._infer(shard.path, data[: starts[bad]]) if bad else pa.schema([])
+            schema = self._settled(self._infer(shard.path, data[: starts[bad]])) if bad else pa.schema([])
         place = f"{shard.path}, line {self._line(shard.path, shard.start + int(starts[bad]))}"
         return CorruptError(f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}")
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
         try:
-            found = self._infer(path, data) if schema is None else schema
+            found = self._settled(self._infer(path, data)) if schema is None else schema
             return bool(self._parse(path, data, found).num_rows == n_rows)
         except pa.ArrowInvalid:
             return False

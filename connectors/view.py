@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.base import ConnectorError, CorruptError, Listing, Source, SourceShard
+from connectors.base import ConnectorError, CorruptError, LateColumns, Listing, Source, SourceShard
 from connectors.filters import Predicate
 from connectors.listing import no_row
 from connectors.schema import check_names, pick
@@ -82,6 +82,13 @@ class View:
             return self.source.file_rows(shard, rows)
         positions = self._positions(shard)
         return self.source.file_rows(shard.whole, [positions[row] for row in rows])
+
+    def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
+        """See :class:`connectors.base.LateColumns`."""
+        if not isinstance(self.source, LateColumns):
+            return ()
+        whole = shard.whole if isinstance(shard, ViewShard) else shard
+        return self.source.unread(whole, _stored(self.rename, schema))
 
     def _counted(self, shard: SourceShard, schema: pa.Schema) -> SourceShard:
         predicate = _given(self.filter)

@@ -27,6 +27,8 @@ POINTER = "CURRENT"
 DATA = "data"
 """Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
 SET_ASIDE = "quarantine"
+MOST_FILES = 100
+"""Files that are named in a manifest for columns that were not read."""
 QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
 """Contract values of rows that no operator saw."""
 
@@ -41,6 +43,8 @@ class PartJob:
     folder: Place
     shard: int
     lease: Lease
+    all_columns: bool
+    """Whether the recipe wants every column of the source, so that one that is not published is lost."""
 
 
 def version_folder(output: Place, version: str) -> Place:
@@ -62,8 +66,9 @@ def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, 
     final = version_folder(plan.output, plan.version)
     folder = lease.parts_of(final)
     make_folder(folder / DATA)
+    prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
     jobs = [
-        PartJob(plan.reader(), plan.published_schema, plan.recipe.output.prefix, folder, shard.index, lease)
+        PartJob(plan.reader(), plan.published_schema, prefix, folder, shard.index, lease, everything)
         for shard in plan.shards
     ]
     parts = []
@@ -99,6 +104,7 @@ def write_part(job: PartJob) -> dict[str, Any]:
         "bytes": written.n_bytes,
         "sha256": written.sha256,
         "summary": summarise(columns),
+        "unread": list(job.reader.unread(job.shard)) if job.all_columns else [],
     }
 
 
@@ -148,6 +154,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "shards": record["shards"],
             "skipped": record["skipped"],
             "on_corrupt": plan.recipe.source.on_corrupt,
+            **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
         },
         "operators": [
             {
@@ -160,6 +167,15 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         **({"incremental": record["incremental"]} if plan.increment else {}),
         "packages": package_versions(),
     }
+
+
+def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """File -> columns that are not read from it; of so many files at most."""
+    found: dict[str, set[str]] = {}
+    for shard, part in zip(plan.shards, parts, strict=True):
+        if part["unread"] and (shard.path in found or len(found) < MOST_FILES):
+            found.setdefault(shard.path, set()).update(part["unread"])
+    return {redact(path): sorted(names) for path, names in sorted(found.items())}
 
 
 def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.base import CorruptError, Source, SourceShard
+from connectors.base import CorruptError, LateColumns, Source, SourceShard
 from connectors.storage import Place, find_column, read_columns
 from engine.errors import InputError
 from engine.store import RunStore
@@ -120,6 +120,15 @@ class StoreReader:
             return self.source.file_rows(self.source_shards[shard], rows)
         except CorruptError:  # a filter cannot tell which of its rows these are
             return [self.shards[shard].file_row + row for row in rows]
+
+    def unread(self, shard: int) -> tuple[str, ...]:
+        """Columns of a shard that are lost, as the plan did not know of them."""
+        if not isinstance(self.source, LateColumns):
+            return ()
+        try:
+            return self.source.unread(self.source_shards[shard], self.schema)
+        except CorruptError:
+            return ()
 
     def corruption(self, shard: int) -> str:
         """Why a shard cannot be read; empty where it can, or where that would be an error anyway."""

@@ -217,6 +217,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "report": near(result.report),
         "mlflow_run_id": result.mlflow_run_id,
         "incremental": result.manifest.get("incremental"),
+        "unread": result.manifest["source"].get("unread", {}),
         "training": result.training,
         "exports": [asdict(export) for export in result.exports],
         "seconds": round(result.seconds, 1),
@@ -241,6 +242,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(f"  {verb} {export.state} of {escape(export.path)} ({export.format})", soft_wrap=True)
     if increment := result.manifest.get("incremental"):
         show_increment(increment)
+    for line in unread_columns(result.manifest):
+        console.print(f"  [yellow]warning[/] {escape(line)}", soft_wrap=True)
     console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
     if result.training:
         from engine.increments.training import describe
@@ -249,6 +252,21 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
+
+
+def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
+    """A warning for each column of the source that a version lacks as the plan did not see it."""
+    files: dict[str, list[str]] = {}
+    for path, names in manifest["source"].get("unread", {}).items():
+        for name in names:
+            files.setdefault(name, []).append(path)
+    return [
+        f"{paths[0]}: the column {name!r} is not read"
+        + (f" (nor from {len(paths) - 1} more files)" if len(paths) > 1 else "")
+        + ": no shard has it in its first rows. Raise source.options.head_bytes, or name the wanted columns "
+        "in source.columns."
+        for name, paths in sorted(files.items())
+    ]
 
 
 def near(path: Place) -> str:

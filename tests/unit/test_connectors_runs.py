@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine import Recipe, run
+from engine.cli.show import unread_columns
 from engine.plan import make_plan
 from engine.quarantine import read_quarantine
 from tests.data import recipe_for, spurious_table
@@ -56,3 +57,19 @@ def test_a_run_sets_faulty_rows_aside(kind: str, tmp_path: Path) -> None:
     assert {json.loads(row["raw"])["n"] for row in aside} == faulty
     if kind != "hive":  # there a row's place is in its class's file
         assert {row["row"] for row in aside} == faulty
+
+
+def test_a_column_that_comes_too_late_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    lines = [{name: row[name] for name in ("a", "b", "label")} for row in spurious_table(120).to_pylist()]
+    for name, extra in (("a", {}), ("b", {"more": 1})):
+        kept = [*lines[:-1], lines[-1] | extra]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    source = {"path": str(tmp_path / "*.jsonl"), "options": {"head_bytes": 1024}}
+    value = recipe_for(tmp_path, tmp_path / "out", source=source, truth={"group": None})
+    manifest = run(Recipe.parse(value)).manifest
+    assert manifest["source"]["unread"] == {str(tmp_path / "b.jsonl"): ["more"]}
+    (line,) = unread_columns(manifest)
+    assert line.startswith(f"{tmp_path}/b.jsonl: the column 'more' is not read")
+    value["source"]["options"]["head_bytes"] = 2**20
+    assert "more" in make_plan(Recipe.parse(value)).published_schema.names

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors import open_source
-from connectors.base import ConnectorError, Source
+from connectors.base import ConnectorError, LateColumns, Source
 
 RELAXED = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -228,3 +228,48 @@ def test_text_columns_must_exist(tmp_path: Path) -> None:
     assert read_all(open_source(path, text_columns=("zip",)))["zip"].to_pylist() == ["01234"]
     with pytest.raises(ConnectorError, match=r"text_columns.*'zipp'.*'zip'"):
         open_source(path, text_columns=("zipp",)).list()
+
+
+def test_columns_of_json_lines_are_those_of_all_heads(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", '{"x": 1, "m": {"p": 1}, "n": null}\n')
+    write(tmp_path / "b.jsonl", '{"x": 2, "m": {"q": "s"}, "n": 2.5, "late": true}\n')
+    write(tmp_path / "c.jsonl", '{"z": "2020-01-01"}\n')
+    source = open_source(str(tmp_path))
+    assert source.list().schema == pa.schema(
+        [
+            ("x", pa.int64()),
+            ("m", pa.struct([("p", pa.int64()), ("q", pa.string())])),
+            ("n", pa.float64()),
+            ("late", pa.bool_()),
+            ("z", pa.string()),
+        ]
+    )
+    found = read_all(source).to_pydict()
+    assert found["m"] == [{"p": 1, "q": None}, {"p": None, "q": "s"}, None]
+    assert (found["n"], found["late"]) == ([None, 2.5, None], [None, True, None])
+    assert isinstance(source, LateColumns)
+    assert not any(source.unread(shard, source.list().schema) for shard in source.list().shards)
+
+
+LATE: dict[str, Any] = {"b c": {"d": 2}, "e": 'x ": "y": ', "ü": [{"w": 1}]}
+
+
+@given(st.lists(st.sampled_from(sorted(LATE))))
+def test_what_turns_up_later_is_named(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+    rows = [{"a": 1} | {name: LATE[name] for name in names[:n]} for n in range(len(names) + 1)]
+    text = "".join(json.dumps(row, ensure_ascii=n % 2 == 0) + "\n" for n, row in enumerate(rows))
+    source = open_source(write(tmp_path_factory.mktemp("late") / "a.jsonl", text))
+    (shard,) = source.list().shards
+    assert isinstance(source, LateColumns)
+    assert source.unread(shard, pa.schema([("a", pa.int64())])) == tuple(sorted(set(names)))
+    empty = pa.struct([])
+    known = pa.schema([("a", pa.int64()), ("b c", empty), ("e", pa.string()), ("ü", pa.list_(empty))])
+    inside = {"b c": "b c.d", "ü": "ü.w"}
+    assert {*source.unread(shard, known)} == {inside[name] for name in names if name in inside}
+
+
+def test_another_header_in_a_later_csv_file_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x,y\n1,2\n")
+    write(tmp_path / "b.csv", "x,y,late\n1,2,3\n")
+    with pytest.raises(ConnectorError, match=r"b\.csv has a column 'late', which .*a\.csv has not"):
+        open_source(str(tmp_path)).list()
