@@ -3,48 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectors.storage import Place, make_folder
 from engine.chain import CONTRACT
 from engine.fingerprint import digest
 from engine.lease import Lease
 from engine.manifest import NAME
+from engine.parts import DATA, PartJob, Twin, write_part
 from engine.plan import FORMAT, Plan
 from engine.reader import StoreReader
 from engine.redaction import redact
 from engine.store import to_json
 from engine.versions import package_versions
-from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT, Executor
+from operators.base import ROW_ID, Executor
 
 POINTER = "CURRENT"
-DATA = "data"
-"""Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
-SET_ASIDE = "quarantine"
+Sums = Mapping[str, Mapping[int, str]]
 MOST_FILES = 100
 """Files that are named in a manifest for columns that were not read."""
-QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
-"""Contract values of rows that no operator saw."""
-
-
-@dataclass(frozen=True)
-class PartJob:
-    """Everything one shard's publication needs. Picklable."""
-
-    reader: StoreReader
-    schema: pa.Schema
-    prefix: str
-    folder: Place
-    shard: int
-    lease: Lease
-    all_columns: bool
-    """Whether the recipe wants every column of the source, so that one that is not published is lost."""
 
 
 def version_folder(output: Place, version: str) -> Place:
@@ -58,8 +37,11 @@ def is_published(output: Place, version: str) -> bool:
     return there and NAME.fullmatch(version) is not None
 
 
-def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, Any]]:
+def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterator[dict[str, Any]]:
     """Write every part, make the folder visible, then its manifest: before that it is no version.
+
+    A part that the base version has already, by what both are made from, is taken over from it. ``sums``:
+    fingerprint -> shard -> digest of what that operator has committed.
 
     Yields each part's record. Raises LockedError if another writer has taken the output over.
     """
@@ -67,10 +49,14 @@ def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, 
     folder = lease.parts_of(final)
     make_folder(folder / DATA)
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
-    jobs = [
-        PartJob(plan.reader(), plan.published_schema, prefix, folder, shard.index, lease, everything)
-        for shard in plan.shards
-    ]
+    reader, twins = plan.reader(), _twins(plan)
+    jobs = []
+    for shard in plan.shards:
+        made_from = _made_from(plan, reader, shard.index, sums)
+        job = PartJob(
+            reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
+        )
+        jobs.append(replace(job, twin=twins.get(made_from)))
     parts = []
     for part in executor.map(write_part, jobs):
         parts.append(part)
@@ -78,63 +64,53 @@ def publish(plan: Plan, executor: Executor, lease: Lease) -> Iterator[dict[str, 
     lease.publish(final, to_json(manifest(plan, parts)))
 
 
+def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
+    """Digest of all that the bytes of a part depend on."""
+    source, info = plan.listing.shards[shard], plan.shards[shard]
+    read = {reader.columns[field.name] for field in CONTRACT if field.name != ROW_ID} | {*reader.gates}
+    return digest(
+        [
+            [FORMAT, plan.recipe.output.prefix, package_versions()["pyarrow"]],
+            [[field.name, str(field.type)] for field in plan.published_schema],
+            [redact(source.path), plan.listing.identities[source.path]],
+            [source.start, source.stop, source.n_rows, info.first_row],
+            sorted(sums[fingerprint][shard] for fingerprint in read),
+        ]
+    )
+
+
+def _twins(plan: Plan) -> dict[str, Twin]:
+    """The base version's parts by what they are made from."""
+    if plan.increment is None:
+        return {}
+    base, manifest = version_folder(plan.output, plan.increment.base), plan.increment.manifest
+    unread = manifest["source"].get("unread", {})
+    return {
+        part["made_from"]: Twin(
+            base / part["path"], part["bytes"], part["sha256"], tuple(unread.get(shard["path"], ()))
+        )
+        for part, shard in zip(manifest["parts"], manifest["source"]["shards"], strict=True)
+        if "made_from" in part and _whole(base / part["path"], part["bytes"])
+    }
+
+
+def _whole(place: Place, n_bytes: int) -> bool:
+    try:
+        return place.stat().st_size == n_bytes
+    except FileNotFoundError:
+        return False
+
+
 def point_to(output: Place, version: str, lease: Lease) -> None:
     """Make a published version the current one. Raises LockedError if another writer took over."""
     lease.point(output / POINTER, version)
 
 
-def write_part(job: PartJob) -> dict[str, Any]:
-    """Publish one shard. Runs on a worker."""
-    names = [field.name for field in CONTRACT if field.name != ROW_ID]
-    ours = job.reader.read_all(job.shard, names)
-    seen = pc.invert(ours.column(names[0]).is_null())
-    for name in names[1:]:
-        seen = pc.and_(seen, pc.invert(ours.column(name).is_null()))
-    columns = {ROW_ID: ours.column(ROW_ID)}
-    columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
-    source_names = job.schema.names[: -len(CONTRACT)]
-    table = job.reader.read_unhidden(job.shard, source_names)
-    for field in CONTRACT:
-        table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
-    name = f"{DATA}/part-{job.shard:05d}.parquet"
-    written = job.lease.put_part(job.folder / name, table.cast(job.schema))
-    return {
-        "path": name,
-        "rows": table.num_rows,
-        "bytes": written.n_bytes,
-        "sha256": written.sha256,
-        "summary": summarise(columns),
-        "unread": list(job.reader.unread(job.shard)) if job.all_columns else [],
-    }
-
-
-def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    """The contract's value for rows that were set aside, by whichever operator."""
-    if pc.all(seen).as_py():
-        return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string())
-    return pc.if_else(seen, column, pa.scalar(value, column.type))
-
-
-def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
-    """Small counts of a part; they add up over parts."""
-    weight = columns[WEIGHT].to_numpy().astype(np.float64)
-    set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
-    return {
-        "groups": _counts(columns[GROUP]),
-        "splits": _counts(columns[SPLIT]),
-        "outliers": int(pc.sum(columns[IS_OUTLIER]).as_py() or 0),
-        "quarantined": int(pc.sum(set_aside).as_py() or 0),
-        "weight_sum": float(weight.sum()),
-        "weight_square_sum": float((weight**2).sum()),
-    }
-
-
 def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
     """The record of a version. Holds nothing that differs between two runs over the same bytes."""
     record = plan.to_dict()
-    published = [{key: part[key] for key in ("path", "rows", "bytes", "sha256")} for part in parts]
+    keys = ("path", "rows", "bytes", "sha256", "made_from")
+    published = [{key: part[key] for key in keys} for part in parts]
     return {
         "format": FORMAT,
         "version": plan.version,
@@ -191,8 +167,3 @@ def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "quarantined": sum(summary["quarantined"] for summary in summaries),
         "effective_sample_size": weight**2 / square if square else 0.0,
     }
-
-
-def _counts(column: pa.ChunkedArray) -> dict[str, int]:
-    pairs = pc.value_counts(column.cast(pa.string())).to_pylist()
-    return {pair["values"]: pair["counts"] for pair in pairs}

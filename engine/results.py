@@ -39,3 +39,5 @@ class RunResult:
     """What came of ``output.export``, table by table."""
     training: dict[str, Any] | None = None
     """What came of the recipe's section ``train``."""
+    parts_taken_over: int = 0
+    """Parts of the version that this run did not write, as the base version has the same."""

@@ -83,10 +83,20 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
         "mlflow_run_id": tracker.run_id,
         "seconds": seconds,
         "exports": [asdict(one) for one in exports],
+        "parts_taken_over": session.taken_over,
     }
     write_json(plan.output / "runs" / f"{plan.version}.json", record)
     return RunResult(
-        plan.version, path, reused, results, manifest, report, tracker.run_id, seconds, exports=exports
+        plan.version,
+        path,
+        reused,
+        results,
+        manifest,
+        report,
+        tracker.run_id,
+        seconds,
+        exports=exports,
+        parts_taken_over=session.taken_over,
     )
 
 
@@ -98,6 +108,9 @@ class Session:
         self._verbose, self._lease = verbose, lease
         self._faulty: dict[str, int] = {}
         self._done: dict[str, OperatorResult] = {}
+        self._sums: dict[str, dict[int, str]] = {}
+        self.taken_over = 0
+        """Parts of the version that are the base version's."""
 
     @cached_property
     def executor(self) -> ShardExecutor:
@@ -122,7 +135,7 @@ class Session:
         missing = [shard.index for shard in self.plan.shards if shard.index not in done]
         fitted = store.fitted(planned.fingerprint)
         if fitted and not missing:
-            self._check_budget(planned, done)
+            self._note(planned, done)
             self._meter(planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
         meter = self._begin(planned.name)
@@ -133,7 +146,7 @@ class Session:
         for commit in self._apply(planned, missing):
             done[commit.shard] = commit
             meter.add(commit.rows, worked=commit.seconds, quarantined=commit.quarantined)
-        self._check_budget(planned, done)
+        self._note(planned, done)
         meter.tell("finish")
         pace = meter.event("finish").rows_per_worker_second
         return OperatorResult(
@@ -146,8 +159,9 @@ class Session:
             self._meter("publish").reused()
             return True
         meter = self._begin("publish")
-        for part in publish(self.plan, self.executor, self._lease):
+        for part in publish(self.plan, self.executor, self._lease, self._sums):
             meter.add(part["rows"])
+            self.taken_over += part["taken_over"]
         meter.tell("finish")
         return False
 
@@ -185,8 +199,9 @@ class Session:
         meter.tell("finish")
         return path
 
-    def _check_budget(self, planned: PlannedOperator, commits: dict[int, Commit]) -> None:
-        """Whether the operator was reused or not: too many rows set aside by all of them end the run."""
+    def _note(self, planned: PlannedOperator, commits: dict[int, Commit]) -> None:
+        """Keep what was committed, reused or not: too many rows set aside by all of them end the run."""
+        self._sums[planned.fingerprint] = {shard: commit.sha256 for shard, commit in commits.items()}
         self._faulty[planned.fingerprint] = sum(commit.quarantined for commit in commits.values())
         check_budget(self.plan, sum(self._faulty.values()), planned.name)
 

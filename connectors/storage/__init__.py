@@ -24,6 +24,7 @@ __all__ = [
     "Place",
     "Tag",
     "find_column",
+    "link",
     "make_folder",
     "place_of",
     "read_columns",
@@ -66,6 +67,20 @@ def write_whole(place: Place, data: bytes) -> None:
         handle.flush()
         os.fsync(handle.fileno())
     temporary.replace(place)
+
+
+def link(source: Place, target: Place) -> None:
+    """The same file under another name; a copy where there are no links, within the store where it is one."""
+    if isinstance(source, ObjectPath) and isinstance(target, ObjectPath) and source.root == target.root:
+        source.copy_to(target)
+    elif isinstance(source, ObjectPath) or isinstance(target, ObjectPath):
+        write_whole(target, source.read_bytes())
+    else:
+        target.unlink(missing_ok=True)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
 
 
 def make_folder(place: Place) -> None:

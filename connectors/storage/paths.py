@@ -109,6 +109,13 @@ class ObjectPath:
             found = obstore.put(client(self.root), self.key, data)
         return Tag(found.get("e_tag"), found.get("version"))
 
+    def copy_to(self, target: ObjectPath) -> None:
+        """Copy within the bucket; nothing is fetched. What is there is replaced."""
+        import obstore
+
+        with self._asking():
+            obstore.copy(client(self.root), self.key, target.key)
+
     def create(self, data: bytes) -> None:
         """Put it if nothing is there (``If-None-Match: *``). Raises FileExistsError."""
         self._put_if(data, "create")

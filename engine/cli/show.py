@@ -220,6 +220,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "unread": result.manifest["source"].get("unread", {}),
         "training": result.training,
         "exports": [asdict(export) for export in result.exports],
+        "parts_taken_over": result.parts_taken_over,
         "seconds": round(result.seconds, 1),
     }
     if as_json:
@@ -232,6 +233,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         if computed == 0 and result.reused
         else (f"{computed} operator shards computed, {reused} reused")
     )
+    if result.parts_taken_over:
+        how += f", {result.parts_taken_over} of {len(result.manifest['parts'])} parts as they were"
     console.print(f"[bold green]{result.version}[/] {how}, {result.seconds:.1f} s", soft_wrap=True)
     groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
     console.print(

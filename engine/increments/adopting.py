@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.sink import write_parquet
-from connectors.storage import Place, make_folder, read_columns, write_whole
+from connectors.storage import Place, link, make_folder, read_columns
 from engine.store import write_json
 from operators.base import ROW_ID, Growth
 
@@ -55,18 +52,6 @@ def adopt(plan: Plan, planned: PlannedOperator) -> int:
         write_json(part.with_suffix(".json"), asdict(commit))
         adopted += 1
     return adopted
-
-
-def link(source: Place, target: Place) -> None:
-    """The same file under another name; a copy where there are no links."""
-    if not isinstance(source, Path) or not isinstance(target, Path):
-        write_whole(target, source.read_bytes())
-        return
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _quarantine(source: Place, target: Place, moved: int) -> None:

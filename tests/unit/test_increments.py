@@ -80,6 +80,7 @@ def test_old_shards_are_taken_over_and_new_ones_placed(tmp_path: Path) -> None:
     assert record["shards"] == {"old": 2, "new": 1, "gone": 0}
     assert set(record["kept"]) == KEPT | {"weights"}
     assert record["fitted"] == {}
+    assert second.parts_taken_over == 0  # the weights of all rows are others
 
 
 @pytest.mark.slow
@@ -121,6 +122,35 @@ def test_same_base_and_input_give_the_same_bytes(tmp_path: Path) -> None:
     assert one.version == two.version
     files = [sorted(path for path in result.path.rglob("*") if path.is_file()) for result in (one, two)]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+
+
+def test_parts_that_nothing_has_changed_are_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same files as if all were written."""
+
+    def night(out: str) -> RunResult:
+        value = recipe(tmp_path, out).model_dump(mode="json", exclude_defaults=True)
+        value["operators"]["weights"] = {"trust": "all"}
+        return run(Recipe.parse(value))
+
+    nights(tmp_path / "data", 160, 80)
+    first, written = night("one"), night("two")
+    assert first.parts_taken_over == 0
+    add_night(tmp_path, spurious_table(60, seed=1), "z")
+    second = night("one")
+    assert second.parts_taken_over == 2
+    for part in ("data/part-00000.parquet", "data/part-00001.parquet"):
+        assert os.path.samefile(first.path / part, second.path / part)
+    monkeypatch.setattr("engine.publish._twins", lambda _: {})
+    afresh = night("two")
+    assert (afresh.parts_taken_over, written.version) == (0, first.version)
+    files = [sorted(path for path in result.path.rglob("*") if path.is_file()) for result in (second, afresh)]
+    assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
+    monkeypatch.undo()
+    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    (tmp_path / "data" / "night-0.parquet").unlink()  # ids move
+    assert night("one").parts_taken_over == 0
 
 
 def test_rows_that_go_move_ids_but_not_values(tmp_path: Path) -> None:

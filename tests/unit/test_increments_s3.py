@@ -34,6 +34,7 @@ def test_increments_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.Monk
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     on_s3, on_disk = night(uri, train=ERM), night(str(tmp_path / "disk"))
     assert files_of(on_s3.path) == files_of(on_disk.path)
+    assert on_s3.parts_taken_over == on_disk.parts_taken_over == 2
     assert computed(on_s3)["groups"] == (1, 2)
     assert on_s3.training["trained"]
     assert night(uri, train=ERM).training == on_s3.training
