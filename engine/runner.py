@@ -33,6 +33,9 @@ from engine.store import Commit, sweep, write_json
 from engine.tracking import Tracker
 from operators.base import CannotPredictError, Context, Executor, OperatorError, ResourceError
 
+FEW_SHARDS = 64
+"""So many are counted for a report in less time than Ray takes to start."""
+
 
 def run(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> RunResult:
     """Carry a recipe out. Raises WinnowError; what was committed until then is kept and reused."""
@@ -195,9 +198,17 @@ class Session:
         path = self.plan.output / "reports" / f"{self.plan.version}.html"
         meter = Meter(self.listener, "report")
         meter.tell("start")
-        write_report(self.plan, manifest, {result.name: result.metrics for result in results}, path)
+        metrics = {result.name: result.metrics for result in results}
+        write_report(self.plan, manifest, metrics, path, self._report_executor())
         meter.tell("finish")
         return path
+
+    def _report_executor(self) -> Executor | None:
+        """None, for this process, where Ray would be started for a few shards alone."""
+        if "executor" not in vars(self) and len(self.plan.shards) <= FEW_SHARDS:
+            return None
+        self.executor.operator = "report"
+        return self.executor
 
     def _note(self, planned: PlannedOperator, commits: dict[int, Commit]) -> None:
         """Keep what was committed, reused or not: too many rows set aside by all of them end the run."""

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from connectors.storage import Place
     from engine.plan import Plan
+    from operators.base import Executor
 
 
 def write_report(
-    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], path: Place
+    plan: Plan,
+    manifest: dict[str, Any],
+    metrics: dict[str, dict[str, float]],
+    path: Place,
+    executor: Executor | None = None,
 ) -> Place:
     """Write the report of a published version to ``path`` and return it.
 
-    Reads sidecars and source shard by shard and holds only counts and a bounded sample, so that it
-    runs in the driver. The same plan gives the same pictures. What only the report needs (an image
-    column, fields, truth) never ends a run: the report says in its place what is wrong.
+    Workers count each shard's rows and choose from them; the driver holds sums of counts and a bounded
+    sample. The same plan gives the same pictures. What only the report needs (an image column, fields,
+    truth) never ends a run: the report says in its place what is wrong.
 
     Parameters
     ----------
@@ -24,10 +29,12 @@ def write_report(
     manifest : the version's manifest, see ``engine.publish``.
     metrics : operator name -> metric -> value, listed as they are.
     path : the file to write; its folder is made if absent.
+    executor : where shards are counted; default: here.
     """
+    from engine.execution.local import LocalExecutor
     from engine.redaction import redact
     from engine.report.page import render
     from engine.store import write_text
 
-    write_text(path, redact(render(plan, manifest, metrics)))
+    write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor())))
     return path

@@ -23,16 +23,19 @@ from engine.report.survey import Survey, survey
 from engine.report.templates import template
 from engine.report.times import where_time_went
 from engine.report.verdicts import sentence, verdicts
+from operators.base import Executor
 
 MOST_FILES = 200
 OPENING = "pandas.read_parquet({folder!r})"
 SPLITS = ("train", "validation", "test", "dropped")
 
 
-def render(plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]]) -> str:
+def render(
+    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], executor: Executor
+) -> str:
     """The report as HTML."""
     classes = read_classes(plan)
-    found = survey(plan)
+    found = survey(plan, executor)
     groups = group_rows(found, classes)
     truth, grids = plan.recipe.truth, read_grids(plan, classes)
     verdict = verdicts(plan, found)

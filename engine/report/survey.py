@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from engine.plan import Plan
 from engine.reader import StoreReader
+from engine.recipe import TruthSection
 from engine.report.sampling import (
     ROW,
+    Rows,
     contested,
     first_per_group,
     judges,
@@ -41,6 +43,7 @@ from operators.base import (
     ROW_ID,
     SPLIT,
     WEIGHT,
+    Executor,
 )
 
 DRAWN_PER_GROUP = 1_000
@@ -100,40 +103,87 @@ class Survey:
         return found
 
 
-def survey(plan: Plan) -> Survey:
-    """Read the small columns of every shard once."""
-    reader, seed = plan.reader(), plan.recipe.seed
-    cells: dict[Key, Stat] = {}
-    drawn, shown = np.empty(0, ROW), np.empty(0, ROW)
-    strongest, differing = np.empty((0, 3)), np.empty((0, 3))
-    n_judges = len(judges(plan))
-    hashes = row_hash(np.arange(len(plan.shards)), seed)
+def survey(plan: Plan, executor: Executor) -> Survey:
+    """Read the small columns of every shard once, on workers; summaries are added up in the shards' order."""
+    hashes = row_hash(np.arange(len(plan.shards)), plan.recipe.seed)
     wide = set(np.argsort(hashes, kind="stable")[:DRAWN_SHARDS].tolist())
-    for info in plan.shards:
-        table = small_columns(plan, reader, info.index)
+    look = ShardSurvey(
+        plan.reader(),
+        plan.recipe.truth,
+        plan.recipe.seed,
+        plan.recipe.report.rows_per_group,
+        len(judges(plan)),
+    )
+    pieces = [(shard.index, shard.index in wide) for shard in plan.shards]
+    whole = Summary({}, np.empty(0, ROW), np.empty(0, ROW), np.empty((0, 3)), np.empty((0, 3)))
+    for found in executor.map(look, pieces):
+        whole.add(found, look.rows_per_group)
+    return whole.survey()
+
+
+@dataclass
+class Summary:
+    """What some shards hold: it adds up, and its size does not depend on their rows."""
+
+    cells: dict[Key, Stat]
+    drawn: Rows
+    shown: Rows
+    strongest: NDArray[np.float64]
+    contested: NDArray[np.float64]
+
+    def add(self, other: Summary, rows_per_group: int) -> None:
+        """Add the summary of other shards."""
+        for key, stat in other.cells.items():
+            self.cells[key] = self.cells.get(key, Stat()) + stat
+        self.shown = first_per_group(np.concatenate([self.shown, other.shown]), rows_per_group)[0]
+        self.drawn = first_per_group(np.concatenate([self.drawn, other.drawn]), DRAWN_PER_GROUP)[0]
+        self.strongest = keep_strongest(np.concatenate([self.strongest, other.strongest]))
+        self.contested = keep_strongest(np.concatenate([self.contested, other.contested]))
+
+    def survey(self) -> Survey:
+        """The whole, once every shard has been added."""
+        drawn, rank = first_per_group(self.drawn, DRAWN_PER_GROUP)
+        order, shown = np.lexsort((drawn["hash"], rank)), self.shown
+        groups = np.unique(shown[["y", "group"]])
+        return Survey(
+            {key: stat for key, stat in self.cells.items() if key.y is not None},
+            sum(stat.rows for key, stat in self.cells.items() if key.y is None),
+            drawn["row_id"][order],
+            {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
+            self.strongest[:, 2].astype(np.int64),
+            self.contested[:, 2].astype(np.int64),
+        )
+
+
+@dataclass(frozen=True)
+class ShardSurvey:
+    """Summarises one shard on a worker. Picklable."""
+
+    reader: StoreReader
+    truth: TruthSection
+    seed: int
+    rows_per_group: int
+    n_judges: int
+
+    def __call__(self, piece: tuple[int, bool]) -> Summary:
+        """``piece``: the shard, and whether rows to draw may come from it."""
+        shard, wide = piece
+        table = small_columns(self.reader, self.truth, shard)
+        cells: dict[Key, Stat] = {}
         add_cells(cells, table)
         seen = table.filter(pc.is_valid(table.column(LABEL)))
-        fresh = rows_of(seen, seed)
-        shown = first_per_group(np.concatenate([shown, fresh]), plan.recipe.report.rows_per_group)[0]
-        if info.index in wide:
-            drawn = first_per_group(np.concatenate([drawn, fresh]), DRAWN_PER_GROUP)[0]
-        strongest = keep_strongest(np.concatenate([strongest, suspects(seen)]))
-        if n_judges > 1:
-            differing = keep_strongest(np.concatenate([differing, contested(seen, n_judges)]))
-    drawn, rank = first_per_group(drawn, DRAWN_PER_GROUP)
-    order = np.lexsort((drawn["hash"], rank))
-    groups = np.unique(shown[["y", "group"]])
-    return Survey(
-        {key: stat for key, stat in cells.items() if key.y is not None},
-        sum(stat.rows for key, stat in cells.items() if key.y is None),
-        drawn["row_id"][order],
-        {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
-        strongest[:, 2].astype(np.int64),
-        differing[:, 2].astype(np.int64),
-    )
+        fresh = rows_of(seen, self.seed)
+        differing = contested(seen, self.n_judges) if self.n_judges > 1 else np.empty((0, 3))
+        return Summary(
+            cells,
+            first_per_group(fresh, DRAWN_PER_GROUP)[0] if wide else fresh[:0],
+            first_per_group(fresh, self.rows_per_group)[0],
+            keep_strongest(suspects(seen)),
+            keep_strongest(differing),
+        )
 
 
-def small_columns(plan: Plan, reader: StoreReader, shard: int) -> pa.Table:
+def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Table:
     """The columns of ``SMALL``, ``row_id`` and the truth of one shard; nulls for what is absent."""
     there = [name for name in SMALL if name in reader.columns]
     found = reader.read_all(shard, there)
@@ -141,7 +191,6 @@ def small_columns(plan: Plan, reader: StoreReader, shard: int) -> pa.Table:
     columns = {ROW_ID: found.column(ROW_ID)}
     for name, kind in SMALL.items():
         columns[name] = found.column(name).cast(kind) if name in there else pa.nulls(n, kind)
-    truth = plan.recipe.truth
     source = reader.read_unhidden(shard, list(truth.columns)) if truth.columns else None
     for key, wanted, kind in (
         ("true_group", truth.group, pa.string()),

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from engine.errors import InfeasibleError, InputError
+from engine.execution.local import LocalExecutor
+from engine.execution.on_ray import RayExecutor
 from engine.plan import make_plan
+from engine.report.survey import survey
 from engine.runner import run
 from tests.data import small_recipe
 from tests.unit.test_full_chain import CHAIN
@@ -31,6 +34,9 @@ def test_ray_publishes_what_one_process_publishes(tmp_path: Path) -> None:
         found = here.read(shard, NEIGHBOURS)
         assert found.equals(there.read(shard, NEIGHBOURS))
         assert sum(map(len, found.column("neighbour_ids").to_pylist())) > found.num_rows
+    surveys = [survey(make_plan(on_ray), executor) for executor in (LocalExecutor(), RayExecutor())]
+    assert surveys[0].cells
+    assert repr(surveys[0]) == repr(surveys[1])  # of the report
 
 
 def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:
