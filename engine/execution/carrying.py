@@ -65,10 +65,15 @@ class Mirror:
 
 
 class Carrying:
-    """See ``operators.base.Executor``; for one fit."""
+    """See ``operators.base.Executor``; for one fit.
+
+    Of kind "local": what operators start by themselves, Ray Train's workers, would need a folder that all
+    hosts see.
+    """
+
+    kind: Literal["local", "ray"] = "local"
 
     def __init__(self, executor: Executor, store: RunStore, context: Context, meeting: ObjectPath) -> None:
-        self.kind: Literal["local", "ray"] = executor.kind
         self._executor, self._store = executor, store
         self._states = list(context.states.values())
         self._mirror = Mirror(context.state, meeting)

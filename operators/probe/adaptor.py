@@ -74,8 +74,9 @@ class Probe(Operator[ProbeParams]):
         params = self.params
         if params.trainer == "ray" and executor.kind != "ray":
             raise OperatorError(
-                "operators.probe.trainer is 'ray', but this run's executor is local. Set trainer to 'auto' "
-                "or 'in_process', or run on Ray (run.executor: ray)."
+                "operators.probe.trainer is 'ray', but this run's executor is local, or its hosts share no "
+                "disk for the output. Set trainer to 'auto' or 'in_process', or run on Ray (run.executor: "
+                "ray) with an output.path that all hosts see."
             )
         if params.trainer == "auto":
             n_rows = sum(shard.n_rows for shard in context.shards.shards)

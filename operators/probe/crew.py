@@ -48,21 +48,32 @@ class Alone:
 
 
 class Distributed:
-    """The default process group of ``torch.distributed``; its backend must take CPU tensors (gloo)."""
+    """A process group of ``torch.distributed``; its backend must take CPU tensors (gloo).
 
-    def __init__(self) -> None:
-        self.rank = torch.distributed.get_rank()
-        self.size = torch.distributed.get_world_size()
+    ``groups`` > 1: the workers are dealt into so many crews of one size; ``group`` says which this one is in.
+    """
+
+    def __init__(self, groups: int = 1) -> None:
+        whole = torch.distributed.get_world_size()
+        self.size = whole // groups
+        self.group, self.rank = divmod(torch.distributed.get_rank(), self.size)
+        firsts = range(0, whole, self.size)
+        made = (
+            [torch.distributed.new_group([*range(i, i + self.size)]) for i in firsts]
+            if groups > 1
+            else [None]
+        )
+        self._process_group = made[self.group]  # every worker has to make all of them
 
     def gather(self, mine: Tensor) -> list[Tensor]:
         """See :class:`Crew`."""
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
-        torch.distributed.all_gather(everyone, mine)
+        torch.distributed.all_gather(everyone, mine, group=self._process_group)
         return everyone
 
     def broadcast(self, value: Tensor) -> Tensor:
         """See :class:`Crew`."""
-        torch.distributed.broadcast(value, src=0)
+        torch.distributed.broadcast(value, src=self.group * self.size, group=self._process_group)
         return value
 
 

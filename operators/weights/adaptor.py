@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,9 @@ from operators.weights.kernel import balance_keys, group_keys, group_masses, lar
 from operators.weights.params import WeightsParams
 from operators.weights.totals import add_up, all_shards, warning
 from operators.weights.weighing import COLUMNS, Factors, Scales, Trust
+
+if TYPE_CHECKING:
+    from operators.weights.cross_fit import FoldJob
 
 _log = logging.getLogger("winnow")
 
@@ -168,9 +171,22 @@ class Weights(Operator[WeightsParams]):
             largest, self.params.cross_fit.folds, count_classes(context.states["ingest"]), context.seed
         )
         job = FoldJob(context.shards, context.state, self.params, dict(sizes), trust)
-        for _ in executor.map(job, range(trust.n_folds), resources=self.params.resources):
-            pass
+        if not self._trains_on_ray(job, executor):
+            for _ in executor.map(job, range(trust.n_folds), resources=self.params.resources):
+                pass
         return trust
+
+    def _trains_on_ray(self, job: FoldJob, executor: Executor) -> bool:
+        """Train on Ray Train's workers, if that is worth it; whether it was."""
+        n_rows = sum(shard.n_rows for shard in job.reader.shards)
+        if executor.kind != "ray" or n_rows <= self.params.small_rows:
+            return False
+        from operators.weights.folds_ray import train_folds, workers_a_fold
+
+        workers = workers_a_fold(job, self.params.resources)
+        if workers > 1:
+            train_folds(job, self.params.resources, workers)
+        return workers > 1
 
     def open(self, context: Context) -> Apply:
         """Load sizes and models."""

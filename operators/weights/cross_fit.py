@@ -19,6 +19,7 @@ from torch import nn
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.models import ModelSpec, prepare_device, save
+from operators.probe.crew import Crew
 from operators.probe.job import CachedShards
 from operators.probe.kernel import train
 from operators.probe.rows import Rows, Shards
@@ -135,8 +136,11 @@ class FoldJob:
     sizes: Mapping[int, int]
     trust: Trust
 
-    def __call__(self, fold: int) -> float:
-        """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from."""
+    def __call__(self, fold: int, crew: Crew | None = None) -> float:
+        """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from.
+
+        Every worker of a crew does the same; one writes.
+        """
         cross_fit = self.params.cross_fit
         seed = self.trust.seed
         shards = ShardsWithout(self.reader, fold=fold, trust=self.trust, sizes=self.sizes)
@@ -144,10 +148,11 @@ class FoldJob:
         resources = self.params.resources
         device = prepare_device(resources.cpus, resources.gpus)
         settings = settings_of(cross_fit)
-        trained = train(spec, shards, settings=settings, seed=seed + fold, device=device)
-        folder = fold_folder(self.state, fold)
-        folder.mkdir(exist_ok=True)
-        save(trained.model, spec, folder)
+        trained = train(spec, shards, settings=settings, seed=seed + fold, crew=crew, device=device)
+        if crew is None or crew.rank == 0:
+            folder = fold_folder(self.state, fold)
+            folder.mkdir(exist_ok=True)
+            save(trained.model, spec, folder)
         return trained.train_loss
 
 

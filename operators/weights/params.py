@@ -35,7 +35,7 @@ class CrossFit(OperatorParams):
 class WeightsParams(OperatorParams):
     """How rows are weighed: a share for each group, times the trust in each row."""
 
-    execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
+    execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "small_rows"})
 
     method: Literal["uniform", "group_balanced"] = Field(
         default="uniform",
@@ -61,7 +61,10 @@ class WeightsParams(OperatorParams):
     cross_fit: CrossFit = CrossFit()
     """Only ``trust: self_confidence`` reads it."""
     resources: Resources = Resources()
-    """Of one classifier's training."""
+    """Of one worker of a classifier's training."""
+    small_rows: int = Field(default=200_000, ge=0)
+    """Up to so many rows each classifier is trained in one task; above, on Ray, by up to 8 of Ray Train's
+    workers each, as far as the cluster has room. Same bytes either way."""
 
     @model_validator(mode="after")
     def _reads_cross_fit(self) -> Self:

@@ -13,10 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +42,16 @@ CHAIN: dict[str, dict[str, Any]] = {
 }
 TARGET, NODES, CORES, GIB = 10**9, 32, 32, 128
 """The cluster that 10^9 rows are projected to."""
-WIDTHS = {"probe": 8, "weights": 5, "report": 1}
-"""Most workers at once where that is not all cores: Ray Train's here, one for each fold, the driver."""
+PARTS = {
+    "weights: folds": ("weights", "operators.weights.cross_fit.FoldJob.__call__"),
+    "report: counting": ("report", "engine.report.page.survey"),
+}
+"""Work that is measured apart from the rest of an operator, as it has workers of its own."""
+REST = {"weights": "weights: rows", "report": "report: drawing"}
+WIDTHS = {"probe": 8, "weights: folds": 5 * 8, "report: drawing": 1}
+"""Most workers at once where that is not all cores: Ray Train's, those of each of five folds, the driver."""
+BOUNDED = {"report: drawing"}
+"""Work on a sample of fixed size: it may grow less than linearly."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,29 @@ class Watch:
 
     def __init__(self) -> None:
         self.costs: dict[str, tuple[float, int]] = {}
+        self.parts = dict.fromkeys(PARTS, 0.0)
         self._cpu, self._base = 0.0, 0
+
+    def timed(self, part: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function; its CPU seconds are noted as those of a part."""
+
+        def call(*arguments: Any) -> Any:
+            started = time.process_time()
+            try:
+                return work(*arguments)
+            finally:
+                self.parts[part] += time.process_time() - started
+
+        return call
+
+    def split(self) -> dict[str, tuple[float, int]]:
+        """Costs by operator, those with parts in two; a part has the peak of the whole."""
+        found: dict[str, tuple[float, int]] = {}
+        for name, (cpu, peak) in self.costs.items():
+            inner = {part: self.parts[part] for part, (whole, _) in PARTS.items() if whole == name}
+            found |= {part: (seconds, peak) for part, seconds in inner.items()}
+            found[REST.get(name, name)] = (cpu - sum(inner.values()), peak)
+        return found
 
     def __call__(self, event: Any) -> None:
         """Start of an operator: reset the peak; its end: note it."""
@@ -119,15 +152,20 @@ def run_once(n_rows: int, folder: Path) -> list[Cost]:
         }
     )
     watch = Watch()
-    run(recipe, listener=watch)
+    with ExitStack() as stack:
+        for part, (_, place) in PARTS.items():
+            stack.enter_context(patch(place, watch.timed(part, resolve_name(place))))
+        run(recipe, listener=watch)
     store = make_plan(recipe)
     written = {
         planned.name: sum(part.bytes for part in store.store.committed(planned.fingerprint).values())
         for planned in store.operators
     }
     written["publish"] = sum(path.stat().st_size for path in (folder / "out" / "versions").rglob("*.parquet"))
-    names = [*written, "report"]
-    return [Cost(name, n_rows, *watch.costs[name], written.get(name, 0)) for name in names]
+    written |= {REST[name]: written.pop(name) for name in REST if name in written}
+    found = watch.split()
+    order = [name for name in found if name not in ("plan", "local")]
+    return [Cost(name, n_rows, *found[name], written.get(name, 0)) for name in order]
 
 
 def apart(n_rows: int) -> list[Cost]:
@@ -166,11 +204,11 @@ def exponent(costs: Sequence[Cost]) -> float:
 
 
 def projection(costs: Sequence[Cost]) -> list[Row]:
-    """CPU seconds at 10^9 rows by each operator's growth, never less than linear, over its workers."""
+    """CPU seconds at 10^9 rows by each one's growth, at least linear unless bounded, over its workers."""
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(cost.operator for cost in costs):
         own = sorted((cost for cost in costs if cost.operator == name), key=lambda cost: cost.rows)
-        growth = max(1.0, exponent(own))
+        growth = max(0.0 if name in BOUNDED else 1.0, exponent(own))
         hours = own[-1].cpu * (TARGET / own[-1].rows) ** growth / 3600
         width = WIDTHS.get(name, NODES * CORES)
         rows.append(
