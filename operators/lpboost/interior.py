@@ -36,33 +36,32 @@ class SmallGame:
 
 @dataclass
 class Point:
-    """x and theta = min(c + A x) with slacks; lambda and rho with theirs. All but theta and rho are > 0."""
+    """Both players' variables, all > 0; the product of primal[i] and dual[i] is 0 at the optimum."""
 
-    x: Array
-    room: Array  # cap - x
-    slack: Array  # c + A x - theta
+    primal: Array
+    """(2k + t): x, cap - x, and the slack c + A x - theta."""
+    dual: Array
+    """(2k + t): the multipliers of x >= 0 and of x <= cap, and lambda."""
     theta: float
-    lam: Array
     rho: float
-    low: Array  # multiplier of x >= 0
-    high: Array  # multiplier of x <= cap
     risk: Array  # A' lambda
 
 
 def solve_small(game: SmallGame, tolerance: float, model_weights: Array) -> tuple[Array, Array, float]:
-    """x (k,), lambda (t,) and rho, of a duality gap of about ``tolerance`` x mass; lambda may start anywhere.
+    """x (k,), lambda (t,) and rho, of a duality gap of about ``tolerance``; lambda may start anywhere.
 
     Returns the last point reached where rounding stops it earlier: the caller computes the gap.
     """
+    k = len(game.cap)
     point = _start(game, model_weights)
     for _ in range(MAX_STEPS):
         newton = _Newton(game, point)
-        if newton.error <= 1e-9 and newton.complementarity <= tolerance * max(game.mass, 1.0):
+        if newton.complementarity <= tolerance and newton.error() <= 1e-9:
             break
         if not newton.factor():
             break
         point = newton.advance()
-    return point.x, point.lam, point.rho
+    return point.primal[:k], point.dual[2 * k :], point.rho
 
 
 def exact_mass(x: Array, cap: Array, mass: float) -> Array:
@@ -87,7 +86,8 @@ def _start(game: SmallGame, model_weights: Array) -> Point:
     margin = max(float(np.abs(excess).mean()), 1e-3)
     high = np.maximum(excess, 0) + margin
     slack = score - theta + 0.1 * max(1.0, 0.1 * game.mass)
-    return Point(x, game.cap - x, slack, theta, lam, rho, high - excess, high, risk)
+    primal = np.concatenate([x, game.cap - x, slack])
+    return Point(primal, np.concatenate([high - excess, high, lam]), theta, rho, risk)
 
 
 def _reach(values: Array, step: Array) -> float:
@@ -100,86 +100,85 @@ class _Newton:
     """One predictor-corrector step from a point."""
 
     def __init__(self, game: SmallGame, p: Point) -> None:
-        self.game, self.p = game, p
-        self.slack_off = p.theta - game.c - game.A @ p.x + p.slack
-        self.mass_off = game.mass - float(p.x.sum())
-        self.risk_off = p.rho - p.risk - p.low + p.high
+        self.game, self.p, self.k = game, p, len(game.cap)
+        x, slack = p.primal[: self.k], p.primal[2 * self.k :]
+        low, high = p.dual[: self.k], p.dual[self.k : 2 * self.k]
+        self.slack_off = p.theta - game.c - game.A @ x + slack
+        self.mass_off = game.mass - float(x.sum())
+        self.risk_off = p.rho - p.risk - low + high
         if game.temperature:
-            self.risk_off += game.temperature * (np.log(p.x) + 1)
-        self.sum_off = 1 - float(p.lam.sum())
-        self.complementarity = float(p.x @ p.low + p.room @ p.high + p.lam @ p.slack)
-        scale = max(game.mass, 1.0)
-        self.error = max(
-            float(np.abs(self.slack_off).max()) / scale,
-            abs(self.mass_off) / scale,
-            float(np.abs(self.risk_off).max()),
-            abs(self.sum_off),
-        )
+            self.risk_off += game.temperature * (np.log(x) + 1)
+        self.sum_off = 1 - float(p.dual[2 * self.k :].sum())
+        self.complementarity = float(p.primal @ p.dual)
+
+    def error(self) -> float:
+        """How far the point is from feasible."""
+        scale = max(self.game.mass, 1.0)
+        slack_off, risk_off = (float(np.abs(off).max()) for off in (self.slack_off, self.risk_off))
+        return max(slack_off / scale, abs(self.mass_off) / scale, risk_off, abs(self.sum_off))
 
     def factor(self) -> bool:
         """Factor the normal matrix, rho eliminated; False where rounding has made it indefinite."""
-        game, p = self.game, self.p
-        self.weight = 1 / ((p.low + game.temperature) / p.x + p.high / p.room)
+        game, k = self.game, self.k
+        slack, lam = self.p.primal[2 * k :], self.p.dual[2 * k :]
+        self.stiffness = self.p.dual[: 2 * k] / self.p.primal[: 2 * k]
+        self.weight = 1 / (self.stiffness[:k] + self.stiffness[k:] + game.temperature / self.p.primal[:k])
         scaled = game.A * np.sqrt(self.weight)
         self.row_sum, self.weight_sum = game.A @ self.weight, float(self.weight.sum())
         normal = scaled @ scaled.T - np.outer(self.row_sum, self.row_sum / self.weight_sum)
-        normal.flat[:: len(game.c) + 1] += p.slack / p.lam
+        self.slope = slack / lam
+        normal.flat[:: len(lam) + 1] += self.slope
         self.lower, info = lapack.dpotrf(normal, lower=1)
         if info:
             return False
-        self.ones = lapack.dpotrs(self.lower, np.ones(len(game.c)), lower=1)[0]
-        return bool(np.isfinite(self.ones).all())
+        self.ones = lapack.dpotrs(self.lower, np.ones(len(lam)), lower=1)[0]
+        self.ones_sum = float(self.ones.sum())
+        return bool(np.isfinite(self.ones_sum))
 
     def advance(self) -> Point:
         """The next point."""
-        p = self.p
-        size = 2 * len(p.x) + len(p.lam)
-        first = self._direction(-p.x * p.low, -p.room * p.high, -p.lam * p.slack)
-        left = self._after(first, 1.0)
-        mean = self.complementarity / size
-        after = left.x @ left.low + left.room @ left.high + left.lam @ left.slack
-        target = (after / self.complementarity) ** 3 * mean
-        second = self._direction(
-            target - p.x * p.low - first.x * first.low,
-            target - p.room * p.high - first.room * first.high,
-            target - p.lam * p.slack - first.lam * first.slack,
+        p, products = self.p, self.p.primal * self.p.dual
+        first = self._direction(-products)
+        a, b = self._shares(first)
+        after = self.complementarity + float(
+            a * (first.primal @ p.dual) + b * (p.primal @ first.dual) + a * b * (first.primal @ first.dual)
         )
-        return self._after(second, 0.995)
+        target = (after / self.complementarity) ** 3 * self.complementarity / len(products)
+        d = self._direction(target - products - first.primal * first.dual)
+        a, b = (0.995 * share for share in self._shares(d))
+        return Point(
+            p.primal + a * d.primal,
+            p.dual + b * d.dual,
+            p.theta + a * d.theta,
+            p.rho + b * d.rho,
+            p.risk + b * d.risk,
+        )
 
-    def _direction(self, to_low: Array, to_high: Array, to_slack: Array) -> Point:
-        """The Newton direction that moves the three kinds of products by the given amounts."""
-        game, p = self.game, self.p
-        pull = self.risk_off - to_low / p.x + to_high / p.room
-        pulled = pull * self.weight
+    def _direction(self, push: Array) -> Point:
+        """The Newton direction that moves the products primal x dual by ``push``."""
+        game, k = self.game, self.k
+        force = push[: 2 * k] / self.p.primal[: 2 * k]
+        give = push[2 * k :] / self.p.dual[2 * k :]
+        pulled = (self.risk_off - force[:k] + force[k:]) * self.weight
         mass = (self.mass_off + float(pulled.sum())) / self.weight_sum
-        right = self.slack_off + to_slack / p.lam + game.A @ pulled - self.row_sum * mass
+        right = self.slack_off + give + game.A @ pulled - self.row_sum * mass
         part = lapack.dpotrs(self.lower, right, lower=1)[0]
-        theta = (self.sum_off - float(part.sum())) / float(self.ones.sum())
+        theta = (self.sum_off - float(part.sum())) / self.ones_sum
         lam = part + self.ones * theta
         rho = float(self.row_sum @ lam) / self.weight_sum - mass
         risk = lam @ game.A
-        x = (risk - rho - pull) * self.weight
-        low = (to_low - p.low * x) / p.x
-        high = (to_high + p.high * x) / p.room
-        return Point(x, -x, (to_slack - p.slack * lam) / p.lam, theta, lam, rho, low, high, risk)
+        primal, dual = np.empty_like(push), np.empty_like(push)
+        x = np.subtract((risk - rho) * self.weight, pulled, out=primal[:k])
+        np.negative(x, out=primal[k : 2 * k])
+        np.subtract(give, self.slope * lam, out=primal[2 * k :])
+        np.subtract(force, self.stiffness * primal[: 2 * k], out=dual[: 2 * k])
+        dual[2 * k :] = lam
+        return Point(primal, dual, theta, rho, risk)
 
-    def _after(self, d: Point, share: float) -> Point:
-        """The point after ``share`` of the longest feasible primal and dual steps, at most whole ones."""
-        p = self.p
-        a = share * min(_reach(p.x, d.x), _reach(p.room, d.room), _reach(p.slack, d.slack))
-        b = share * min(_reach(p.low, d.low), _reach(p.high, d.high), _reach(p.lam, d.lam))
-        if (
-            self.game.temperature
-        ):  # x and lambda then meet in one equation, which holds along steps of one length
+    def _shares(self, d: Point) -> tuple[float, float]:
+        """The longest feasible primal and dual steps along a direction, at most whole ones."""
+        a, b = _reach(self.p.primal, d.primal), _reach(self.p.dual, d.dual)
+        if self.game.temperature:
+            # x and lambda then meet in one equation, which holds along steps of one length
             a = b = min(a, b)
-        return Point(
-            p.x + a * d.x,
-            p.room + a * d.room,
-            p.slack + a * d.slack,
-            p.theta + a * d.theta,
-            p.lam + b * d.lam,
-            p.rho + b * d.rho,
-            p.low + b * d.low,
-            p.high + b * d.high,
-            p.risk + b * d.risk,
-        )
+        return a, b

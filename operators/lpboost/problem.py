@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 
 MAX_GAP = 1e-7
 """Largest duality gap of a result."""
-GOAL = MAX_GAP / 10
+GOAL = MAX_GAP / 4
 """What the solvers aim at."""
 
 

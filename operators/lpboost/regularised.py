@@ -43,7 +43,7 @@ def solve_regularised(
 def _interior(losses: Array, own: slice, model_weights: Array, tail: float, beta: float) -> Solution:
     n, t = losses.shape
     game = SmallGame(np.ascontiguousarray(losses.T), np.zeros(t), np.ones(n), tail, 1 / beta)
-    x, lam, _ = solve_small(game, MAX_GAP / 100, model_weights)
+    x, lam, _ = solve_small(game, MAX_GAP / 100 * tail, model_weights)
     w, lam = exact_mass(x, game.cap, tail) / tail, np.maximum(lam, 0)
     lam /= lam.sum()
     lower = float((w @ losses).min()) + entropy(w) / beta

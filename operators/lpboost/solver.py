@@ -23,7 +23,7 @@ from operators.lpboost.problem import (
 )
 from operators.lpboost.reference import Library, solve_by_library
 from operators.lpboost.regularised import solve_regularised
-from operators.lpboost.sifting import sift, with_new_model
+from operators.lpboost.sifting import Start, cold_start, sift, with_new_model
 from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
@@ -57,9 +57,9 @@ def solve(
     ``method`` of the result says so.
     """
     L = check_losses(losses)
-    n, t = L.shape
+    n = len(L)
     tail = tail_rows(n, check_alpha(alpha))
-    return _solve(Alone(), L, np.full(t, 1 / t), tail, n, check_beta(beta), method)
+    return _solve(Alone(), L, cold_start(L), tail, n, check_beta(beta), method)
 
 
 def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method = "auto") -> Array:
@@ -124,13 +124,12 @@ class SampleWeightSolver:
         self._append(loss)
         tail = tail_rows(self._rows, self.alpha)
         found = None
-        start = np.ones(1)
         if last is not None and self.method == "auto":
             found = _unchanged(self.group, last, self.losses_[:, -1], self.beta)
-        if last is not None and found is None:
-            start = with_new_model(self.group, self.losses_, last.model_weights, tail)
         if found is None:
-            found = _solve(self.group, self.losses_, start, tail, self._rows, self.beta, self.method)
+            L = self.losses_
+            start = cold_start(L) if last is None else with_new_model(self.group, L, last, tail)
+            found = _solve(self.group, L, start, tail, self._rows, self.beta, self.method)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found
         return found.sample_weights
@@ -150,14 +149,23 @@ class SampleWeightSolver:
             if not self._rows:
                 raise ValueError("loss has no rows on any worker; give at least one")
         if self._t == self._store.shape[1]:
-            self._store = np.hstack([self._store, np.empty_like(self._store)])
+            wider = np.empty((len(values), 2 * self._t))
+            wider[:, : self._t] = self._store
+            self._store = wider
         self._store[:, self._t] = values
         self._t += 1
 
 
 def _solve(
-    group: Group, losses: Array, start: Array, tail: float, n_rows: int, beta: float | None, method: Method
+    group: Group,
+    losses: Array,
+    start: Start,
+    tail: float,
+    n_rows: int,
+    beta: float | None,
+    method: Method,
 ) -> Solution:
+
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
     if method == "auto":
@@ -166,7 +174,7 @@ def _solve(
         elif beta is None:
             found = sift(group, losses, start, tail, n_rows)
         else:
-            found = solve_regularised(group, losses, start, tail, beta)
+            found = solve_regularised(group, losses, start.model_weights, tail, beta)
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(

@@ -161,9 +161,24 @@ def test_new_model_enters_with_the_share_of_least_cvar():
     losses = sequence(1000, 2, binary=False)
     shares = np.linspace(0, 1, 1001)
     best = min(cvar(losses @ [1 - share, share], 0.1) for share in shares)
-    start = with_new_model(Alone(), losses, np.ones(1), 100.0)
-    assert start.sum() == pytest.approx(1)
-    assert cvar(losses @ start, 0.1) == pytest.approx(best, abs=2e-3)
+    start = with_new_model(Alone(), losses, solve(losses[:, :1], 0.1), 100.0)
+    assert start.model_weights.sum() == pytest.approx(1)
+    assert cvar(losses @ start.model_weights, 0.1) == pytest.approx(best, abs=2e-3)
+    np.testing.assert_allclose(start.risk, losses @ start.model_weights, atol=1e-12)
+
+
+def test_models_left_out_of_the_lp_come_back_when_they_are_needed(monkeypatch):
+    losses = sequence(2000, 40)
+    monkeypatch.setattr("operators.lpboost.sifting.NEGLIGIBLE", 0.2)  # most models are left out at first
+    solver, left_out = SampleWeightSolver(0.1), 0
+    for t, column in enumerate(losses.T):
+        last = solver.solution_
+        left_out += last is not None and bool((last.model_weights < 0.2).sum() > t // 10 + 2)
+        solver.add(column)
+        assert solver.solution_.gap <= 1e-7
+    assert left_out > 20
+    assert not solver.fallbacks_
+    assert solver.solution_.value == pytest.approx(solve(losses, 0.1, method="highs").value, abs=2e-7)
 
 
 @pytest.mark.parametrize("beta", [None, 60.0])
