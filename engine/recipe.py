@@ -148,6 +148,7 @@ class ImageSection(Section):
 class ReportSection(Section):
     """What the report shows."""
 
+    enabled: bool = Field(default=True, description="false: no report is drawn")
     title: str | None = Field(default=None, description="Default: the recipe's name")
     image: ImageSection | None = Field(default=None, description="Draw every row as a picture")
     fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")

@@ -32,7 +32,7 @@ class RunResult:
     """Whether everything had been computed and published before."""
     operators: tuple[OperatorResult, ...]
     manifest: dict[str, Any]
-    report: Place
+    report: Place | None
     mlflow_run_id: str | None
     seconds: float
     exports: tuple[Exported, ...] = ()

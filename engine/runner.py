@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -33,6 +34,7 @@ from engine.store import Commit, sweep, write_json
 from engine.tracking import Tracker
 from operators.base import CannotPredictError, Context, Executor, OperatorError, ResourceError
 
+_log = logging.getLogger("winnow")
 FEW_SHARDS = 64
 """So many are counted for a report in less time than Ray takes to start."""
 
@@ -75,6 +77,7 @@ def _carry_out(plan: Plan, session: Session, tracker: Tracker, meter: Meter) -> 
     report = session.report(manifest, results)
     tracker.finish(manifest, results, report)
     session.point()
+    session.sweep_versions()
     exports = session.export(manifest)
     for planned in plan.operators:  # workers of a killed driver may have gone on for seconds
         plan.store.sweep(planned.fingerprint)
@@ -172,6 +175,12 @@ class Session:
         """Make the version the current one."""
         point_to(self.plan.output, self.plan.version, self._lease)
 
+    def sweep_versions(self) -> None:
+        """Remove parts of versions that other runs had begun and never finished."""
+        gone = self._lease.sweep_versions(self.plan.output / "versions", self.plan.version)
+        if gone:
+            _log.info("Removed unfinished versions: %s", ", ".join(gone))
+
     def train(self, manifest: dict[str, Any]) -> dict[str, Any] | None:
         """What the recipe's section ``train`` asks for, once the version is current."""
         if self.plan.recipe.train is None:
@@ -193,8 +202,10 @@ class Session:
             meter.tell("finish")
         return tuple(done)
 
-    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Place:
-        """Draw the report of this version."""
+    def report(self, manifest: dict[str, Any], results: tuple[OperatorResult, ...]) -> Place | None:
+        """Draw the report of this version, unless the recipe does without."""
+        if not self.plan.recipe.report.enabled:
+            return None
         path = self.plan.output / "reports" / f"{self.plan.version}.html"
         meter = Meter(self.listener, "report")
         meter.tell("start")

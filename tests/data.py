@@ -59,6 +59,7 @@ def recipe_for(path: Path, out: Path, **sections: Any) -> dict[str, Any]:
         },
         "output": {"path": str(out)},
         "run": {"executor": "local"},
+        "report": {"enabled": False},
         "tracking": {"enabled": False},
     }
     for name, section in sections.items():

@@ -214,7 +214,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
         "oracle": any("oracle" in operator.metrics for operator in result.operators),
-        "report": near(result.report),
+        "report": near(result.report) if result.report else None,
         "mlflow_run_id": result.mlflow_run_id,
         "incremental": result.manifest.get("incremental"),
         "unread": result.manifest["source"].get("unread", {}),
@@ -252,7 +252,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         from engine.increments.training import describe
 
         console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
-    console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
+    if result.report:
+        console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
 

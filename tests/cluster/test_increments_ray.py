@@ -16,8 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.mark.slow
-def test_ray_goes_on_as_one_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+def test_ray_goes_on_as_one_process_does(tmp_path: Path) -> None:
     sections: dict[str, Any] = {"operators": CHAIN, "incremental": {"base": "current", "mode": "predict"}}
     write_shards(tmp_path / "data", spurious_table(), 2)
 

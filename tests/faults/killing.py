@@ -23,6 +23,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "weights": {},
     "split": {},
 }
+DRAWN = {"enabled": True}  # the report is among what a kill may interrupt
 METHODS: dict[str, dict[str, Any]] = {
     "embed": {"model": "tests.unit.test_embed:letters", "column": "word", "resources": {"gpus": 0}},
     "eos": {"alpha": 0.4},
@@ -65,7 +66,7 @@ def recipe_in(folder: Path, output: str = "out", **sections: Any) -> dict[str, A
         column = [None, *table.column("a").to_pylist()[1:]]
         write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
     source = {"on_error": "quarantine"}
-    sections = {"operators": OPERATORS, "source": source, **sections}
+    sections = {"operators": OPERATORS, "source": source, "report": DRAWN, **sections}
     return recipe_for(folder / "data", folder / output, **sections)
 
 
@@ -73,7 +74,8 @@ def methods_in(folder: Path, output: str = "out", **sections: Any) -> dict[str, 
     """The same over three shards of text, one row of which is faulty, with every method."""
     if not (folder / "data").exists():
         write_shards(folder / "data", text_table(), 3)
-    sections = {"operators": METHODS, "source": {"on_error": "quarantine"}, **sections}
+    source = {"on_error": "quarantine"}
+    sections = {"operators": METHODS, "source": source, "report": DRAWN, **sections}
     return recipe_for(folder / "data", folder / output, **sections)
 
 

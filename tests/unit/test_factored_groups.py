@@ -105,7 +105,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     probe = {"model": "mlp", "hidden": [5], "epochs": 3, "trainer": "in_process"}
     for form, params in FORMS.items():
         operators = {"probe": probe, "gradients": params}
-        recipe = small_recipe(tmp_path_factory.mktemp(form), operators=operators)
+        report = {"enabled": form == "factored"}
+        recipe = small_recipe(tmp_path_factory.mktemp(form), operators=operators, report=report)
         found[form] = run(recipe), make_plan(recipe)
     return found
 
@@ -117,6 +118,7 @@ def test_a_run_on_factors_publishes_what_one_on_flat_gradients_does(done: Done) 
     assert pq.read_table(ours.path / "data").equals(expected)
     figures = [{o.name: o.metrics for o in result.operators} for result in (ours, theirs)]
     assert figures[0]["groups"] == pytest.approx(figures[1]["groups"], abs=1e-4)
+    assert ours.report is not None
     assert ours.report.read_text().count("Gradient space and feature space of class") == 2
     assert figures[0]["gradients"] == {"numbers_per_row": (5 + 5) + (6 + 2)}  # 1 for each bias
 
@@ -190,7 +192,7 @@ def test_what_cannot_read_factors_is_refused_when_planning(tmp_path: Path) -> No
 
 
 def test_groups_know_that_gradients_are_projected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    recipe = small_recipe(tmp_path, operators={"gradients": {"projection": 2}})
+    recipe = small_recipe(tmp_path, operators={"gradients": {"projection": 2}}, report={"enabled": True})
     result = run(recipe)
     plan = make_plan(recipe)
     record = json.loads((plan.store.state(plan.fingerprint_of("groups")) / "selection.json").read_text())
@@ -199,6 +201,7 @@ def test_groups_know_that_gradients_are_projected(tmp_path: Path, caplog: pytest
     for name in ("projection_error_mean", "projection_error_p99"):
         assert metrics["groups"][name] == metrics["gradients"][name] > 0
     assert "eps was picked on projected gradients" in caplog.text
+    assert result.report is not None
     assert "picked on projected gradients" in result.report.read_text()
     accepted = {"gradients": {"projection": {"dim": 2, "accept_error": True}}}
     assert projected(make_plan(small_recipe(tmp_path, operators=accepted))) == ""

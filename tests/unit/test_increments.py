@@ -41,12 +41,6 @@ def recipe(folder: Path, out: str = "out", **sections: Any) -> Recipe:
     return Recipe.parse(value)
 
 
-@pytest.fixture(autouse=True)
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports take most of a small run's time and have tests of their own."""
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
-
-
 def table_of(result: RunResult) -> pa.Table:
     return pq.read_table(result.path / "data")
 
@@ -148,7 +142,6 @@ def test_parts_that_nothing_has_changed_are_taken_over(
     files = [sorted(path for path in result.path.rglob("*") if path.is_file()) for result in (second, afresh)]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
     monkeypatch.undo()
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
     (tmp_path / "data" / "night-0.parquet").unlink()  # ids move
     assert night("one").parts_taken_over == 0
 

@@ -61,7 +61,6 @@ def test_a_section_that_cannot_be_used(section: dict[str, Any], words: str) -> N
 
 
 def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
     write_shards(tmp_path / "data", spurious_table(), 2)
     plain = run(recipe(tmp_path))
     assert plain.training is None

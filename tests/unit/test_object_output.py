@@ -40,7 +40,7 @@ def recipe_at(folder: Path, output: str, operators: dict[str, Any] | None = None
         column = [None, *table.column("a").to_pylist()[1:]]
         write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
     recipe = recipe_for(folder / "data", output, source={"on_error": "quarantine"})  # type: ignore[arg-type]
-    return Recipe.parse(recipe | {"operators": operators or CHEAP})
+    return Recipe.parse(recipe | {"operators": operators or CHEAP, "report": {}})
 
 
 def files_of(version: Place) -> dict[str, bytes]:

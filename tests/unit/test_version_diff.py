@@ -20,9 +20,8 @@ from engine.increments.diff import diff, match_groups
 from engine.increments.history import history, prune
 from engine.increments.pairing import common
 from engine.training.version import Version, open_version
-from tests.unit.test_increments import add_night, nights, no_report, recipe, run, spurious_table
+from tests.unit.test_increments import add_night, nights, recipe, run, spurious_table
 
-__all__ = ["no_report"]
 VALUES = ("group", "split", "is_outlier", "weight")
 
 
