@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,19 @@ ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "paper"
 METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe", "weights")
 OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "ways")
-CODE = (
+TRAINING_CODE = (
+    *("boosting", "ensemble", "in_memory", "job", "kernel", "learner", "loop", "methods", "params"),
+    *("rows", "sampling", "session", "tally"),
+)
+METHODS = (
     *(f"operators/{name}" for name in METHOD_CODE),
     "engine/compare/scores.py",
-    "engine/training",
     "connectors/digits.py",
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
-    "tests/paper/robust",
-    "tests/paper/boosted/curves.py",
-    "tests/paper/downstream/trainings.py",
 )
+"""What groups and outliers depend on."""
+TRAINING = ("operators/lpboost", "engine/training/rules", *(f"engine/training/{f}.py" for f in TRAINING_CODE))
+"""What trained models depend on beside that."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ def figures(cell: Cell, code: str, say: Callable[[str], None]) -> Figures:
     return {way: {k: math.nan if v is None else v for k, v in row.items()} for way, row in found.items()}
 
 
-def kept(name: str, compute: Callable[[], Any]) -> Any:
-    """A JSON value from its file, or computed; an edit to code that figures depend on computes it anew."""
-    path = KEPT / f"{name}-{code_digest()}.json".replace(" ", "-").replace(",", "").replace("%", "")
+def kept(name: str, compute: Callable[[], Any], code: Sequence[str]) -> Any:
+    """A JSON value from its file, or computed; an edit to ``code``, files and folders, computes it anew."""
+    path = KEPT / f"{name}-{code_digest(code)}.json".replace(" ", "-").replace(",", "").replace("%", "")
     if not path.exists():
         write_json(path, compute())
     return json.loads(path.read_text("utf-8"))
@@ -96,7 +99,7 @@ def evaluate(problem: Problem, ways: Mapping[str, Callable[[Problem], Any]]) -> 
 
 def all_figures(cells: list[Cell], say: Callable[[str], None]) -> tuple[dict[Cell, Figures], dict[str, str]]:
     """Figures of every cell, and data set -> why it is not there."""
-    code = code_digest()
+    code = code_digest(METHODS)
     found: dict[Cell, Figures] = {}
     skipped: dict[str, str] = {}
     for cell in cells:
@@ -110,10 +113,10 @@ def all_figures(cells: list[Cell], say: Callable[[str], None]) -> tuple[dict[Cel
     return found, skipped
 
 
-def code_digest() -> str:
-    """Of every file that figures depend on."""
+def code_digest(code: Sequence[str]) -> str:
+    """Of every file in it; a folder stands for its modules."""
     digest = hashlib.sha256()
-    for place in CODE:
+    for place in code:
         path = ROOT / place
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.read_bytes())

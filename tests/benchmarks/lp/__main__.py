@@ -156,6 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--seconds", type=float, default=60, help="CPU seconds after which a peer is cut, default 60"
     )
     parser.add_argument(
+        "--models", type=int, nargs="+", default=[30, 100], help="models of the games with entropy"
+    )
+    parser.add_argument(
         "--store", type=Path, default=HERE / "measured.json", help="file of what was measured so far"
     )
     parser.add_argument("--write-readme", action="store_true", help="bring the README's tables up to date")
@@ -164,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     patterns = ["*"] if options.large else options.only
     for game in (game for game in GAMES if any(fnmatch(game.key, pattern) for pattern in patterns)):
         entry = {"machine": machine(PACKAGES), "rounds": rounds(game, options.seconds)}
-        measured[game.key] = entry | {"newton": [regularised(game, t) for t in (30, 100)]}
+        measured[game.key] = entry | {"newton": [regularised(game, t) for t in options.models]}
         options.store.write_text(json.dumps(measured, indent=1) + "\n")
     for name, text in sections(measured).items():
         print(f"{text}\n")

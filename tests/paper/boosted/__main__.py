@@ -18,11 +18,18 @@ from matplotlib.figure import Figure
 
 from engine.store import write_text
 from tests.paper.boosted.curves import ADA, ALPHAS, AVERAGE, ERM, REGULARISED, ROUNDS, Curve, of_seed
-from tests.paper.cells import kept
+from tests.paper.cells import TRAINING, kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "BOOSTED.md"
+OPERATORS = ("metrics", "models", "probe")
+CODE = (
+    *TRAINING,
+    *(f"operators/{name}" for name in OPERATORS),
+    "tests/paper/data_sets.py",
+    "tests/paper/boosted/curves.py",
+)
 PLOT = Path(__file__).parents[1] / "plots" / "boosted.png"
 SEEDS = (0, 1, 2, 3, 4)
 Run = dict[str, dict[str, Curve]]
@@ -45,7 +52,7 @@ def main() -> None:
     runs: list[Run] = []
     for seed in SEEDS:
         try:
-            runs.append(kept(f"boosted-{seed}", lambda s=seed: of_seed(s)))
+            runs.append(kept(f"boosted-{seed}", lambda s=seed: of_seed(s), CODE))
         except SkippedError as reason:
             print(f"skipped: {reason}", file=sys.stderr)
             return

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from engine.store import write_text
-from tests.paper.cells import kept
+from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.robust.problems import PROBLEMS
 from tests.paper.robust.ways import DEFAULT, ERM, ORACLE, PLAIN, PUBLISHED, WEIGHTS_1, evaluate
 from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "ROBUST.md"
+CODE = (*METHODS, *TRAINING, "tests/paper/class_problems.py", "tests/paper/robust")
 SEEDS = (0, 1, 2, 3, 4)
 WAYS = (ERM, PUBLISHED, PLAIN, WEIGHTS_1, DEFAULT, ORACLE)
 TOP = """\
@@ -40,7 +41,8 @@ def main() -> None:
     for name, make in PROBLEMS.items():
         try:
             found[name] = [
-                kept(f"robust-{name}-{seed}", lambda m=make, s=seed: evaluate(m(s), s)) for seed in SEEDS
+                kept(f"robust-{name}-{seed}", lambda m=make, s=seed: evaluate(m(s), s), CODE)
+                for seed in SEEDS
             ]
         except SkippedError as reason:
             skipped[name] = str(reason)
