@@ -20,6 +20,7 @@ from connectors.storage.opening import split_uri
 from connectors.storage.paths import ObjectPath, Tag
 
 __all__ = [
+    "MANY",
     "ObjectPath",
     "Place",
     "Tag",

@@ -86,6 +86,13 @@ class Lease:
         """Have a published part of another version there too, byte for byte."""
         link(source, place)
 
+    def sweep_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
+        """Remove parts of versions that were never finished, but for ``keep``; their names.
+
+        In a folder there are none: they lay in the staging folder of whoever wrote them.
+        """
+        return ()
+
     def publish(self, version: Place, manifest: str) -> None:
         """Make the parts visible as a version, its manifest last."""
         raise NotImplementedError

@@ -36,6 +36,7 @@ from engine.lease.base import (
     newest_token,
     read_holder,
 )
+from engine.lease.orphans import check_unmarked, sweep_versions
 
 POINTER, MANIFEST = "CURRENT", "manifest.json"
 TRIES = 20
@@ -84,7 +85,12 @@ class ObjectLease(Lease):
     def parts_of(self, version: ObjectPath) -> ObjectPath:  # type: ignore[override]
         """Where they stay: without a manifest they are no version."""
         self.check()
+        check_unmarked(self, version)
         return version
+
+    def sweep_versions(self, versions: ObjectPath, keep: str) -> tuple[str, ...]:  # type: ignore[override]
+        """See :mod:`engine.lease.orphans`."""
+        return sweep_versions(self, versions, keep)
 
     def put_part(self, place: ObjectPath, table: pa.Table) -> Written:  # type: ignore[override]
         """Create it. What a killed run left there is kept if it is the same, and else replaced.

@@ -229,3 +229,58 @@ def test_a_key_that_may_not_write_is_told_so(output: ObjectPath, s3: S3Server) -
         pass
     with writing(output, "a") as lease:
         assert isinstance(lease, ObjectLease)
+
+
+def begun(output: ObjectPath, name: str) -> ObjectPath:
+    """A part of a version that has no manifest."""
+    part = version_folder(output, name) / "data" / "part-00000.parquet"
+    part.write_bytes(b"rows")
+    return part
+
+
+def test_unfinished_versions_are_swept_but_not_the_writers_own(output: ObjectPath) -> None:
+    with writing(output, "old") as lease:
+        begun(output, "vold")
+        lease.publish(version_folder(output, "vold"), MANIFEST)
+    own, other = begun(output, "vown"), begun(output, "vother")
+    with writing(output, "new") as lease:
+        assert lease.sweep_versions(output / "versions", "vown") == ("vother",)
+        assert (own.exists(), other.exists()) == (True, False)
+    names = {place.key.partition("/versions/")[2] for place in (output / "versions").below()}
+    part = "data/part-00000.parquet"
+    assert names == {f"vold/{part}", "vold/manifest.json", f"vown/{part}"}
+
+
+def test_a_sweeper_that_lost_the_lease_removes_nothing(
+    output: ObjectPath, taken: Callable[[ExitStack, str], Lease]
+) -> None:
+    part = begun(output, "vx")
+    with ExitStack() as stack:
+        old = stack.enter_context(writing(output, "old"))
+        taken(stack, "new")
+        with pytest.raises(LockedError, match="taken over by new"):
+            old.sweep_versions(output / "versions", "")
+    assert [place.name for place in version_folder(output, "vx").below()] == [part.name]
+
+
+def test_nobody_writes_where_a_sweeper_may_yet_remove(
+    output: ObjectPath, taken: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old one sleeps right after it has seen that the lease is its own."""
+    part, below = begun(output, "vx"), ObjectPath.below
+    with ExitStack() as stack:
+        old = stack.enter_context(writing(output, "old"))
+
+        def sleepy(place: ObjectPath) -> list[ObjectPath]:
+            monkeypatch.undo()
+            new = taken(stack, "new")
+            with pytest.raises(LockedError, match=r"being removed as unfinished by old .*vx/.sweeping"):
+                new.parts_of(version_folder(output, "vx"))
+            assert new.sweep_versions(output / "versions", "") == ()
+            assert part.exists()
+            return below(place)
+
+        monkeypatch.setattr(ObjectPath, "below", sleepy)
+        assert old.sweep_versions(output / "versions", "") == ("vx",)
+        assert not part.exists()
+        Lease(output, newest_token(output)).check()
