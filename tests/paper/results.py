@@ -50,6 +50,7 @@ the floor: a method below it says less than the label does. No method sees the t
 - *Outlier precision, recall*: of the rows in no group, against rows known to be damaged.
 - `select: silhouette` is the paper's rule for eps and min_samples; `select: coverage` is our default.
 - EIIL is at its optimum over all rows (`operators/groups/eiil.py`), not after some batches.
+- Group DRO trained on these groups (the paper's table 4) is in `TABLE4.md`.
 """
 SECTION_5 = """
 ## Table 5: clustering methods in two spaces, Synthetic
