@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from engine.store import write_text
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import MOST_GROUPS, PLOTS
 from engine.training.running import TrainResult
+from engine.training.version import Version
 
 if TYPE_CHECKING:
     from engine.training.registry import Registered, Verdict
@@ -39,11 +41,20 @@ def write_page(
         sentences=sentences(result, verdict),
         parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
         folder=str(result.folder),
+        dataset_report=dataset_report(result.version, result.folder),
         registered=registered,
         params={key: json.dumps(value) for key, value in about.get("params", {}).items()},
     )
     write_text(result.folder / PAGE, text)
     return result.folder / PAGE
+
+
+def dataset_report(version: Version, folder: Path) -> str | None:
+    """The version's report as seen from a model's folder; None where either is not on a disk."""
+    path = version.output / "reports" / f"{version.name}.html"
+    if not isinstance(path, Path) or not path.exists():
+        return None
+    return Path(os.path.relpath(path, folder)).as_posix()
 
 
 def sentences(result: TrainResult, verdict: Verdict | None = None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,8 +188,14 @@ def test_settings_and_grids_are_yaml() -> None:
 
 
 def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None:
+    report = published / "reports" / f"{open_version(published).name}.html"
+    report.parent.mkdir(exist_ok=True)
+    report.touch()
     result = retrain("--dataset", str(published), "--trainer", "erm")
     page = (Path(result["folder"]) / "report.html").read_text("utf-8")
     assert "validation rows the model is worst on" in page
+    assert page.count('<img src="data:image/png;base64,') == 3  # groups, tails, calibration
+    (link,) = re.findall(r'<a href="([^"]+)">its report</a>', page)
+    assert Path(result["folder"], link).resolve() == report.resolve()
     unscored = SimpleNamespace(evaluations={})
     assert "nothing is known" in sentences(unscored, None)[0]  # type: ignore[arg-type]
