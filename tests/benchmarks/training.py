@@ -1,6 +1,6 @@
 """Training beside plain torch loops: seconds a step, a boosting round, an ensemble; one worker against two.
 
-python -m tests.benchmarks.training [--ray] [--write-readme]
+python -m tests.benchmarks.training [--ray] [--write-readme]    (--ray: 1 against 2 workers, and nothing else)
 """
 
 from __future__ import annotations
@@ -189,19 +189,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.training", description=__doc__)
     parser.add_argument("--epochs", type=int, default=50, help="of one ERM fit")
     parser.add_argument("--rounds", type=int, nargs="+", default=[30, 100])
-    parser.add_argument("--ray", action="store_true", help="also 1 against 2 workers")
+    parser.add_argument("--ray", action="store_true", help="1 against 2 workers, and nothing else")
     parser.add_argument("--write-readme", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    data = dataset()
-    each = steps(data, max(1, options.epochs // 10))
-    whole, bars = ensembles(data, options.rounds, options.epochs)
-    parts = [table(bars), table(each), table(whole)]
     if options.ray:
-        parts.append(table(on_ray(options.epochs // 10)))
+        name, parts = "training-ray", [table(on_ray(options.epochs))]
+    else:
+        data = dataset()
+        each = steps(data, max(1, options.epochs // 10))
+        whole, bars = ensembles(data, options.rounds, options.epochs)
+        name, parts = "training", [table(bars), table(each), table(whole)]
     print(text := "\n\n".join(parts))
     if options.write_readme:
-        write_section(README, "training", f"{machine(('numpy', 'torch', 'ray'))}.\n\n{text}")
+        write_section(README, name, f"{machine(('numpy', 'torch', 'ray'))}.\n\n{text}")
     return 0
 
 

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from tests.paper.boosted import curves
-from tests.paper.boosted.curves import ADA, ALPHAS, AVERAGE, ERM, of_seed
+from tests.paper.boosted.curves import ADA, ALPHAS, AVERAGE, ERM, without_lp
 from tests.paper.data_sets import SkippedError
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, dict[str, float]]]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(curves, "LP_ALPHAS", ())
         patch.setitem(curves.NETWORK, "epochs", 5)
         try:
-            return of_seed(0, (8,))
+            return without_lp(0, (8,))
         except SkippedError as reason:
             pytest.skip(str(reason))
 

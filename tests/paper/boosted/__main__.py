@@ -17,7 +17,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from engine.store import write_text
-from tests.paper.boosted.curves import ADA, ALPHAS, AVERAGE, ERM, REGULARISED, ROUNDS, Curve, of_seed
+from tests.paper.boosted.curves import (
+    ADA,
+    ALPHAS,
+    AVERAGE,
+    ERM,
+    REGULARISED,
+    ROUNDS,
+    Curve,
+    regularised,
+    without_lp,
+)
 from tests.paper.cells import TRAINING, kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.tables import head, line, mean_sd, short
@@ -52,7 +62,7 @@ def main() -> None:
     runs: list[Run] = []
     for seed in SEEDS:
         try:
-            runs.append(kept(f"boosted-{seed}", lambda s=seed: of_seed(s), CODE))
+            runs.append(of_seed(seed))
         except SkippedError as reason:
             print(f"skipped: {reason}", file=sys.stderr)
             return
@@ -65,13 +75,24 @@ def main() -> None:
     draw(runs, PLOT)
 
 
+def of_seed(seed: int) -> Run:
+    """Way, with its T -> split -> curve."""
+    run: Run = kept(f"boosted-{seed}", lambda: without_lp(seed), CODE)
+    for alpha in ALPHAS:
+        for way, values in kept(
+            f"boosted-{seed}-{alpha}", lambda a=alpha: regularised(seed, a), CODE
+        ).items():
+            for split, value in values.items():
+                run.setdefault(way, {}).setdefault(split, {})[str(alpha)] = value
+    return run
+
+
 def table(runs: Sequence[Run], split: str) -> list[str]:
     """A row for each way, a column for each alpha."""
     lines = head("alpha", *(short(alpha, 2) for alpha in ALPHAS))
     for way in WAYS:
         curves = [run[way][split] for run in runs]
-        cells = [mean_sd([c[str(a)] for c in curves]) if str(a) in curves[0] else "" for a in ALPHAS]
-        lines.append(line(way, *cells))
+        lines.append(line(way, *(mean_sd([curve[str(alpha)] for curve in curves]) for alpha in ALPHAS)))
     return [*lines, line("coin", *(".500" for _ in ALPHAS))]
 
 
@@ -111,20 +132,18 @@ def claims(runs: Sequence[Run]) -> str:
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
-    """Test curves with their range over seeds."""
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    """Test curves with their range over seeds, a panel for each T."""
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    t = max(ROUNDS)
-    for way in (ERM, f"{AVERAGE}, T = {t}", f"{ADA}, T = {t}", f"{REGULARISED}, T = {t}"):
-        alphas = [alpha for alpha in ALPHAS if str(alpha) in runs[0][way]["test"]]
-        values = np.array([[run[way]["test"][str(alpha)] for alpha in alphas] for run in runs])
-        axes.plot(alphas, values.mean(axis=0), marker="o", ms=4, label=way)
-        axes.fill_between(alphas, values.min(axis=0), values.max(axis=0), alpha=0.2)
-    axes.axhline(0.5, color="grey", ls=":", label="coin")
-    axes.set(xlabel="alpha", ylabel="CVaR of the 0/1 loss, test rows", ylim=(0.25, 1.02), xscale="log")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    for axes, t in zip(figure.subplots(1, len(ROUNDS), sharey=True), ROUNDS, strict=True):
+        for way in (ERM, *(f"{way}, T = {t}" for way in (AVERAGE, ADA, REGULARISED))):
+            values = np.array([[run[way]["test"][str(alpha)] for alpha in ALPHAS] for run in runs])
+            axes.plot(ALPHAS, values.mean(axis=0), marker="o", ms=4, label=way)
+            axes.fill_between(ALPHAS, values.min(axis=0), values.max(axis=0), alpha=0.2)
+        axes.axhline(0.5, color="grey", ls=":", label="coin")
+        axes.set(xlabel="alpha", ylabel="CVaR of the 0/1 loss, test rows", ylim=(0.25, 1.02), xscale="log")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
