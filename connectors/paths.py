@@ -149,7 +149,8 @@ def reading(path: str) -> Iterator[None]:
     except (OSError, ImportError) as error:
         raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
     except Exception as error:
-        if isinstance(error, ConnectorError) or not is_fsspec(path):
+        unknown = type(error) is pa.ArrowException  # what a store's own library raises, not Arrow itself
+        if isinstance(error, ConnectorError) or not (unknown or is_fsspec(path)):
             raise
         raise ConnectorError(
             f"{path} cannot be read: {_reason(error)}"

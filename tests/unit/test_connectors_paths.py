@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import fs
 
@@ -170,3 +171,12 @@ def test_the_systems_errors_name_the_file(error: OSError, text: str) -> None:
     with pytest.raises(ConnectorError, match=text) as caught, reading("a.csv"):
         raise error
     assert str(caught.value).startswith("a.csv")
+
+
+def test_what_a_store_s_library_raises_is_named_and_hides_the_key() -> None:
+    uri = "abfs://account:secret@127.0.0.1:1/box"
+    with pytest.raises(ConnectorError, match="cannot be read: Unknown error: no TLS") as caught, reading(uri):
+        raise pa.ArrowException("Unknown error: no TLS")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(pa.ArrowInvalid), reading(uri):
+        raise pa.ArrowInvalid("a value does not fit")
