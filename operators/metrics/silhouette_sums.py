@@ -105,13 +105,13 @@ def mean_and_error(values: Float64, n: int) -> tuple[Float64, Float64]:
 
 
 def _distances(A: Any, B: Any, squares_a: Any, squares_b: Any) -> Any:
-    far = A @ B.T
-    far *= -2
+    far = (-2 * A) @ B.T  # the factor is exact, and cheaper on A than on all products
     far += squares_b
     far += squares_a[:, None]
     # What the products leave of equal rows is rounding, which the root would magnify.
-    rounding = 8 * np.finfo(far.dtype).eps * (squares_a[:, None] + squares_b.max())
-    far[far < rounding] = 0
+    rounding = 8 * np.finfo(far.dtype).eps * (squares_a + squares_b.max())
+    close = np.flatnonzero(far.min(axis=1) < rounding)  # few rows have one so near
+    far[close] = np.where(far[close] < rounding[close, None], 0, far[close])
     return np.sqrt(far, out=far)
 
 
