@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,13 @@ class ObjectRunStore(RunStore):
 
     def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
         """An executor for a fit on hosts that share no disk."""
-        from engine.execution.carrying import Carrying, several_hosts
+        from engine.execution.carrying import Carrying, Mirror, several_hosts
 
         if executor.kind == "local" or not several_hosts():
             return executor
         meeting = self.folder(fingerprint) / f".{context.state.name}.tmp"
-        return Carrying(executor, self, context, meeting)
+        bring = partial(self.bring, list(context.states.values()))
+        return Carrying(executor, Mirror(context.state, meeting), bring)
 
     @property
     def _copies(self) -> Path:
@@ -153,6 +155,23 @@ def working_copy(place: Place) -> Iterator[Path]:
         yield copy
     finally:
         put(copy, [name for name, stamp in stamps(copy).items() if before.get(name) != stamp], place)
+
+
+@contextmanager
+def carried(executor: Executor, place: Place, copy: Path) -> Iterator[Executor]:
+    """An executor whose tasks have ``copy``, this host's copy of a prefix, on whichever host they run."""
+    from engine.execution.carrying import Carrying, Mirror, several_hosts
+
+    if isinstance(place, Path) or executor.kind == "local" or not several_hosts():
+        yield executor
+        return
+    mirror = Mirror(copy, place / ".carried")
+    mirror.forget()
+    try:
+        yield Carrying(executor, mirror)
+    finally:
+        mirror.forget()
+        mirror.meeting.remove_below()
 
 
 def _commit(content: bytes | None) -> Commit | None:

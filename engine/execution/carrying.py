@@ -17,8 +17,7 @@ from typing import Literal, TypeVar
 
 from connectors.storage import ObjectPath, Tag, write_whole
 from engine.copies import Stamps, fetch, put, stamps
-from engine.store import RunStore
-from operators.base import Context, Executor, Resources
+from operators.base import Executor, Resources
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,6 +48,10 @@ class Mirror:
         for name in before.keys() - after.keys():
             (self.meeting / name).unlink(missing_ok=True)
 
+    def forget(self) -> None:
+        """The folder is another one than before: what this host had is not there any more."""
+        self._index.unlink(missing_ok=True)
+
     @property
     def _index(self) -> Path:
         """Which contents this host has; one that is lost or late costs another copy."""
@@ -65,7 +68,7 @@ class Mirror:
 
 
 class Carrying:
-    """See ``operators.base.Executor``; for one fit.
+    """See ``operators.base.Executor``; for one folder.
 
     Of kind "local": what operators start by themselves, Ray Train's workers, would need a folder that all
     hosts see.
@@ -73,10 +76,9 @@ class Carrying:
 
     kind: Literal["local", "ray"] = "local"
 
-    def __init__(self, executor: Executor, store: RunStore, context: Context, meeting: ObjectPath) -> None:
-        self._executor, self._store = executor, store
-        self._states = list(context.states.values())
-        self._mirror = Mirror(context.state, meeting)
+    def __init__(self, executor: Executor, mirror: Mirror, bring: Callable[[], None] | None = None) -> None:
+        """``bring`` gets what else a task reads to its host; picklable."""
+        self._executor, self._mirror, self._bring = executor, mirror, bring
         self._before: Stamps = {}
 
     def map(
@@ -84,7 +86,7 @@ class Carrying:
     ) -> Iterator[R]:
         """The same results in the same order; the driver sees the files of a task once it has its result."""
         self._mirror.push(self._before)
-        there = partial(_on_any_host, fn, self._store, self._states, self._mirror)
+        there = partial(_on_any_host, fn, self._bring, self._mirror)
         for result in self._executor.map(there, items, resources=resources or Resources()):
             self._before = self._mirror.pull()
             yield result
@@ -98,8 +100,9 @@ def several_hosts() -> bool:
     return sum(bool(node["Alive"]) for node in ray.nodes()) > 1
 
 
-def _on_any_host(fn: Callable[[T], R], store: RunStore, states: Sequence[Path], mirror: Mirror, item: T) -> R:
-    store.bring(states)
+def _on_any_host(fn: Callable[[T], R], bring: Callable[[], None] | None, mirror: Mirror, item: T) -> R:
+    if bring:
+        bring()
     before = mirror.pull()
     result = fn(item)
     mirror.push(before)

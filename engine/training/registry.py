@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import InputError
 from engine.execution.local import LocalExecutor
+from engine.object_store import carried
 from engine.spool import experiment_id
 from engine.tracking import (
     OUTPUT_TAG,
@@ -133,8 +134,8 @@ def promote(
                 return Verdict(
                     False, f"{reason} (features, classes): the rows differ. Set the alias by hand."
                 )
-            opened = executor or LocalExecutor()
-            scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
+            with carried(executor or LocalExecutor(), result.place, result.folder) as opened:
+                scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
             theirs = scored["validation"].metrics()
     holds, reason = condition.judge(mine.metrics(), theirs)
     if holds:

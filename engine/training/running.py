@@ -19,7 +19,7 @@ from connectors.storage import Place
 from engine.errors import InfeasibleError, InputError
 from engine.hints import nearest
 from engine.lease import writing
-from engine.object_store import working_copy
+from engine.object_store import carried, working_copy
 from engine.store import output_of, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
@@ -91,7 +91,11 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
     place = output_of(spec.folder or version.output / "models" / name)
     try:
-        with writing(place, f"winnow retrain on {version.name}"), working_copy(place) as folder:
+        with (
+            writing(place, f"winnow retrain on {version.name}"),
+            working_copy(place) as folder,
+            carried(executor, place, folder) as executor,
+        ):
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
             if not reused:
@@ -135,7 +139,10 @@ def _check_mix(spec: TrainSpec) -> None:
 def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> bool:
     """Whether the training is for Ray Train's workers, not for one task. Raises InputError."""
     if params.where == "ray" and executor.kind != "ray":
-        raise InputError("train.where is 'ray', but the executor is local. Set it to 'auto', or run on Ray.")
+        raise InputError(
+            "train.where is 'ray', but the executor is local, or its hosts share no disk for the output. Set "
+            "it to 'auto', or run on Ray with an output.path that all hosts see."
+        )
     if params.where != "auto":
         return params.where == "ray"
     n_train = int(version.manifest["summary"]["splits"].get("train", 0))

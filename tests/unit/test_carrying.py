@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import pytest
+
 from connectors.storage import ObjectPath, place_of
-from engine.execution.carrying import Carrying
-from engine.object_store import ObjectRunStore
+from engine.execution.carrying import Carrying, Mirror
+from engine.execution.local import LocalExecutor
+from engine.object_store import ObjectRunStore, carried
 from engine.plan import make_plan
+from engine.runner import run
+from engine.training.job import TrainingJob
+from engine.training.params import ErmParams
+from engine.training.running import TrainSpec, score, train
 from operators.base import Context, Resources
 from tests.data import small_recipe
 from tests.s3 import S3Server
+from tests.unit.test_object_output import files_of, recipe_at
 
 
 class OtherHosts:
@@ -62,7 +71,8 @@ def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> N
     with store.fitting("f" * 32) as scratch:
         context = Context(reader, scratch, {"earlier": other})
         hosts = OtherHosts(tmp_path / "cache")
-        carrying = Carrying(hosts, store, context, store.folder("f" * 32) / ".scratch.tmp")
+        mirror = Mirror(scratch, store.folder("f" * 32) / ".scratch.tmp")
+        carrying = Carrying(hosts, mirror, partial(store.bring, list(context.states.values())))
         (scratch / "offset.txt").write_text("10")
         (scratch / "old.txt").write_text("")
 
@@ -79,3 +89,32 @@ def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> N
     assert sorted(path.name for path in store.folder("f" * 32).iterdir()) == ["state", "state.json"]
     copy = store.state("f" * 32)
     assert sorted(path.name for path in copy.iterdir()) == ["offset.txt", "parts"]
+
+
+@pytest.mark.slow  # a run and two trainings
+def test_a_training_is_on_the_driver_wherever_it_ran(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr("engine.object_store.local_cache", lambda: cache)
+    monkeypatch.setattr("engine.execution.carrying.several_hosts", lambda: True)
+    uri = s3.uri(s3.bucket(), "out")
+    run(recipe_at(tmp_path, uri))
+    params = ErmParams(epochs=2, small_rows=1)
+    found = []
+    for executor in (OtherHosts(cache), LocalExecutor()):
+        result = train(TrainSpec(uri, params), executor)
+        assert not result.reused
+        found.append(files_of(result.place))
+        job = TrainingJob(result.version, params, 0, result.folder)
+        with carried(executor, result.place, result.folder) as opened:
+            again = score(job, result.model, opened)
+        assert {k: v.to_dict() for k, v in again.items()} == {
+            k: v.to_dict() for k, v in result.evaluations.items()
+        }
+        result.place.remove_below()  # type: ignore[union-attr]
+    kept = [{name: data for name, data in files.items() if ".lease" not in name} for files in found]
+    assert kept[0] == kept[1]
+    assert any(name.endswith(".safetensors") for name in kept[0])
