@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tests.faults.processes import finish, run_recipe
 from tests.s3 import S3Server
 
 Puts = list[str]
+TIMED = ("/.lease/", "/progress.json")
+"""Put every few seconds, however far the run is: no moment of it."""
 
 
 def files_of(output: Place) -> dict[str, bytes]:
@@ -51,10 +55,22 @@ def recipe_on(s3: S3Server, folder: Path) -> dict[str, Any]:
     return recipe_in(folder) | {"output": {"path": s3.uri(s3.bucket(), "out")}}
 
 
+@contextmanager
+def putting(s3: S3Server) -> Iterator[Puts]:
+    """What is put meanwhile."""
+    puts: Puts = []
+
+    def rule(method: str, path: str) -> None:
+        if method == "PUT" and not any(name in f"/{path}" for name in TIMED):
+            puts.append(path)
+
+    with s3.faults.answering(rule):
+        yield puts
+
+
 def killed_at(s3: S3Server, folder: Path, recipe: dict[str, Any], moment: int, delay: float) -> None:
     """Run it; kill it once it has put so many objects."""
-    puts: Puts = []
-    with s3.faults.answering(lambda method, path: puts.append(path) if method == "PUT" else None):
+    with putting(s3) as puts:
         process = run_recipe(folder, recipe)
         while len(puts) < moment and process.exitcode is None:
             time.sleep(0.001)
@@ -70,8 +86,7 @@ def goes_on(s3: S3Server, folder: Path, recipe: dict[str, Any], reference: dict[
     before = committed(output)
     if current_version(output):
         assert files_of(output) == reference
-    puts: Puts = []
-    with s3.faults.answering(lambda method, path: puts.append(path) if method == "PUT" else None):
+    with putting(s3) as puts:
         assert finish(run_recipe(folder, recipe)) == 0, (folder / "recipe.log").read_text()
     assert not before.intersection(path.partition("/")[2].partition("/")[2] for path in puts)
     assert files_of(output) == reference
@@ -80,9 +95,9 @@ def goes_on(s3: S3Server, folder: Path, recipe: dict[str, Any], reference: dict[
 
 def check_moments(s3: S3Server, folder: Path, n_moments: int, seed: int) -> None:
     reference = run(Recipe.parse(recipe_in(folder)))
-    expected, puts = files_of(output_of(folder / "out")), Puts()
+    expected = files_of(output_of(folder / "out"))
     whole = recipe_on(s3, folder)
-    with s3.faults.answering(lambda method, path: puts.append(path) if method == "PUT" else None):
+    with putting(s3) as puts:
         assert finish(run_recipe(folder, whole)) == 0, (folder / "recipe.log").read_text()
     assert files_of(output_of(whole["output"]["path"])) == expected
     assert reference.version in "".join(puts)
