@@ -54,7 +54,7 @@ LOCAL = " --set run.executor=local --set operators.probe.trainer=in_process"
 
 WINNOW = [c for c in COMMANDS if "bin/winnow " in c]
 # What these run, other tests run too, without a process of their own.
-LONG = ("full.yaml", " compare ", "boosted_cvar", "operators.split.validation")
+LONG = ("full.yaml", " compare ", " retrain ", "operators.split.validation")
 MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in WINNOW]
 
 

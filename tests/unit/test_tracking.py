@@ -24,7 +24,7 @@ from tests.data import small_recipe
 def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult]:
     """A recorded run; making the database takes seconds, so the tests share it."""
     folder = tmp_path_factory.mktemp("tracked")
-    recipe = small_recipe(folder, tracking={"enabled": True})
+    recipe = small_recipe(folder, tracking={"enabled": True}, report={"enabled": True})
     return folder, run(recipe)
 
 
