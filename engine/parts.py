@@ -31,6 +31,13 @@ class Twin:
     sha256: str
     unread: tuple[str, ...]
 
+    def whole(self) -> bool:
+        """Whether the file is still there, as long as it was."""
+        try:
+            return self.place.stat().st_size == self.bytes
+        except FileNotFoundError:
+            return False
+
 
 @dataclass(frozen=True)
 class PartJob:
@@ -52,7 +59,7 @@ class PartJob:
 def write_part(job: PartJob) -> dict[str, Any]:
     """Publish one shard. Runs on a worker."""
     place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
-    if job.twin is not None:
+    if job.twin is not None and job.twin.whole():
         return _take_over(job, job.twin, place)
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
     ours = job.reader.read_all(job.shard, names)
@@ -76,7 +83,7 @@ def _take_over(job: PartJob, twin: Twin, place: Place) -> dict[str, Any]:
     names = [field.name for field in CONTRACT]
     table = read_columns(place, [job.prefix + name for name in names])
     columns = dict(zip(names, table.columns, strict=True))
-    return _record(job, place, columns, twin.bytes, twin.sha256, twin.unread)
+    return _record(job, place, columns, twin.bytes, twin.sha256, twin.unread) | {"taken_over": True}
 
 
 def _record(
@@ -95,7 +102,7 @@ def _record(
         "made_from": job.made_from,
         "summary": summarise(columns),
         "unread": list(unread),
-        "taken_over": job.twin is not None,
+        "taken_over": False,
     }
 
 

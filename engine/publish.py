@@ -90,15 +90,8 @@ def _twins(plan: Plan) -> dict[str, Twin]:
             base / part["path"], part["bytes"], part["sha256"], tuple(unread.get(shard["path"], ()))
         )
         for part, shard in zip(manifest["parts"], manifest["source"]["shards"], strict=True)
-        if "made_from" in part and _whole(base / part["path"], part["bytes"])
+        if "made_from" in part
     }
-
-
-def _whole(place: Place, n_bytes: int) -> bool:
-    try:
-        return place.stat().st_size == n_bytes
-    except FileNotFoundError:
-        return False
 
 
 def point_to(output: Place, version: str, lease: Lease) -> None:

@@ -61,9 +61,12 @@ def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys, engine.cli.app as a\n"
         "heavy = {'torch', 'ray', 'mlflow', 'pyarrow', 'numpy', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
+        "print(*heavy)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []
 
 
 def test_guard_finds_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
