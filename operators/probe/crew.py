@@ -18,10 +18,12 @@ SLOTS = 8
 
 
 class Crew(Protocol):
-    """What workers need of each other; tensors are on the CPU and of equal shape everywhere."""
+    """What workers need of each other; tensors are of equal shape everywhere."""
 
     rank: int
     size: int
+    device: torch.device
+    """Where sums are exchanged; single values always are on the CPU."""
 
     def gather(self, mine: Tensor) -> list[Tensor]:
         """Everyone's tensor, by rank."""
@@ -37,6 +39,7 @@ class Alone:
 
     rank = 0
     size = 1
+    device = torch.device("cpu")
 
     def gather(self, mine: Tensor) -> list[Tensor]:
         """See :class:`Crew`."""
@@ -50,11 +53,16 @@ class Alone:
 class Distributed:
     """A process group of ``torch.distributed``; its backend must take CPU tensors (gloo).
 
+    Where it has NCCL too, what is summed goes from GPU to GPU. The sum stays one in the slots' order, with
+    the same bytes: NCCL only carries each worker's part, adding up is ours.
+
     ``groups`` > 1: the workers are dealt into so many crews of one size; ``group`` says which this one is in.
     """
 
     def __init__(self, groups: int = 1) -> None:
         whole = torch.distributed.get_world_size()
+        nccl = "cuda:nccl" in torch.distributed.get_backend_config()
+        self.device = torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
         self.size = whole // groups
         self.group, self.rank = divmod(torch.distributed.get_rank(), self.size)
         firsts = range(0, whole, self.size)
@@ -102,18 +110,25 @@ class Slots:
         return range(slot, self._n_shards, self.count)
 
     def each(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """``compute(slot)``, k numbers on any device, for every slot of every worker: (count, k)."""
-        vectors = [compute(slot).cpu() for slot in self.mine]
+        """``compute(slot)``, k numbers on any device, of every worker's slots: (count, k) on the CPU."""
+        return self._exchange(compute, torch.device("cpu"))
+
+    def total(self, compute: Callable[[int], Tensor]) -> Tensor:
+        """The sum of ``compute(slot)`` over all slots, in slot order: (k,), on the CPU."""
+        return self.total_in_place(compute).cpu()
+
+    def total_in_place(self, compute: Callable[[int], Tensor]) -> Tensor:
+        """:meth:`total`, left on the crew's device: for gradients, which are wanted there."""
+        return in_order(list(self._exchange(compute, self.crew.device)))
+
+    def _exchange(self, compute: Callable[[int], Tensor], device: torch.device) -> Tensor:
+        vectors = [compute(slot).to(device) for slot in self.mine]
         height = -(-self.count // self.crew.size)
         padding = [torch.zeros_like(vectors[0])] * (height - len(vectors))
         everyone = self.crew.gather(torch.stack([*vectors, *padding]))
         return torch.stack(
             [everyone[slot % self.crew.size][slot // self.crew.size] for slot in range(self.count)]
         )
-
-    def total(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """The sum of ``compute(slot)`` over all slots, in slot order: (k,)."""
-        return in_order(list(self.each(compute)))
 
     def total_over_shards(self, compute: Callable[[int], Tensor]) -> Tensor:
         """The sum of ``compute(shard)`` over all shards, in the fixed order: (k,)."""

@@ -60,8 +60,7 @@ def run_workers(
     storage.mkdir(parents=True, exist_ok=True)
     trainer = TorchTrainer(
         loop,
-        # Sums are exchanged on the CPU, in an order that NCCL would not promise.
-        torch_config=TorchConfig(backend="gloo"),
+        torch_config=TorchConfig(backend=backend(resources)),
         scaling_config=ray.train.ScalingConfig(
             num_workers=n_workers,
             use_gpu=resources.gpus > 0,
@@ -86,6 +85,14 @@ def run_workers(
     finally:
         shutil.rmtree(storage)
     return returned
+
+
+def backend(resources: Resources) -> str:
+    """Of ``torch.distributed``: gloo, and NCCL beside it where every worker has GPUs of its own.
+
+    Two workers that share a GPU cannot talk over NCCL.
+    """
+    return "cpu:gloo,cuda:nccl" if resources.gpus >= 1 else "gloo"
 
 
 def count_workers(who: str, wanted: Resources, asked: int | None, most: int) -> int:

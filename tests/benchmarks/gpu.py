@@ -21,6 +21,7 @@ from torch import nn
 
 from operators.dbscan import DBSCAN
 from operators.gradients.kernel import per_sample_gradients
+from operators.probe.crew import Alone, Distributed, Slots
 from tests.benchmarks.dbscan.rows import gradient_rows, radius
 from tests.benchmarks.harness import machine, measure
 
@@ -89,7 +90,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster(f"{n:,} x {d}, {spread}", min(n, options.rows or n), d, spread, options.device)
         for n, d, spread in CLUSTERED
     ]
+    agree.append(sums_agree(options.device))
     return 0 if all(agree) else 1
+
+
+def sums_agree(device: str) -> bool:
+    """Print one line; return whether a sum over slots by way of the process group has the CPU's bytes."""
+    parts = torch.randn(8, 100_000, generator=torch.Generator().manual_seed(0))
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+    try:
+        crew = Distributed()
+        total = Slots(crew, 8).total_in_place(lambda slot: parts[slot].to(device))
+    finally:
+        torch.distributed.destroy_process_group()
+    same = torch.equal(total.cpu(), Slots(Alone(), 8).total(lambda slot: parts[slot]))
+    print(f"\nSum of 8 slots over {backend}, on {total.device}: {'equal' if same else 'DIFFERS'}")
+    return same
 
 
 def cluster(name: str, n: int, d: int, spread: str, device: str) -> bool:

@@ -35,6 +35,8 @@ class Board:
 class Member:
     """A crew's member on a board."""
 
+    device = torch.device("cpu")
+
     def __init__(self, rank: int, board: Board) -> None:
         self.rank, self.size, self._board = rank, board.size, board
 
