@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -71,24 +71,38 @@ class _Grid:
         return few or Search(self._tiles, goal, level, weight).run(space), space
 
     def solve(self) -> tuple[Labels, Mask]:
-        """Labels and cores of all cells, radii descending.
+        """Labels and cores of all cells."""
+        shape = (len(self._tiles.eps), len(self._least), self._n)
+        labels, cores = np.full(shape, NOISE, np.int32), np.zeros(shape, np.bool_)
+        for level in range(shape[0]):
+            counts = np.where(self._density.level < level, np.inf, self._density.counts[level])
+            cores[level] = counts >= self._least[:, None]
+        if self._density.pairs is None:
+            self._all_by_search(cores, labels)
+        else:
+            self._all_by_pairs(cores, labels)
+        return labels, cores
+
+    def _all_by_search(self, cores: Mask, labels: Labels) -> None:
+        """Radii descending.
 
         Core samples apart at one radius are apart at every smaller one: each component is then
         joined on its own, and what a bound or a comparison has shown once is not shown again.
         """
-        shape = (len(self._tiles.eps), len(self._least), self._n)
-        labels, cores = np.full(shape, NOISE, np.int32), np.zeros(shape, np.bool_)
         above = np.zeros(self._n, np.intp)
-        for level in reversed(range(shape[0])):
-            counts = np.where(self._density.level < level, np.inf, self._density.counts[level])
-            cores[level] = counts >= self._least[:, None]
-            solve = self._by_search if self._density.pairs is None else self._by_pairs
-            above = solve(level, cores[level], above, labels[level])
-        return labels, cores
+        for level in reversed(range(len(cores))):
+            above = self._by_search(level, cores[level], above, labels[level])
 
-    def _by_pairs(self, level: int, cores: Mask, above: Index, labels: Labels) -> Index:
+    def _all_by_pairs(self, cores: Mask, labels: Labels) -> None:
+        """Each radius between two that are done: what the smaller joins is joined, what the larger parts apart."""
+        n = len(cores)
+        roots = {-1: np.arange(self._n), n: np.zeros(self._n, np.intp)}
+        for level, below, above in inwards(n):
+            forest = Forest(self._n, roots[below])
+            roots[level] = self._by_pairs(level, cores[level], forest, roots[above], labels[level])
+
+    def _by_pairs(self, level: int, cores: Mask, forest: Forest, above: Index, labels: Labels) -> Index:
         """Labels at one radius where the neighbours of all rows below the largest threshold are kept."""
-        forest = Forest(self._n)
         rows, cols = _at_level(self._density, level)
         if self._complete:
             _join_pairs(forest, rows, cols, cores[-1])
@@ -141,6 +155,20 @@ class _Grid:
 
         for _ in in_threads(work, range(len(outer.rows)) if inner.rows else ()):
             pass
+
+
+def inwards(n: int) -> Iterator[tuple[int, int, int]]:
+    """``range(n)`` from both ends inwards, each with the nearest done before below it (or -1) and above it (or n)."""
+    yield n - 1, -1, n
+    if n > 1:
+        yield 0, -1, n - 1
+    open_ = [(0, n - 1)]
+    while open_:
+        below, above = open_.pop()
+        middle = (below + above) // 2
+        if middle > below:
+            yield middle, below, above
+            open_ += [(below, middle), (middle, above)]
 
 
 def _at_level(density: Density, level: int) -> tuple[Index, Index]:

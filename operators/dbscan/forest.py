@@ -11,10 +11,13 @@ if TYPE_CHECKING:  # distances imports torch, which the report does without
 
 
 class Forest:
-    """Union-find over ``0 .. n - 1`` on whole arrays; the root of a component is its lowest member."""
+    """Union-find over ``0 .. n - 1`` on whole arrays; the root of a component is its lowest member.
 
-    def __init__(self, n: int) -> None:
-        self._parent: Index = np.arange(n, dtype=np.intp)
+    roots : (n,) root of each member to begin with; default: all are apart.
+    """
+
+    def __init__(self, n: int, roots: Index | None = None) -> None:
+        self._parent: Index = np.arange(n, dtype=np.intp) if roots is None else roots.copy()
 
     def find(self, members: Index) -> Index:
         """Root of each member, same shape."""

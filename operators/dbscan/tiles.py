@@ -152,9 +152,10 @@ class Tiles:
         half_row = self.half[rows].astype(np.float64)
         gaps = half_row - products
         error = self._bound * (self._size[rows].astype(np.float64) + self._size[cols]) + self._tiny
+        least = gaps - error
         level: Level = np.zeros(len(gaps), np.int16)
         for limit in self.limits:
-            level += gaps - error > limit
+            level += least > limit
         doubtful = np.flatnonzero(gaps + error > np.append(self.limits, np.inf)[level])
         while len(doubtful):
             eps = np.array(self.eps)[level[doubtful]]

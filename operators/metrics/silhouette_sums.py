@@ -105,9 +105,10 @@ def mean_and_error(values: Float64, n: int) -> tuple[Float64, Float64]:
 
 
 def _distances(A: Any, B: Any, squares_a: Any, squares_b: Any) -> Any:
-    far = (-2 * A) @ B.T  # the factor is exact, and cheaper on A than on all products
-    far += squares_b
-    far += squares_a[:, None]
+    # The squares as two more columns: adding them to what a product has written takes as long as the product.
+    far = np.column_stack([-2 * A, squares_a, np.ones_like(squares_a)]) @ (
+        np.column_stack([B, np.ones_like(squares_b), squares_b]).T
+    )
     # What the products leave of equal rows is rounding, which the root would magnify.
     rounding = 8 * np.finfo(far.dtype).eps * (squares_a + squares_b.max())
     close = np.flatnonzero(far.min(axis=1) < rounding)  # few rows have one so near
