@@ -94,7 +94,7 @@ class _Grid:
             above = self._by_search(level, cores[level], above, labels[level])
 
     def _all_by_pairs(self, cores: Mask, labels: Labels) -> None:
-        """Each radius between two that are done: what the smaller joins is joined, what the larger parts apart."""
+        """Each radius between two that are done: the smaller joins, the larger keeps apart."""
         n = len(cores)
         roots = {-1: np.arange(self._n), n: np.zeros(self._n, np.intp)}
         for level, below, above in inwards(n):
@@ -158,7 +158,7 @@ class _Grid:
 
 
 def inwards(n: int) -> Iterator[tuple[int, int, int]]:
-    """``range(n)`` from both ends inwards, each with the nearest done before below it (or -1) and above it (or n)."""
+    """``range(n)`` from both ends, each with the nearest done before below it (or -1) and above (or n)."""
     yield n - 1, -1, n
     if n > 1:
         yield 0, -1, n - 1
