@@ -17,6 +17,7 @@ from engine.errors import InputError
 from engine.execution.local import LocalExecutor
 from engine.execution.on_ray import RayExecutor
 from engine.training import TrainResult, TrainSpec, parse_params, train
+from engine.training.selection import select
 from operators.base import Executor
 from tests.data import small_recipe
 
@@ -91,3 +92,19 @@ def test_what_stops_a_worker_reaches_the_user(published: Path, tmp_path: Path) -
         run(
             published, RayExecutor(), tmp_path, trainer="gdro", where="ray", workers=2, lr=1e38, step_size=0.1
         )
+
+
+@pytest.mark.slow
+def test_cells_of_a_grid_are_tasks_and_are_found_again(published: Path) -> None:
+    spec = TrainSpec(published, parse_params({**SMALL, "trainer": "gdro"}), seed=2)
+    grid = {"lr": [0.01, 0.1], "weight_decay": [0.0, 0.01], "step_size": [0.01, 0.1]}
+    on_ray = select(spec, grid, RayExecutor())
+    models = published / "models"
+    made = {folder.name: (folder / "training.json").stat().st_mtime_ns for folder in models.glob("*/")}
+    assert len(made) == 8
+
+    here = select(spec, grid, LocalExecutor())
+    assert here.to_dict() == on_ray.to_dict()
+    assert made == {name: (models / name / "training.json").stat().st_mtime_ns for name in made}, (
+        "trained again"
+    )
