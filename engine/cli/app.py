@@ -230,7 +230,9 @@ def retrain(
     ] = None,
     truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores alone")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    executor: Annotated[str, typer.Option(help="ray or local")] = "ray",
+    executor: Annotated[
+        str, typer.Option(help="ray, local, or auto: local for small data without a grid or a cluster")
+    ] = "auto",
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:

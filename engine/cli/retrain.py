@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from engine.training.params import parse_params
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
     from engine.training.retrain import Retrained
+    from engine.training.running import TrainSpec
 
 MOST_GROUPS = 30
 console = Console(highlight=False)
@@ -45,12 +47,14 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
     from engine.training.retrain import find_dataset, parse_grid, parse_settings, retrain
     from engine.training.running import TrainSpec
 
-    if executor not in ("ray", "local"):
-        raise InputError(f"--executor {executor}: give ray or local.")
+    if executor not in ("auto", "ray", "local"):
+        raise InputError(f"--executor {executor}: give auto, ray or local.")
     params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "retrain")
     spec = TrainSpec(
         find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
     )
+    if executor == "auto":
+        executor = "local" if not options.grid and pays_alone(spec) else "ray"
     with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
         found = retrain(
             spec,
@@ -63,6 +67,17 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
         show_json(found.to_dict())
     else:
         show_retrained(found)
+
+
+def pays_alone(spec: TrainSpec) -> bool:
+    """Whether one process is done before a Ray of one's own has started; never where a cluster is named."""
+    params = spec.params
+    if "RAY_ADDRESS" in os.environ or params.where == "ray" or params.resources.gpus:
+        return False
+    from engine.training.version import open_version
+
+    splits: dict[str, int] = open_version(spec.dataset).manifest["summary"]["splits"]
+    return sum(splits.values()) <= params.small_rows
 
 
 def show_retrained(found: Retrained) -> None:

@@ -61,7 +61,7 @@ MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in L
 @pytest.mark.parametrize("command", MARKED)
 def test_commands_run(command: str, workplace: Path) -> None:
     expected = 2 if "source.lable" in command else 0
-    local = LOCAL if "deploy/recipes" in command else " --executor local" if " retrain " in command else ""
+    local = LOCAL if "deploy/recipes" in command else ""
     done = run(command + local, workplace)
     assert done.returncode == expected, done.stderr
     if expected:

@@ -1,0 +1,81 @@
+"""When ``winnow retrain`` starts a Ray of its own, and when one process is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import engine.cli.retrain as command
+from engine.cli.retrain import Options, run_retrain
+from engine.errors import InputError
+
+ROWS = 60
+
+
+class StartedError(Exception):
+    """Carries the executor that was to be opened."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version of few rows, and nothing is opened."""
+
+    def opened(section: Any, *, verbose: bool) -> Any:
+        raise StartedError(section.executor)
+
+    manifest = {"summary": {"splits": {"train": ROWS - 20, "validation": 20}}}
+    monkeypatch.setattr(command, "open_executor", opened)
+    monkeypatch.setattr("engine.training.version.open_version", lambda _: SimpleNamespace(manifest=manifest))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def started(
+    folder: Path, settings: Sequence[str] = (), grid: Sequence[str] = (), executor: str = "auto"
+) -> str:
+    with pytest.raises(StartedError) as caught:
+        retrain(folder, settings, grid, executor)
+    return str(caught.value)
+
+
+def retrain(folder: Path, settings: Sequence[str], grid: Sequence[str], executor: str) -> None:
+    options = Options(str(folder), "gdro", settings, grid, None, None, None, None)
+    run_retrain(options, seed=0, executor=executor, as_json=False, verbose=False)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("settings", "grid", "expected"),
+    [
+        ([], [], "local"),
+        ([f"small_rows={ROWS}"], [], "local"),
+        ([f"small_rows={ROWS - 1}"], [], "ray"),
+        (["where=ray"], [], "ray"),
+        (["resources={gpus: 1}"], [], "ray"),
+        ([], ["lr=0.01,0.1"], "ray"),
+    ],
+)
+def test_auto_takes_one_process_for_few_rows(
+    tmp_path: Path, settings: list[str], grid: list[str], expected: str
+) -> None:
+    assert started(tmp_path, settings, grid) == expected
+
+
+@pytest.mark.usefixtures("small")
+def test_a_named_cluster_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert started(tmp_path) == "ray"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("executor", ["ray", "local"])
+def test_what_was_asked_for_is_opened(tmp_path: Path, executor: str) -> None:
+    assert started(tmp_path, ["where=ray"], executor=executor) == executor
+
+
+def test_another_word_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give auto, ray or local"):
+        retrain(tmp_path, [], [], "loca")
