@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+# Set in some containers; every process would then compile torch, Ray and the rest anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Without --no-compile pip compiles every module of every package: two minutes, for modules mostly never used.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
