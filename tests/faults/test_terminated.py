@@ -17,6 +17,8 @@ from tests.faults.processes import finish, run_recipe, until
 def test_a_signal_ends_the_block_in_order(sent: signal.Signals) -> None:
     ended = []
     before = signal.getsignal(signal.SIGTERM)
+    # A shell that starts the tests in the background tells them to ignore it.
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def work() -> None:
         with shown_errors(verbose=False), stopping_in_order():
@@ -25,8 +27,11 @@ def test_a_signal_ends_the_block_in_order(sent: signal.Signals) -> None:
             finally:
                 ended.append(True)
 
-    with pytest.raises(typer.Exit) as found:
-        work()
+    try:
+        with pytest.raises(typer.Exit) as found:
+            work()
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
     assert ended
     assert found.value.exit_code == 128 + sent
     assert signal.getsignal(signal.SIGTERM) == before
