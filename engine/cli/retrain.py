@@ -54,7 +54,7 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
         find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
     )
     if executor == "auto":
-        executor = "local" if not options.grid and pays_alone(spec) else "ray"
+        executor = "local" if not options.grid and needs_no_ray(spec) else "ray"
     with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
         found = retrain(
             spec,
@@ -69,7 +69,7 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
         show_retrained(found)
 
 
-def pays_alone(spec: TrainSpec) -> bool:
+def needs_no_ray(spec: TrainSpec) -> bool:
     """Whether one process is done before a Ray of one's own has started; never where a cluster is named."""
     params = spec.params
     if "RAY_ADDRESS" in os.environ or params.where == "ray" or params.resources.gpus:

@@ -54,7 +54,7 @@ def run_epoch(
             continue
         held = {slot: _forward(learner, streams[slot]) for slot in slots.mine}
         counts = weigh(rule, held, slots, epoch, step, mean_weight)
-        total = slots.total_in_place(lambda slot: learner.share(held[slot].forward, counts[slot]))  # noqa: B023
+        total = slots.total_on_device(lambda slot: learner.share(held[slot].forward, counts[slot]))  # noqa: B023
         if not bool(total.isfinite().all()):
             raise DivergedError(_fault(held, slots, epoch, step, learner))
         learner.step(total, n)

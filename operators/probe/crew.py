@@ -115,9 +115,9 @@ class Slots:
 
     def total(self, compute: Callable[[int], Tensor]) -> Tensor:
         """The sum of ``compute(slot)`` over all slots, in slot order: (k,), on the CPU."""
-        return self.total_in_place(compute).cpu()
+        return self.total_on_device(compute).cpu()
 
-    def total_in_place(self, compute: Callable[[int], Tensor]) -> Tensor:
+    def total_on_device(self, compute: Callable[[int], Tensor]) -> Tensor:
         """:meth:`total`, left on the crew's device: for gradients, which are wanted there."""
         return in_order(list(self._exchange(compute, self.crew.device)))
 

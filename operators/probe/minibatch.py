@@ -38,7 +38,7 @@ def fit_minibatch(
         seen = torch.zeros(HEAD, dtype=torch.float64)
         streams = {slot: _stream(shards, slots, census, slot, steps, (seed, epoch)) for slot in slots.mine}
         for _ in range(steps):
-            total = slots.total_in_place(partial(_next_share, learner, streams))
+            total = slots.total_on_device(partial(_next_share, learner, streams))
             if total[1] > 0:
                 learner.step(total, mean_weight)
             seen += total[:HEAD].cpu()

@@ -102,7 +102,7 @@ def sums_agree(device: str) -> bool:
     torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     try:
         crew = Distributed()
-        total = Slots(crew, 8).total_in_place(lambda slot: parts[slot].to(device))
+        total = Slots(crew, 8).total_on_device(lambda slot: parts[slot].to(device))
     finally:
         torch.distributed.destroy_process_group()
     same = torch.equal(total.cpu(), Slots(Alone(), 8).total(lambda slot: parts[slot]))

@@ -30,7 +30,7 @@ def test_only_sums_that_stay_go_by_the_crews_device() -> None:
     crew = Recorder()
     slots = Slots(crew, 8)
     assert slots.each(lambda slot: PARTS[slot]).device.type == "cpu"
-    assert slots.total_in_place(lambda slot: PARTS[slot]).device.type == "meta"
+    assert slots.total_on_device(lambda slot: PARTS[slot]).device.type == "meta"
     assert crew.seen == ["cpu", "meta"]
 
 
@@ -39,7 +39,7 @@ def test_a_process_group_without_nccl_exchanges_on_the_cpu() -> None:
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         crew = Distributed()
-        total = Slots(crew, 8).total_in_place(lambda slot: PARTS[slot])
+        total = Slots(crew, 8).total_on_device(lambda slot: PARTS[slot])
     finally:
         torch.distributed.destroy_process_group()
     assert crew.device.type == "cpu"
