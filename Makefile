@@ -26,14 +26,14 @@ $(VENV)/.dev: $(VENV)/.run
 
 demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report
 	$(BIN)/python -m connectors.digits demo/data
-	$(BIN)/winnow run deploy/recipes/demo.yaml
+	$(BIN)/rowsieve run deploy/recipes/demo.yaml
 
 nights: $(VENV)/.run  ## Three nights of a dataset that drifts: increments, retraining, who is champion
 	rm -rf demo/nights demo/nights-out
 	for night in 1 2 3; do \
-	  $(BIN)/python -m connectors.nights demo/nights $$night && $(BIN)/winnow run deploy/recipes/nightly.yaml || exit; \
+	  $(BIN)/python -m connectors.nights demo/nights $$night && $(BIN)/rowsieve run deploy/recipes/nightly.yaml || exit; \
 	done
-	$(BIN)/winnow versions demo/nights-out
+	$(BIN)/rowsieve versions demo/nights-out
 
 test: $(VENV)/.dev  ## Run all tests but the slow ones
 	$(BIN)/python -m pytest tests/cluster
@@ -54,7 +54,7 @@ format: $(VENV)/.dev  ## Mend style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The peers alone, without Winnow: some of them replace what it needs.
+# The peers alone, without Rowsieve: some of them replace what it needs.
 $(PEERS)/.done: $(PINNED)
 	$(PYTHON) -m venv $(PEERS)
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"], sep="\n")' > $(PEERS)/requirements.txt

@@ -13,7 +13,7 @@ from typing import Any
 from connectors.base import Connector, ConnectorError
 from connectors.schema import nearest
 
-ENTRY_POINTS = "winnow.sources"
+ENTRY_POINTS = "rowsieve.sources"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "parquet": "connectors.parquet_source:Parquet",
@@ -29,7 +29,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "sql": "connectors.tables.sql:Sql",
     }
 )
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 def connectors() -> dict[str, Connector[Any]]:

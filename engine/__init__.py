@@ -1,4 +1,4 @@
-"""Winnow's engine: recipe -> plan -> run -> publish. ``engine.run(engine.Recipe.load(path))``."""
+"""Rowsieve's engine: recipe -> plan -> run -> publish. ``engine.run(engine.Recipe.load(path))``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from engine.jobs.submission import submit
-    from engine.plan import Plan, make_plan
-    from engine.recipe import Recipe
-    from engine.results import RunResult
-    from engine.runner import run
+    from engine.plan.model import Plan
+    from engine.plan.planner import make_plan
+    from engine.publish.results import RunResult
+    from engine.recipe.recipe import Recipe
+    from engine.runs.runner import run
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run", "submit"]
 _HOMES = {

@@ -6,13 +6,13 @@ import os
 
 from operators.base import OperatorError
 
-VARIABLE = "WINNOW_FACTORIES"
+VARIABLE = "ROWSIEVE_FACTORIES"
 
 
 def check_allowed(path: str, where: str = "model") -> None:
     """Raise OperatorError unless the environment allows the module of ``package.module:factory``.
 
-    ``WINNOW_FACTORIES`` lists modules, with commas between; each allows itself and what lies below it.
+    ``ROWSIEVE_FACTORIES`` lists modules, with commas between; each allows itself and what lies below it.
     Whoever starts the run sets it, on every node: a recipe or a stored model cannot.
     """
     module = path.partition(":")[0]

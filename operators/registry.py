@@ -11,7 +11,7 @@ from typing import Any
 
 from operators.base import Operator
 
-ENTRY_POINTS = "winnow.operators"
+ENTRY_POINTS = "rowsieve.operators"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "ingest": "operators.ingest.adaptor:Ingest",
@@ -28,7 +28,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "split": "operators.splits.operator:Split",
     }
 )
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 def operator_names() -> tuple[str, ...]:

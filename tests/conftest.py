@@ -22,7 +22,7 @@ os.environ.update(
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "WINNOW_FACTORIES": "tests,nowhere,nowhere_at_all,no_such_package",
+        "ROWSIEVE_FACTORIES": "tests,nowhere,nowhere_at_all,no_such_package",
     }
 )
 for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):

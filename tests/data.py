@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from engine.recipe import Recipe
+from engine.recipe.recipe import Recipe
 
 
 def spurious_table(n: int = 240, seed: int = 0) -> pa.Table:

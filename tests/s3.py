@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
-USER, SECRET, REGION = "winnow-tester", "not-a-real-secret", "us-east-1"
+USER, SECRET, REGION = "rowsieve-tester", "not-a-real-secret", "us-east-1"
 CODES = {403: "AccessDenied", 503: "SlowDown"}
 _numbers = itertools.count()
 

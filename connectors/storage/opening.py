@@ -41,7 +41,7 @@ def split_uri(uri: str) -> tuple[str, str]:
         raise ConnectorError(f"{where}{key}: an object's key has no '.' or '..' in it. Write it out.")
     if find_spec("obstore") is None:
         raise ConnectorError(
-            f"{where}: an output on an object store needs obstore: pip install 'winnow[storage]'."
+            f"{where}: an output on an object store needs obstore: pip install 'rowsieve[storage]'."
         )
     return urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")), "/".join(names)
 

@@ -23,7 +23,7 @@ def library(module: str, extra: str) -> Any:
     except ImportError as error:
         raise ConnectorError(
             f"This needs the package {module.partition('.')[0]}, which is not installed: "
-            f"pip install 'winnow[{extra}]'."
+            f"pip install 'rowsieve[{extra}]'."
         ) from error
 
 

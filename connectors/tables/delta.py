@@ -41,7 +41,7 @@ class Delta(Connector[DeltaOptions]):
     """The format by name."""
 
     name = "delta"
-    summary = "Delta tables (pip install 'winnow[delta]'); a shard is a data file or row groups of one"
+    summary = "Delta tables (pip install 'rowsieve[delta]'); a shard is a data file or row groups of one"
     markers = ("_delta_log",)
     Options = DeltaOptions
 

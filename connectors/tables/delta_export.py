@@ -107,7 +107,7 @@ class DeltaExport(Export):
 
 
 def _application(edition: Edition) -> str:
-    return f"winnow-{edition.content}"
+    return f"rowsieve-{edition.content}"
 
 
 def _actions(transaction: Any, files: Sequence[dict[str, Any]]) -> list[Any]:

@@ -20,7 +20,7 @@ from connectors.tables.common import library, location
 
 Format = Literal["delta", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
-VERSION, CONTENT = "winnow.version", "winnow.content"
+VERSION, CONTENT = "rowsieve.version", "rowsieve.content"
 """Keys in a table's own metadata: a version's name, and the digest of its bytes."""
 
 
@@ -50,7 +50,7 @@ class Edition:
     @property
     def stem(self) -> str:
         """What the names of all its data files begin with."""
-        return f"winnow-{self.content}-"
+        return f"rowsieve-{self.content}-"
 
     def file(self, number: int) -> str:
         """Name of a data file: the same in another attempt, which then replaces it."""

@@ -55,7 +55,7 @@ class Iceberg(Connector[IcebergOptions]):
     """The format by name."""
 
     name = "iceberg"
-    summary = "Iceberg tables (pip install 'winnow[iceberg]'); a shard is a data file"
+    summary = "Iceberg tables (pip install 'rowsieve[iceberg]'); a shard is a data file"
     markers = ("metadata/version-hint.text",)
     Options = IcebergOptions
 

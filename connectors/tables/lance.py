@@ -35,7 +35,7 @@ class Lance(Connector[LanceOptions]):
     """The format by name."""
 
     name = "lance"
-    summary = "Lance datasets (pip install 'winnow[lance]'); a shard is a fragment or a part of one"
+    summary = "Lance datasets (pip install 'rowsieve[lance]'); a shard is a fragment or a part of one"
     markers = ("_versions",)
     Options = LanceOptions
 

@@ -16,13 +16,13 @@ from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place, place_of, remove_tree, write_whole
 from connectors.tables.exporting import Begun, Edition, Export, ParquetWriter, Taken
 
-RECORD = "_winnow.json"
+RECORD = "_rowsieve.json"
 """Readers leave out names that begin with an underscore."""
 
 
 @dataclass(frozen=True)
 class ParquetExport(Export):
-    """See :class:`connectors.tables.exporting.Export`. The edition stands in ``_winnow.json``.
+    """See :class:`connectors.tables.exporting.Export`. The edition stands in ``_rowsieve.json``.
 
     A local folder is renamed in whole. An object store cannot do that: there the record is put last, under
     the condition that none is there, and a version without it is unfinished.

@@ -57,7 +57,9 @@ class Sql(Connector[SqlOptions]):
     """The format by name."""
 
     name = "sql"
-    summary = "PostgreSQL, SQLite and DuckDB by URL (pip install 'winnow[sql]'); a shard is a range of a key"
+    summary = (
+        "PostgreSQL, SQLite and DuckDB by URL (pip install 'rowsieve[sql]'); a shard is a range of a key"
+    )
     schemes = tuple(DRIVERS)
     Options = SqlOptions
 
@@ -144,7 +146,7 @@ class SqlSource:
     @property
     def _from(self) -> str:
         if self.options.query:
-            return f"({self.options.query}) AS winnow_query"
+            return f"({self.options.query}) AS rowsieve_query"
         return ".".join(quoted(part) for part in str(self.options.table).split("."))
 
     def _ranges(self, schema: pa.Schema) -> str:
@@ -155,7 +157,7 @@ class SqlSource:
         return (
             f"SELECT min(k) AS low, max(k) AS high, count(*) AS n, max(c) AS changed, count(c) AS n_changed "
             f"FROM (SELECT {key} AS k, {changed} AS c, {place} - {place} % {n} AS part FROM {self._from} "
-            f"WHERE {where(self.spec.filter, schema)}) AS winnow_rows GROUP BY part ORDER BY part"
+            f"WHERE {where(self.spec.filter, schema)}) AS rowsieve_rows GROUP BY part ORDER BY part"
         )
 
     def _within(self, shard: SourceShard, schema: pa.Schema) -> str:

@@ -1,1 +1,1 @@
-"""The command ``winnow``. Modules here import nothing heavy until a command runs."""
+"""The command ``rowsieve``. Modules here import nothing heavy until a command runs."""

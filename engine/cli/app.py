@@ -20,10 +20,10 @@ from engine.cli.common import (
 from engine.cli.deploy import deploy
 from engine.cli.export import export
 from engine.cli.jobs import add_jobs, address_for, show_jobs
-from engine.cli.nights import diff, versions
 from engine.cli.schedule import schedule
 from engine.cli.sources import sources
-from engine.errors import InputError
+from engine.cli.versions import diff, versions
+from engine.core.errors import InputError
 
 app = typer.Typer(
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
@@ -42,7 +42,7 @@ def main() -> None:
 def validate(recipe: RecipeFile, overrides: Overrides = None, verbose: Verbose = False) -> None:
     """Check a recipe and its source; change nothing."""
     with shown_errors(verbose):
-        from engine.plan import make_plan
+        from engine.plan.planner import make_plan
 
         plan = make_plan(load(recipe, overrides))
         typer.echo(f"{recipe}: fine. {plan.n_rows:,} rows in {len(plan.shards)} shards.")
@@ -55,7 +55,7 @@ def plan(
     """Show shards, columns and fingerprints, without starting Ray."""
     with shown_errors(verbose):
         from engine.cli.show import show_json, show_plan
-        from engine.plan import make_plan
+        from engine.plan.planner import make_plan
 
         made = make_plan(load(recipe, overrides))
         if as_json:
@@ -76,7 +76,7 @@ def run(
         from engine.cli.progress import listener_for
         from engine.cli.show import show_result
         from engine.execution.cluster import set_environment
-        from engine.runner import run as engine_run
+        from engine.runs.runner import run as engine_run
 
         set_environment(verbose)
         loaded = load(recipe, overrides)
@@ -102,8 +102,8 @@ def status(
             show_jobs(recipe, address, as_json=as_json)
             return
         from engine.cli.show import show_json, show_status
-        from engine.plan import make_plan
-        from engine.status import status_of
+        from engine.plan.planner import make_plan
+        from engine.runs.status import status_of
 
         found = status_of(make_plan(load(recipe, overrides)))
         if as_json:
@@ -120,7 +120,7 @@ def operators(
     """List the operators with their columns, or print the schema of a recipe."""
     with shown_errors(verbose):
         from engine.cli.show import show_json, show_operators
-        from engine.schema import recipe_schema
+        from engine.recipe.schema import recipe_schema
 
         if schema:
             show_json(recipe_schema())
@@ -147,8 +147,8 @@ def compare(
         from engine.cli.compare import show_comparison
         from engine.cli.progress import listener_for
         from engine.cli.show import show_json
-        from engine.compare.running import compare as engine_compare
         from engine.execution.cluster import set_environment
+        from engine.runs.compare.comparison import compare as engine_compare
 
         set_environment(verbose)
         loaded = load(recipe, overrides)
@@ -188,15 +188,15 @@ def lineage(
     """Walk from a published version to its MLflow run and its source files."""
     with shown_errors(verbose):
         from engine.cli.show import show_json, show_lineage
-        from engine.lineage import sync_records, trace
-        from engine.store import output_of
+        from engine.core.output_layout import output_of
+        from engine.publish.lineage import sync_records, trace
 
         if sync:
             typer.echo(sync_records(version, output_of(output) if output else None))
         if version is None and sync:
             return
         if version is None:
-            raise InputError("winnow lineage: name a version, such as v8332abe5d7e9, or its folder.")
+            raise InputError("rowsieve lineage: name a version, such as v8332abe5d7e9, or its folder.")
         found = trace(version, output_of(output) if output else None)
         if as_json:
             show_json(found)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.errors import Exit, WinnowError
-from engine.redaction import redact
+from engine.core.errors import Exit, RowsieveError
+from engine.core.redaction import redact
 
 if TYPE_CHECKING:
-    from engine.recipe import Recipe
+    from engine.recipe.recipe import Recipe
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe, a YAML file")]
 Overrides = Annotated[
@@ -32,7 +32,7 @@ INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 def load(recipe: Path, overrides: list[str] | None) -> Recipe:
     """Read a recipe, with what ``--set`` changes."""
-    from engine.recipe import Recipe
+    from engine.recipe.recipe import Recipe
 
     return Recipe.load(recipe, overrides or ())
 
@@ -69,7 +69,7 @@ def shown_errors(verbose: bool) -> Iterator[None]:
     except BrokenPipeError:  # as with `| head`: whoever read has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from None
-    except WinnowError as error:
+    except RowsieveError as error:
         if verbose:
             traceback.print_exc()
         else:

@@ -1,4 +1,4 @@
-"""The table of ``winnow compare``."""
+"""The table of ``rowsieve compare``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.table import Table
 from engine.cli.show import near
 
 if TYPE_CHECKING:
-    from engine.compare.running import Comparison
-    from engine.compare.scores import Scores
+    from engine.runs.compare.comparison import Comparison
+    from engine.runs.compare.scores import Scores
 
 MOST_SIZES = 6
 

@@ -1,4 +1,4 @@
-"""``winnow deploy render``: manifests of a recipe for Kubernetes."""
+"""``rowsieve deploy render``: manifests of a recipe for Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 deploy = typer.Typer(help="Manifests for Kubernetes.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def render(
     schedule: Annotated[str | None, typer.Option(help='Cron time of the two cron kinds, "0 2 * * *"')] = None,
     timezone: Annotated[str, typer.Option(help="Of the schedule, such as Europe/Berlin")] = "Etc/UTC",
     image: Annotated[
-        str | None, typer.Option(help="Image with Winnow, as deploy/Dockerfile makes it")
+        str | None, typer.Option(help="Image with Rowsieve, as deploy/Dockerfile makes it")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker pods [default: 2]")] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="A GPU for each worker pod")] = False,
@@ -43,17 +43,17 @@ def render(
     mlflow: Annotated[str | None, typer.Option(help="Tracking server, such as http://mlflow:5000")] = None,
     credentials: Annotated[
         str, typer.Option(help="Secret whose keys become environment variables; may be absent")
-    ] = "winnow-credentials",
+    ] = "rowsieve-credentials",
     to: Annotated[Path | None, typer.Option("-o", "--to", metavar="DIR", help="Write DIR/KIND.yaml")] = None,
     overrides: Overrides = None,
     verbose: Verbose = False,
 ) -> None:
     """Print, or write, the manifests that run a recipe; sizes come from the recipe's resources."""
     with shown_errors(verbose):
-        from engine.deployment.kinds import render as make
-        from engine.deployment.kinds import to_yaml
-        from engine.deployment.options import Kind, Options
-        from engine.hints import nearest
+        from engine.core.suggestions import nearest
+        from engine.jobs.kubernetes.kinds import render as make
+        from engine.jobs.kubernetes.kinds import to_yaml
+        from engine.jobs.kubernetes.options import Kind, Options
 
         if kind not in get_args(Kind):
             raise InputError(
@@ -76,7 +76,7 @@ def render(
             }
         )
         text = to_yaml(
-            make(load(recipe, overrides), options), f"Made by: winnow deploy render {recipe} --kind {kind}"
+            make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
         )
         if to is None:
             typer.echo(text, nl=False)

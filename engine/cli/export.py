@@ -1,4 +1,4 @@
-"""``winnow export``: a published version into a table of another format."""
+"""``rowsieve export``: a published version into a table of another format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.common import Verbose, shown_errors
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 
 def export(
@@ -25,14 +25,14 @@ def export(
 ) -> None:
     """Write a published version into a Delta, Iceberg or Lance table, in one commit, once."""
     with shown_errors(verbose):
+        from engine.core.output_layout import output_of
         from engine.execution.cluster import executor as open_executor
         from engine.execution.cluster import set_environment
-        from engine.export import export as engine_export
-        from engine.export import open_exports
-        from engine.lineage import trace
-        from engine.manifest import read_manifest
-        from engine.recipe import RunSection
-        from engine.store import output_of
+        from engine.plan.exports import open_exports
+        from engine.publish.export import export as engine_export
+        from engine.publish.lineage import trace
+        from engine.recipe.recipe import RunSection
+        from engine.storage.manifest import read_manifest
 
         if executor not in ("ray", "local"):
             raise InputError(f"--executor {executor}: give ray or local.")
@@ -48,8 +48,8 @@ def export(
 def _section(to: str, mode: str, catalog: str | None) -> Any:
     from pydantic import ValidationError
 
-    from engine.hints import explain
-    from engine.recipe import ExportSection, parse_yaml
+    from engine.core.suggestions import explain
+    from engine.recipe.recipe import ExportSection, parse_yaml
 
     format, colon, path = to.partition(":")
     if not colon:
@@ -60,4 +60,4 @@ def _section(to: str, mode: str, catalog: str | None) -> Any:
     try:
         return ExportSection.model_validate(value)
     except ValidationError as error:
-        raise InputError(explain(error, ExportSection, "winnow export")) from None
+        raise InputError(explain(error, ExportSection, "rowsieve export")) from None

@@ -1,4 +1,4 @@
-"""``winnow submit``, ``logs``, ``cancel`` and ``status --address``: runs as jobs of a Ray cluster."""
+"""``rowsieve submit``, ``logs``, ``cancel`` and ``status --address``: runs as jobs of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.common import INTERRUPTED, AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
-from engine.errors import Exit, InputError, WinnowError
+from engine.core.errors import Exit, InputError, RowsieveError
 
 if TYPE_CHECKING:
     from engine.jobs.handle import JobHandle, JobInfo
@@ -22,7 +22,7 @@ Address = Annotated[
     str,
     typer.Option(envvar=ADDRESS, help="Dashboard of the cluster's head, such as http://head:8265"),
 ]
-Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `winnow submit` says it")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `rowsieve submit` says it")]
 
 
 def add_jobs(app: typer.Typer) -> None:
@@ -35,8 +35,10 @@ def submit(
     recipe: RecipeFile,
     address: Address,
     overrides: Overrides = None,
-    wheel: Annotated[Path | None, typer.Option(help="Wheel of Winnow to run, not this one's source")] = None,
-    installed: Annotated[bool, typer.Option(help="The cluster has Winnow: ship no code")] = False,
+    wheel: Annotated[
+        Path | None, typer.Option(help="Wheel of Rowsieve to run, not this one's source")
+    ] = None,
+    installed: Annotated[bool, typer.Option(help="The cluster has Rowsieve: ship no code")] = False,
     working_dir: Annotated[
         Path | None, typer.Option(help="Folder to ship: own modules, small data; hidden files are left out")
     ] = None,
@@ -119,7 +121,7 @@ def address_for(recipe_or_job: Path) -> str | None:
 
 
 def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
-    """State of a job, or of every job of a recipe, for ``winnow status RECIPE|JOB --address``."""
+    """State of a job, or of every job of a recipe, for ``rowsieve status RECIPE|JOB --address``."""
     from engine.cli.show import show_json
     from engine.jobs.handle import attach, jobs_of
 
@@ -184,13 +186,13 @@ def _show(submitted: Submission, as_json: bool) -> None:
     else:
         typer.echo(f"{info.id}: already {info.told}; nothing new is submitted")
     typer.echo(f"  output  {submitted.output}")
-    typer.echo(f"  follow  winnow logs {info.id} -f --address {handle.address}")
+    typer.echo(f"  follow  rowsieve logs {info.id} -f --address {handle.address}")
 
 
 def _wait(handle: JobHandle) -> None:
     try:
         _print(handle)
-    except WinnowError as error:  # a line that breaks over hours is no end of the job
+    except RowsieveError as error:  # a line that breaks over hours is no end of the job
         typer.echo(f"its output breaks off ({error}); waiting for its end", err=True)
     info = handle.wait()
     typer.echo(f"{info.id}: {info.told}", err=True)
@@ -204,6 +206,6 @@ def _print(handle: JobHandle) -> None:
             sys.stdout.write(piece)
             sys.stdout.flush()
     except KeyboardInterrupt:
-        how = f"winnow cancel {handle.id} --address {handle.address}"
+        how = f"rowsieve cancel {handle.id} --address {handle.address}"
         typer.echo(f"{handle.id} goes on without you; to stop it: {how}", err=True)
         raise typer.Exit(INTERRUPTED) from None

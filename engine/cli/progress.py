@@ -23,9 +23,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from engine.errors import InputError
-from engine.events import Event, Listener
-from engine.hints import nearest
+from engine.core.errors import InputError
+from engine.core.events import Event, Listener
+from engine.core.suggestions import nearest
 
 FIT_LINE_SECONDS = 30.0
 FORMATS = ("auto", "rich", "plain", "json")

@@ -1,4 +1,4 @@
-"""``winnow quarantine``: rows that were set aside."""
+"""``rowsieve quarantine``: rows that were set aside."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from pathlib import Path
 import typer
 
 from engine.cli.show import show_quarantine
-from engine.errors import InputError
-from engine.hints import nearest
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
-from engine.recipe import Recipe
-from engine.replay import export, replay
+from engine.core.errors import InputError
+from engine.core.suggestions import nearest
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.replay import export, replay
 
 ACTIONS = ("list", "export", "replay")
 
 
 def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, verbose: bool) -> None:
-    """Carry one action out. Raises WinnowError."""
+    """Carry one action out. Raises RowsieveError."""
     if action == "list":
         show_quarantine(read_quarantine(make_plan(recipe), limit))
     elif action == "export":
         if to is None:
-            raise InputError("winnow quarantine RECIPE export: say where to, for example --to faulty.jsonl.")
+            raise InputError(
+                "rowsieve quarantine RECIPE export: say where to, for example --to faulty.jsonl."
+            )
         table = read_quarantine(make_plan(recipe))
         export(table, to)
         typer.echo(f"{table.num_rows} rows written to {to}.")
@@ -35,6 +37,6 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
         )
     else:
         raise InputError(
-            f"winnow quarantine RECIPE {action}: choose one of {', '.join(ACTIONS)}."
+            f"rowsieve quarantine RECIPE {action}: choose one of {', '.join(ACTIONS)}."
             f"{nearest(action, ACTIONS)}"
         )

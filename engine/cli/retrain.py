@@ -1,4 +1,4 @@
-"""``winnow retrain``: options to a training, and the table of its scores."""
+"""``rowsieve retrain``: options to a training, and the table of its scores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.show import show_json
-from engine.errors import InputError
+from engine.core.errors import InputError
 from engine.execution.cluster import executor as open_executor
 from engine.execution.cluster import set_environment
-from engine.recipe import RunSection
-from engine.training.params import parse_params
+from engine.recipe.recipe import RunSection
+from engine.recipe.trainers import parse_params
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable

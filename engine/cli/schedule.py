@@ -1,4 +1,4 @@
-"""``winnow schedule``: options to a schedule, and its log."""
+"""``rowsieve schedule``: options to a schedule, and its log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 
 def schedule(
@@ -26,23 +26,23 @@ def schedule(
 ) -> None:
     """Run a recipe at cron times, in the foreground. SIGTERM lets a run end; twice, it stops that too."""
     with shown_errors(verbose):
-        from engine.increments.cron import Cron, catch_up_policy
-        from engine.increments.schedule import (
+        from engine.core.output_layout import output_of
+        from engine.jobs.cron import Cron, catch_up_policy
+        from engine.jobs.schedule import (
             Schedule,
             SystemClock,
             follow,
+            rowsieve_run,
             schedule_file,
             signals,
-            winnow_run,
         )
-        from engine.store import output_of
 
         if log_format not in ("plain", "json"):
             raise InputError(f"--log-format {log_format}: choose plain or json.")
         loaded = load(recipe, overrides)
         wanted = Schedule(Cron.parse(cron, timezone), catch_up_policy(catch_up), max_runs)
         changes = [word for override in overrides or () for word in ("--set", override)]
-        job, clock = winnow_run([str(recipe), *changes, "--log-format", log_format]), SystemClock()
+        job, clock = rowsieve_run([str(recipe), *changes, "--log-format", log_format]), SystemClock()
         log = _as_json if log_format == "json" else _as_line
         with signals(clock, job):
             code = follow(wanted, job, clock, schedule_file(output_of(loaded.output.path)), log)

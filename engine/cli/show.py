@@ -15,16 +15,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from engine.redaction import redact
-from engine.status import when
+from engine.core.redaction import redact
+from engine.runs.status import when
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pydantic.fields import FieldInfo
 
     from connectors.storage import Place
-    from engine.plan import Plan
-    from engine.results import RunResult
+    from engine.plan.model import Plan
+    from engine.publish.results import RunResult
     from operators.base import Operator
 
 MOST_SHARDS = 20
@@ -77,7 +77,7 @@ def show_plan(plan: Plan) -> None:
 
 def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> None:
     """What a run goes on from, and why operators learnt again or did not."""
-    from engine.increments.deciding import describe, describe_base
+    from engine.plan.decisions import describe, describe_base
 
     said = "decided once the new rows are placed" if undecided else describe(record)
     console.print(f"  {escape(describe_base(record))}", soft_wrap=True)
@@ -249,7 +249,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(f"  [yellow]warning[/] {escape(line)}", soft_wrap=True)
     console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
     if result.training:
-        from engine.increments.training import describe
+        from engine.runs.training_after_run import describe
 
         console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
     if result.report:

@@ -1,4 +1,4 @@
-"""``winnow sources``: what can stand under ``source.format``."""
+"""``rowsieve sources``: what can stand under ``source.format``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.common import AsJson, Verbose, shown_errors
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 
 def sources(
@@ -48,7 +48,7 @@ def _show_all(found: list[Any]) -> None:
     from rich.markup import escape
 
     from engine.cli.show import console, plain_table
-    from engine.reference import default_text
+    from engine.recipe.reference import default_text
 
     table = plain_table("format", "what it reads", "told by", "options (defaults)")
     for one in found:
@@ -68,7 +68,7 @@ def _show_one(found: Any) -> None:
     from rich.markup import escape
 
     from engine.cli.show import console, plain_table
-    from engine.reference import default_text, type_text
+    from engine.recipe.reference import default_text, type_text
 
     console.print(f"[bold]{found.name}[/]: {escape(found.summary)}", soft_wrap=True)
     shapes = found.Options.model_json_schema().get("properties", {})

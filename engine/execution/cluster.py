@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from engine.errors import InfeasibleError
+from engine.core.errors import InfeasibleError
 from engine.execution.job import ShardExecutor
-from engine.execution.local import LocalExecutor
-from engine.recipe import RunSection
+from engine.execution.local_executor import LocalExecutor
+from engine.recipe.recipe import RunSection
 
 # Set before Ray is imported, so that its own processes inherit them; what the user set wins.
 QUIET = {
@@ -49,7 +49,7 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
         if ours:
             _start(spec, address, verbose)
     _quieten(verbose)
-    from engine.execution.on_ray import RayExecutor
+    from engine.execution.ray_executor import RayExecutor
 
     # On one machine Ray is told of more CPUs than there are (see LEAST_CPUS): work keeps to the real ones.
     real = None if address else os.cpu_count()

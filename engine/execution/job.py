@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from engine.errors import InputError, LockedError, WinnowError
-from engine.lease import Lease
-from engine.reader import StoreReader
-from engine.store import Commit
+from engine.core.errors import InputError, LockedError, RowsieveError
+from engine.storage.lease import Lease
+from engine.storage.reader import StoreReader
+from engine.storage.run_store import Commit
 from operators.base import Context, Executor, Operator
 
 
@@ -23,11 +23,11 @@ class Failure:
     kind: Literal["input", "locked", "crash"]
     trace: str = ""
 
-    def raised(self) -> WinnowError:
+    def raised(self) -> RowsieveError:
         """The error to raise in the driver."""
         if self.kind != "crash":
             return InputError(self.message) if self.kind == "input" else LockedError(self.message)
-        error = WinnowError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
+        error = RowsieveError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
         error.add_note(self.trace)
         return error
 

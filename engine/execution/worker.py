@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError
-from engine.errors import InputError, LockedError, system_error
-from engine.execution.faulty import apply_without_faulty
+from engine.core.errors import InputError, LockedError, system_error
 from engine.execution.job import Failure, Job
-from engine.quarantine import write_faults, write_records
-from engine.store import Commit
+from engine.execution.quarantine import write_faults, write_records
+from engine.execution.row_faults import apply_without_faulty
+from engine.storage.run_store import Commit
 from operators.base import FEATURE_FAULT, REASON, ROW_ID, VALID, Fault, Operator, OperatorError, RowError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.errors import InfeasibleError, InputError, WinnowError
+from engine.core.errors import InfeasibleError, InputError, RowsieveError
 
 DEFAULT_PORT = 8265
 CONNECT_SECONDS = 10.0
@@ -110,11 +110,11 @@ def clear_errors(url: str) -> Iterator[None]:
             f"(port {DEFAULT_PORT} by default), and is it on (ray[default] on the head)?"
         ) from None
     except RuntimeError as error:
-        if isinstance(error, WinnowError):
+        if isinstance(error, RowsieveError):
             raise
         if "ray[default]" in str(error):
             raise _missing(error) from None
-        raise WinnowError(f"The cluster at {url} says: {_short(error)}") from None
+        raise RowsieveError(f"The cluster at {url} says: {_short(error)}") from None
 
 
 def _refused(url: str, said: str) -> str:
@@ -144,7 +144,9 @@ def _knock(url: str) -> None:
 
 
 def _missing(error: Exception) -> InputError:
-    return InputError(f"Submitting needs Ray's jobs client ({_short(error)}): pip install 'winnow[deploy]'.")
+    return InputError(
+        f"Submitting needs Ray's jobs client ({_short(error)}): pip install 'rowsieve[deploy]'."
+    )
 
 
 def _short(error: object) -> str:

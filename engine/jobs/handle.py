@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.errors import Exit, InputError
-from engine.hints import nearest
+from engine.core.errors import Exit, InputError
+from engine.core.suggestions import nearest
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.key import State, exit_code
 
@@ -31,7 +31,7 @@ class JobInfo:
 
     @property
     def exit_code(self) -> Exit:
-        """As ``winnow run`` in the job ended; CRASH where it did not come to an end by itself."""
+        """As ``rowsieve run`` in the job ended; CRASH where it did not come to an end by itself."""
         return exit_code(self.state, self.driver_exit_code)
 
     @property
@@ -57,7 +57,7 @@ class JobInfo:
 
 @dataclass(frozen=True)
 class JobHandle:
-    """One job. Its methods raise WinnowError where the cluster cannot be reached any more."""
+    """One job. Its methods raise RowsieveError where the cluster cannot be reached any more."""
 
     address: str
     id: str

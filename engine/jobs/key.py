@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from engine.errors import Exit, InputError
-from engine.fingerprint import digest
+from engine.core.digests import digest
+from engine.core.errors import Exit, InputError
 
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -82,7 +82,7 @@ def _attempt(key: str, number: int) -> str:
 
 
 def exit_code(state: State, code: int | None) -> Exit:
-    """Exit code of ``winnow submit --wait``: that of the run in the job, as far as it had one."""
+    """Exit code of ``rowsieve submit --wait``: that of the run in the job, as far as it had one."""
     if state == State.SUCCEEDED:
         return Exit.DONE
     return Exit(code) if code in set(Exit) - {Exit.DONE} else Exit.CRASH

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 OURS = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
@@ -60,8 +60,8 @@ def collect(
     recipe
         The resolved recipe, YAML.
     code
-        ``"source"``: the packages of the Winnow that runs here; ``"installed"``: none, as the cluster has
-        Winnow; or a wheel, which is unpacked. What Winnow depends on must be on the cluster in any case.
+        ``"source"``: the packages of the Rowsieve that runs here; ``"installed"``: none, as the cluster has
+        Rowsieve; or a wheel, which is unpacked. What Rowsieve depends on must be on the cluster in any case.
     working_dir
         A folder whose files come along, except ``NEVER``, ``excludes`` and folders with names of ours.
     excludes
@@ -85,7 +85,7 @@ def collect(
     elif code == SOURCE:
         ours = dict(_source())
         files |= ours
-        told.append(f"Winnow's {len(ours)} source files")
+        told.append(f"Rowsieve's {len(ours)} source files")
     return Contents(files | {RECIPE: recipe}, tuple(told))
 
 
@@ -132,7 +132,9 @@ def _wheel(path: Path) -> dict[str, Path | bytes]:
             f"--wheel {path}: cannot be read as a wheel ({error}). Make one with: pip wheel --no-deps ."
         ) from None
     if "engine/__init__.py" not in found:
-        raise InputError(f"--wheel {path}: this is no wheel of Winnow. Make one with: pip wheel --no-deps .")
+        raise InputError(
+            f"--wheel {path}: this is no wheel of Rowsieve. Make one with: pip wheel --no-deps ."
+        )
     return found
 
 

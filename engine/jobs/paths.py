@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.errors import InputError
-from engine.recipe import Recipe
+from engine.core.errors import InputError
+from engine.recipe.recipe import Recipe
 
 
 def portable(

@@ -10,15 +10,15 @@ from typing import Any
 
 import yaml
 
-from engine.errors import InputError, WinnowError
+from engine.core.errors import InputError, RowsieveError
+from engine.core.redaction import redact
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.handle import JobHandle, JobInfo, list_jobs
 from engine.jobs.key import Decision, decide, given_key, planned_key
 from engine.jobs.package import RECIPE, SOURCE, Contents, collect
 from engine.jobs.paths import moved, portable
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.redaction import redact
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
 
 ENTRYPOINT = f"python -m engine.cli run {RECIPE} --log-format plain"
 
@@ -131,7 +131,7 @@ class _Door:
     def _make(self, decision: Decision, metadata: Mapping[str, str], env: Mapping[str, str]) -> Decision:
         """Ray takes an id once: of two that submit at the same moment one makes the job, one finds it."""
         with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
-            package = Path(folder) / "winnow.zip"
+            package = Path(folder) / "rowsieve.zip"
             self._contents.write(package)
             environment: dict[str, Any] = {"working_dir": str(package)}
             if env:
@@ -144,7 +144,7 @@ class _Door:
                     metadata=dict(metadata),
                 )
             except RuntimeError as error:
-                if isinstance(error, WinnowError) or f"{decision.id} already exists" not in str(error):
+                if isinstance(error, RowsieveError) or f"{decision.id} already exists" not in str(error):
                     raise
                 return Decision(decision.id, new=False)
         return decision

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from connectors.storage import Place
-    from engine.plan import Plan
+    from engine.plan.model import Plan
     from operators.base import Executor
 
 
@@ -26,15 +26,15 @@ def write_report(
     Parameters
     ----------
     plan : the plan whose operators have all been committed.
-    manifest : the version's manifest, see ``engine.publish``.
+    manifest : the version's manifest, see ``engine.publish.publisher``.
     metrics : operator name -> metric -> value, listed as they are.
     path : the file to write; its folder is made if absent.
     executor : where shards are counted; default: here.
     """
-    from engine.execution.local import LocalExecutor
-    from engine.redaction import redact
+    from engine.core.json_files import write_text
+    from engine.core.redaction import redact
+    from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
-    from engine.store import write_text
 
     write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor())))
     return path

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.words import count, percent
 from operators.base import ROW_ID
 from operators.neighbours.adaptor import NEIGHBOUR_DISTANCES, NEIGHBOUR_IDS, Neighbours

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.selection import Grid
 from engine.report.statistics import adjusted_rand_index
 from engine.report.survey import Survey, cast_or_null

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine.parts import DATA
-from engine.plan import Plan
-from engine.publish import version_folder
+from engine.core.output_layout import version_folder
+from engine.plan.model import Plan
+from engine.publish.parts import DATA
 from engine.report.duplicates import near_duplicates
 from engine.report.findings import Findings, sentences
 from engine.report.grid_truth import grid_aris

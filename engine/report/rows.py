@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engine.hints import nearest
-from engine.plan import Plan
+from engine.core.suggestions import nearest
+from engine.plan.model import Plan
 from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
 from engine.report.sampling import gather

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, ROW_ID
 
 NOISE = -1

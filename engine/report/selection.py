@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.grid_maps import Map, draw
 from engine.report.words import percent
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.factors import directions, plane_of_products
 from engine.report.groups import GroupRow
 from engine.report.pictures import NOISE_STYLE, Margins, inch_panels, plain, png, style

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from engine.plan import Plan
-from engine.reader import StoreReader
-from engine.recipe import TruthSection
+from engine.plan.model import Plan
+from engine.recipe.recipe import TruthSection
 from engine.report.sampling import (
     ROW,
     Rows,
@@ -32,6 +31,7 @@ from engine.report.sampling import (
     suspects,
 )
 from engine.report.statistics import Stat
+from engine.storage.reader import StoreReader
 from operators.base import (
     GROUP,
     IS_OUTLIER,

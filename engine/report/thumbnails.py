@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from engine.recipe import ImageSection
+from engine.recipe.recipe import ImageSection
 from engine.report.words import count
 from operators.base import ROW_ID
 

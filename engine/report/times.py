@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.pictures import COLOURS, Margins, inch_panels, plain, png
 from engine.report.words import percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.plan import Plan
+from engine.plan.model import Plan
 from engine.report.sampling import judges
 from engine.report.statistics import Stat
 from engine.report.survey import Survey

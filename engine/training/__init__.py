@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.training.params import TrainParams, parse_params
+from engine.recipe.trainers import TrainParams, parse_params
 from operators.lazy import lazy
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from engine.recipe.trainers import BoostedParams
 from engine.training.learner import model_state
-from engine.training.params import BoostedParams
 from engine.training.rules import Erm
 from engine.training.sampling import Draw, Floats
 from engine.training.session import Bools, Phase, Session

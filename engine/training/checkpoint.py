@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from engine.store import write_json, write_text
+from engine.core.json_files import write_json, write_text
 from operators.probe.crew import Slots
 
 LATEST = "LATEST"

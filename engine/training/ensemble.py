@@ -22,8 +22,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from engine.errors import InputError
-from engine.store import write_json
+from engine.core.errors import InputError
+from engine.core.json_files import write_json
 from engine.training.checkpoint import model_path
 from operators.lpboost import solve_model_weights
 from operators.models import ModelSpec, build

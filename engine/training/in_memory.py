@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy.typing as npt
 
+from engine.recipe.trainers import TrainParams, trainer_of
 from engine.training.ensemble import Ensemble
 from engine.training.job import mix
 from engine.training.kernel import fit
-from engine.training.params import TrainParams, trainer_of
 from engine.training.rows import dataset_of_arrays
 
 

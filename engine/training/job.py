@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.fingerprint import digest
-from engine.store import write_json
+from engine.core.digests import digest
+from engine.core.json_files import write_json
+from engine.recipe.trainers import BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
-from engine.training.params import BoostedParams, TrainParams, trainer_of
 from engine.training.version import Version
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.fingerprint import digest
+from engine.core.digests import digest
+from engine.recipe.trainers import TrainParams
 from engine.training.checkpoint import Checkpoints, Shelf
 from engine.training.learner import Learner
 from engine.training.methods import method_of
-from engine.training.params import TrainParams
 from engine.training.rows import Dataset, Ints
 from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
@@ -72,7 +72,7 @@ def fit(
     Parameters
     ----------
     data : rows of all shards; a worker reads its own slots' only.
-    params : see ``engine.training.params``.
+    params : see ``engine.recipe.trainers``.
     seed : of initial weights, batches, draws and dropout.
     crew : the workers; default: this process alone.
     folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that

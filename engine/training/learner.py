@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engine.training.params import TrainParams
+from engine.recipe.trainers import TrainParams
 from engine.training.rows import GroupedRows
 from operators.base import OperatorError
 from operators.models import Standardize

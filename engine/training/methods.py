@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.recipe.trainers import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
 from engine.training.boosting import Boosted
 from engine.training.learner import model_state
-from engine.training.params import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
 from engine.training.rules import Chi2Doro, CvarDoro, Erm, GroupDro, Rule
 from engine.training.sampling import Draw, balance
 from engine.training.session import Method, Phase, Session

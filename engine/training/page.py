@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.report.words import count, interval, percent
-from engine.store import write_text
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import MOST_GROUPS, PLOTS
 from engine.training.running import TrainResult

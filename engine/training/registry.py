@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import InputError
-from engine.execution.local import LocalExecutor
-from engine.object_store import carried
-from engine.spool import experiment_id
-from engine.tracking import (
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.publish.mlflow_outbox import experiment_id
+from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
     client,
@@ -24,11 +23,12 @@ from engine.tracking import (
     param_text,
     tracking_uri,
 )
-from engine.training.condition import Condition
+from engine.recipe.promotion import Condition
+from engine.recipe.trainers import TrainParams, trainer_of
+from engine.storage.object_run_store import carried
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
-from engine.training.params import TrainParams, trainer_of
 from engine.training.plots import PLOTS
 from engine.training.running import TrainResult, score
 from engine.training.serving import PARAMS, REQUEST, export
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
     from mlflow.tracking import MlflowClient
 
-TRAINING_TAG = "winnow.training"
+TRAINING_TAG = "rowsieve.training"
 """Of a model version: the name of the training's folder, which says what it was trained on and how."""
 CHALLENGER, CHAMPION = "challenger", "champion"
-MODEL, DATA = "model", "winnow"
-EXPERIMENT = "winnow-train"
+MODEL, DATA = "model", "rowsieve"
+EXPERIMENT = "rowsieve-train"
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def promote(
     holds, reason = condition.judge(mine.metrics(), theirs)
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
-    found.set_tag(registered.run_id, "winnow.promotion", ("promoted: " if holds else "kept: ") + reason)
+    found.set_tag(registered.run_id, "rowsieve.promotion", ("promoted: " if holds else "kept: ") + reason)
     return Verdict(holds, reason)
 
 
@@ -191,7 +191,7 @@ def dataset_input(version: Version) -> DatasetInput:
     dataset = Dataset(
         name=str(manifest["recipe"]),
         digest=str(manifest["content"]),
-        source_type="winnow",
+        source_type="rowsieve",
         source=json.dumps(source),
         schema=json.dumps({"columns": manifest["schema"]}),
         profile=json.dumps({"num_rows": manifest["rows"], **manifest["summary"]["splits"]}),
@@ -215,8 +215,8 @@ def _log_model(
                 data_path=str(Path(scratch) / DATA),
                 signature=signature(result.version, maker.classes),
                 # Not inferred: that would load the model in a process of its own.
-                pip_requirements=["winnow"],
-                metadata={"winnow.version": result.version.name, "winnow.trainer": trainer_of(params)},
+                pip_requirements=["rowsieve"],
+                metadata={"rowsieve.version": result.version.name, "rowsieve.trainer": trainer_of(params)},
             )
         mlflow_client.log_artifacts(run_id, str(Path(scratch) / MODEL), MODEL)
     _make_sure_of(name, mlflow_client)
@@ -224,7 +224,7 @@ def _log_model(
     tags = {
         VERSION_TAG: result.version.name,
         TRAINING_TAG: result.folder.name,
-        "winnow.trainer": trainer_of(params),
+        "rowsieve.trainer": trainer_of(params),
     }
     return str(mlflow_client.create_model_version(name, source, run_id, tags=tags).version)
 

@@ -1,4 +1,4 @@
-"""``winnow retrain``: train on a version, register the model, let it challenge the champion."""
+"""``rowsieve retrain``: train on a version, register the model, let it challenge the champion."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from connectors.storage import ObjectPath
-from engine.errors import InputError
-from engine.tracking import OUTPUT_TAG, client, tracking_uri
-from engine.training.condition import Condition
+from engine.core.errors import InputError
+from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
+from engine.recipe.promotion import Condition
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw
@@ -25,7 +25,7 @@ from operators.base import Executor
 
 @dataclass(frozen=True)
 class Retrained:
-    """What ``winnow retrain`` did."""
+    """What ``rowsieve retrain`` did."""
 
     result: TrainResult
     selection: Selection | None

@@ -16,16 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.storage import Place
-from engine.errors import InfeasibleError, InputError
-from engine.hints import nearest
-from engine.lease import writing
-from engine.object_store import carried, working_copy
-from engine.store import output_of, write_json
+from engine.core.errors import InfeasibleError, InputError
+from engine.core.json_files import write_json
+from engine.core.output_layout import output_of
+from engine.core.suggestions import nearest
+from engine.recipe.trainers import BoostedParams, TrainParams
+from engine.storage.lease import writing
+from engine.storage.object_run_store import carried, working_copy
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
-from engine.training.params import BoostedParams, TrainParams
 from engine.training.rows import Ints
 from engine.training.tally import NO_GROUP, Tally, tally_rows
 from engine.training.version import Version, open_version
@@ -92,7 +93,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     place = output_of(spec.folder or version.output / "models" / name)
     try:
         with (
-            writing(place, f"winnow retrain on {version.name}"),
+            writing(place, f"rowsieve retrain on {version.name}"),
             working_copy(place) as folder,
             carried(executor, place, folder) as executor,
         ):

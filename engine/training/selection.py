@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from engine.errors import InputError
-from engine.execution.local import LocalExecutor
-from engine.fingerprint import digest
-from engine.store import write_json
-from engine.training.params import TrainParams, parse_params, trainer_of
+from engine.core.digests import digest
+from engine.core.errors import InputError
+from engine.core.json_files import write_json
+from engine.execution.local_executor import LocalExecutor
+from engine.recipe.trainers import TrainParams, parse_params, trainer_of
 from engine.training.running import TrainSpec, train, trains_on_ray
 from engine.training.version import open_version
 from operators.base import Executor

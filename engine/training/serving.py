@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from engine.store import write_json
+from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.version import Version

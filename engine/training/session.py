@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from engine.recipe.trainers import TrainParams
 from engine.training.checkpoint import Checkpoints, Progress, Shelf
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
-from engine.training.params import TrainParams
 from engine.training.rows import Dataset, GroupedRows, Shards
 from engine.training.rules import Rule
 from engine.training.sampling import Draw, Floats, plan_epoch

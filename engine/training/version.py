@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.storage import ObjectPath, Place, read_columns
-from engine.errors import InputError
-from engine.hints import nearest
-from engine.manifest import current_version, read_manifest
-from engine.publish import POINTER, is_published, version_folder
-from engine.store import output_of, store_of
+from engine.core.errors import InputError
+from engine.core.output_layout import POINTER, output_of, version_folder
+from engine.core.suggestions import nearest
+from engine.storage.manifest import current_version, is_published, read_manifest
+from engine.storage.stores import store_of
 from operators.base import ROW_ID, ShardInfo
 
 

@@ -107,7 +107,7 @@ def check_factory(model: str) -> None:
         if find_spec(package) is None:
             raise OperatorError(
                 f"operators.embed.model '{model}': the package {package} is not installed. On every node: "
-                f"pip install -c deploy/constraints.txt 'winnow[embed]'."
+                f"pip install -c deploy/constraints.txt 'rowsieve[embed]'."
             )
     if model not in BUILT_IN:
         find_factory(model)

@@ -28,7 +28,7 @@ ARRAYS = "models.npz"
 RECORD = "eos.json"
 EVERYONE = -1
 """Key of a model of all classes."""
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ from operators.groups.state import write_record
 if TYPE_CHECKING:
     from operators.grasp.drawing import DrawnClass
 
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
@@ -148,7 +148,7 @@ class Groups(GroupsOperator[GroupsParams]):
         if not records:
             raise OperatorError(
                 "operators.groups: no class has a row with a gradient. Look at the rejected rows "
-                "(`winnow quarantine`) and mend the source."
+                "(`rowsieve quarantine`) and mend the source."
             )
         projection = read_projection(maker)
         write_record(context.state, self.params, column=self._column)

@@ -73,7 +73,7 @@ class ClassWise(Groups[OperatorParams]):
         records = number_groups([record for record in found if record is not None])
         if not records:
             raise OperatorError(
-                "operators.groups: no class has a row. Look at the rejected rows (`winnow quarantine`) and "
+                "operators.groups: no class has a row. Look at the rejected rows (`rowsieve quarantine`) and "
                 "mend the source."
             )
         write_record(context.state, self.params, classes=records)

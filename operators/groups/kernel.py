@@ -1,7 +1,7 @@
 """What every class-by-class method of group learning is: arrays in, labels and a small state out.
 
 A third party writes a subclass of :class:`GroupMethod` and names it under the entry point
-``winnow.group_methods``; gathering a class's rows, numbering groups across classes, storing labels and
+``rowsieve.group_methods``; gathering a class's rows, numbering groups across classes, storing labels and
 placing new rows are done for it.
 """
 

@@ -14,7 +14,7 @@ from operators.base import Operator, OperatorError
 from operators.groups.classwise import class_wise
 from operators.groups.kernel import GroupMethod
 
-ENTRY_POINTS = "winnow.group_methods"
+ENTRY_POINTS = "rowsieve.group_methods"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "grasp": "operators.grasp.adaptor:Groups",
@@ -27,7 +27,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "oracle": "operators.groups.by_column:Oracle",
     }
 )
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 def method_names() -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
     except (OSError, ValueError, KeyError):
         raise OperatorError(
             f"{state / RECORD} cannot be read, so the folder is no state of `groups`. Give the folder "
-            "<output>/store/<fingerprint>/state; `winnow plan RECIPE --json` shows the fingerprint."
+            "<output>/store/<fingerprint>/state; `rowsieve plan RECIPE --json` shows the fingerprint."
         ) from None
     kind = method_class(str(params["method"]))
     operator = kind(kind.Params.recorded(params))

@@ -36,7 +36,7 @@ NEIGHBOUR_DISTANCES = "neighbour_distances"
 GRAPH = "graph.json"
 MAX_EDGES = 2**31 - 1  # Arrow lists count their values with 32-bit offsets
 
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 class Neighbours(Operator[NeighboursParams]):
@@ -93,7 +93,7 @@ class Neighbours(Operator[NeighboursParams]):
         if not records:
             raise OperatorError(
                 "operators.neighbours: no class has a row with a vector. Look at the rejected rows "
-                "(`winnow quarantine`) and mend the source."
+                "(`rowsieve quarantine`) and mend the source."
             )
         for record in records:
             if record["advice"]:

@@ -20,8 +20,8 @@ def load_faiss() -> Any:
     except ImportError as error:
         raise ImportError(
             f"operators.neighbours needs FAISS, which does not import here ({error}). Run `pip install "
-            "'winnow[cpu]'`, or `pip install 'winnow[gpu]'` on a machine with an NVIDIA GPU; never both, as "
-            "they unpack into the same folder."
+            "'rowsieve[cpu]'`, or `pip install 'rowsieve[gpu]'` on a machine with an NVIDIA GPU; never both, "
+            "as they unpack into the same folder."
         ) from error
     return faiss
 

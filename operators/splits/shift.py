@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from operators.splits.start import Settings
 
 
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> Settings:

@@ -38,7 +38,7 @@ from operators.weights.weighing import COLUMNS, Factors, Scales, Trust
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob
 
-_log = logging.getLogger("winnow")
+_log = logging.getLogger("rowsieve")
 
 
 class Weights(Operator[WeightsParams]):

@@ -137,7 +137,7 @@ def run_once(n_rows: int, folder: Path) -> list[Cost]:
     import torch
 
     from engine import Recipe, run
-    from engine.plan import make_plan
+    from engine.plan.planner import make_plan
 
     torch.set_num_threads(1)
     write_rows(folder / "data", n_rows)
@@ -170,7 +170,7 @@ def run_once(n_rows: int, folder: Path) -> list[Cost]:
 
 def apart(n_rows: int) -> list[Cost]:
     """The same in an interpreter of its own, so that no size inherits the memory of another."""
-    with tempfile.TemporaryDirectory(dir=os.environ.get("WINNOW_SCALE_DIR")) as folder:
+    with tempfile.TemporaryDirectory(dir=os.environ.get("ROWSIEVE_SCALE_DIR")) as folder:
         command = [sys.executable, "-m", "tests.benchmarks.scale", "--once", str(n_rows), folder]
         result = subprocess.run(
             command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}

@@ -69,7 +69,7 @@ def in_blocks(folder: Path, shape: tuple[int, int], eps: Sequence[float], worker
     """One solution on a Ray of its own; labels of every cell go to ``labels-<workers>.npy``."""
     import ray
 
-    from engine.execution.on_ray import RayExecutor
+    from engine.execution.ray_executor import RayExecutor
     from operators.base import Resources
     from operators.dbscan.sharded import BlockLabels, lay_out, solve
 

@@ -24,7 +24,7 @@ from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, 
 README = Path(__file__).with_name("README.md")
 KEPT = Path(__file__).with_name("splits.json")
 ORTOOLS = Path(__file__).parents[2] / ".venv-ortools" / "bin" / "python"
-"""OR-tools needs an older protobuf than Winnow's and a process without highspy."""
+"""OR-tools needs an older protobuf than Rowsieve's and a process without highspy."""
 PARTS = ("assignment", "features", "scale")
 SIZES = (1_000, 10_000, 100_000)
 GROUPS, HOLDOUT = 8, 0.2

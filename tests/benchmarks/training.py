@@ -19,8 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from engine.recipe.trainers import parse_params
 from engine.training.kernel import fit
-from engine.training.params import parse_params
 from engine.training.rows import Dataset, dataset_of_arrays
 from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
 
@@ -32,7 +32,7 @@ ROUND_EPOCHS = 2
 
 def rows() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """COMPAS where its file is, else rows of its shape: (7214, 8), two classes."""
-    folder = os.environ.get("WINNOW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
+    folder = os.environ.get("ROWSIEVE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data")
     path = Path(folder) / "compas" / "compas-scores-two-years.csv"
     if not path.exists():
         rng = np.random.default_rng(0)
@@ -158,7 +158,7 @@ def on_ray(epochs: int) -> list[Row]:
     import ray
 
     import engine
-    from engine.execution.on_ray import RayExecutor
+    from engine.execution.ray_executor import RayExecutor
     from engine.training import TrainSpec, train
     from tests.data import recipe_for, spurious_table, write_shards
 

@@ -12,8 +12,8 @@ def main(folder: Path) -> None:
     """Print where each run has published."""
     import ray
 
-    from engine.recipe import Recipe
-    from engine.runner import run
+    from engine.recipe.recipe import Recipe
+    from engine.runs.runner import run
     from tests.cluster.test_faults_ray import many_shards
 
     ray.init(

@@ -20,9 +20,9 @@ def main(folder: Path) -> None:
     import ray
     from ray.cluster_utils import Cluster
 
-    from engine.plan import make_plan
-    from engine.recipe import Recipe
-    from engine.runner import run
+    from engine.plan.planner import make_plan
+    from engine.recipe.recipe import Recipe
+    from engine.runs.runner import run
     from tests.cluster.test_faults_ray import many_shards
 
     # The head has the driver; work that may be lost goes to the others.

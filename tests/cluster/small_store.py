@@ -24,7 +24,7 @@ def main(folder: Path) -> None:
     """Compare labels in blocks with the kernel's; print the bytes of both kinds."""
     import ray
 
-    from engine.execution.on_ray import RayExecutor
+    from engine.execution.ray_executor import RayExecutor
     from operators.dbscan.clusters import cluster
     from operators.dbscan.distances import Points
     from operators.dbscan.sharded import BlockLabels, lay_out, solve

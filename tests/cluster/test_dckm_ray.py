@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.local import LocalExecutor
-from engine.execution.on_ray import RayExecutor
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.ray_executor import RayExecutor
 from operators.base import Context, Executor
 from operators.dckm.adaptor import Dckm
 from operators.dckm.params import DckmParams

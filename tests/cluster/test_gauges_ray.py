@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine import run
-from engine.gauges import DESCRIPTIONS
+from engine.runs.prometheus import DESCRIPTIONS
 from tests.data import small_recipe
 
 pytest.importorskip("prometheus_client", reason="Ray exports metrics only with its extra `default`")
@@ -30,10 +30,10 @@ def test_the_nodes_endpoint_has_every_metric_of_a_run(tmp_path: Path) -> None:
         time.sleep(1.0)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        found = [line for line in lines if line.startswith("ray_winnow_")]
+        found = [line for line in lines if line.startswith("ray_rowsieve_")]
     assert {line.split("{")[0] for line in found} == {f"ray_{name}" for name in DESCRIPTIONS}
     (rows,) = [
-        line for line in found if line.startswith("ray_winnow_rows{") and 'operator="gradients"' in line
+        line for line in found if line.startswith("ray_rowsieve_rows{") and 'operator="gradients"' in line
     ]
     assert float(rows.rsplit(" ", 1)[1]) == result.manifest["rows"]
     assert f'version="{result.version}"' in rows

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.test_full_chain import CHAIN
 from tests.unit.test_increments import add_night, computed

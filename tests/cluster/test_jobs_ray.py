@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 import engine
 from engine.cli.app import app
-from engine.errors import Exit, InputError
+from engine.core.errors import Exit, InputError
 from engine.jobs import list_jobs, submit
 from engine.jobs.key import State
 from engine.jobs.package import collect
-from engine.manifest import current_version
+from engine.storage.manifest import current_version
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -90,7 +90,7 @@ def _wait_until_up(address: str, process: subprocess.Popen[bytes], log: Path) ->
             assert time.monotonic() < deadline, "the head node does not come up"
             try:
                 list_jobs(address)
-            except engine.errors.WinnowError:
+            except engine.core.errors.RowsieveError:
                 time.sleep(0.5)
             else:
                 return
@@ -165,7 +165,7 @@ def test_a_failed_run_exits_as_it_did_and_is_tried_again(head: Head, tmp_path: P
     code, said = command("status", str(tmp_path / "r.yaml"), "--address", head.address)
     assert (code, f"{first}: failed at" in said) == (0, True)
     write_shards(tmp_path / "absent", spurious_table())
-    wheel = tmp_path / "winnow-0-py3-none-any.whl"  # laid out as one
+    wheel = tmp_path / "rowsieve-0-py3-none-any.whl"  # laid out as one
     collect(b"", code="source").write(wheel)
     code, said = command(*arguments, "--key", "monday", "--wait", "--wheel", str(wheel))
     assert wheel.name in said
@@ -181,7 +181,7 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "slow.py").write_text("import os, time\nassert os.environ['MY_TOKEN']\ntime.sleep(600)\n")
     recipe = small_recipe(tmp_path, operators={"probe": {"model": "slow:make", "trainer": "in_process"}})
-    env = {"MY_TOKEN": secret, "WINNOW_FACTORIES": "slow"}
+    env = {"MY_TOKEN": secret, "ROWSIEVE_FACTORIES": "slow"}
     made = submit(recipe, head.address, key="k", working_dir=folder, env=env)
     deadline = time.monotonic() + PATIENCE
     while "ingest     done" not in made.handle.logs():
@@ -199,7 +199,7 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
 
 def test_the_commands_of_deploy_s_page(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(engine.__file__).parents[1] / "deploy/README.md").read_text("utf-8")
-    block = next(b for b in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "winnow submit" in b)
+    block = next(b for b in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "rowsieve submit" in b)
     (first, *lines) = [line.removeprefix("$ ") for line in block.splitlines()]
     assert first.split()[0] == "export"
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", head.address)
@@ -210,7 +210,7 @@ def test_the_commands_of_deploy_s_page(head: Head, tmp_path: Path, monkeypatch: 
     job, said = "", {}
     for line in lines:
         line = line.replace("/data/", f"{tmp_path}/").replace("http://head:8265", head.address)
-        if line.startswith("winnow status my-recipe.yaml"):
+        if line.startswith("rowsieve status my-recipe.yaml"):
             line += f" --set source.path={tmp_path}/in --set output.path={tmp_path}/out"
         name, *words = [job if word == "JOB" else word for word in shlex.split(line)][1:]
         code, said[name] = command(name, *words)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import InfeasibleError, InputError
-from engine.execution.local import LocalExecutor
-from engine.execution.on_ray import RayExecutor
-from engine.plan import make_plan
+from engine.core.errors import InfeasibleError, InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.ray_executor import RayExecutor
+from engine.plan.planner import make_plan
 from engine.report.survey import survey
-from engine.runner import run
+from engine.runs.runner import run
 from tests.data import small_recipe
 from tests.unit.test_full_chain import CHAIN
 from tests.unit.test_run import changed, computed, content

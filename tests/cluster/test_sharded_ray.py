@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.execution.on_ray import RayExecutor
+from engine.execution.ray_executor import RayExecutor
 from operators.base import Resources
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import Points

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from engine.execution.on_ray import RayExecutor
+from engine.execution.ray_executor import RayExecutor
 from operators.base import SPLIT, Context, Resources
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.test_splits_operator import Split, rows

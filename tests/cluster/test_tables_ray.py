@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from connectors import Source, SourceShard, open_source
-from engine.execution.on_ray import RayExecutor
+from engine.execution.ray_executor import RayExecutor
 from tests import tables
 from tests.unit.test_export import Target, Version
 from tests.unit.test_tables_sources import rows

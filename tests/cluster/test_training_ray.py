@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import engine
-from engine.errors import InputError
-from engine.execution.local import LocalExecutor
-from engine.execution.on_ray import RayExecutor
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.ray_executor import RayExecutor
 from engine.training import TrainResult, TrainSpec, parse_params, train
 from engine.training.selection import select
 from operators.base import Executor
@@ -23,7 +23,7 @@ from tests.data import small_recipe
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 HERE = "tests.cluster.test_training_ray"
-KILL = Path(tempfile.gettempdir()) / f"winnow-kill-{os.getuid()}"
+KILL = Path(tempfile.gettempdir()) / f"rowsieve-kill-{os.getuid()}"
 SMALL = {"epochs": 6, "batch_size": 40, "slots": 3, "checkpoint_every": 1}
 
 

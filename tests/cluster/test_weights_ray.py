@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.execution.on_ray import RayExecutor
+from engine.execution.ray_executor import RayExecutor
 from operators.base import ROW_ID, Context, Resources, ShardInfo
 from operators.weights.adaptor import Weights
 from operators.weights.cross_fit import FoldJob

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from connectors.base import ConnectorError
-from engine.errors import WinnowError
+from engine.core.errors import RowsieveError
 
 HOW_MANY = pytest.mark.parametrize("examples", [150, pytest.param(3000, marks=pytest.mark.faults)])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -26,7 +26,7 @@ def judged(call: Callable[[], Any], *words: str) -> Any:
     """What the call returns; None if it refuses, with an error of ours that holds the words."""
     try:
         return call()
-    except (WinnowError, ConnectorError) as error:
+    except (RowsieveError, ConnectorError) as error:
         text = str(error)
     assert text
     assert [word for word in words if word not in text] == []

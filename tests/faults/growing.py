@@ -25,8 +25,8 @@ def write(folder: Path, rows: int, shard_rows: int) -> None:
 
 def main(folder: Path, rows: int, shard_rows: int) -> None:
     """Publish them with the operators that stream; print the most memory this process had, in MiB."""
-    from engine.recipe import Recipe
-    from engine.runner import run
+    from engine.recipe.recipe import Recipe
+    from engine.runs.runner import run
     from tests.data import recipe_for
 
     write(folder / "data", rows, shard_rows)

@@ -30,7 +30,7 @@ def start(fn: Callable[..., Any], *args: Any) -> BaseProcess:
     return process
 
 
-def winnow(arguments: Sequence[str], log: str, environment: dict[str, str] | None = None) -> None:
+def rowsieve(arguments: Sequence[str], log: str, environment: dict[str, str] | None = None) -> None:
     """The command line; its output goes to the file ``log``, its exit code is the process's."""
     from engine.cli.app import app
 
@@ -43,10 +43,10 @@ def winnow(arguments: Sequence[str], log: str, environment: dict[str, str] | Non
 
 
 def run_recipe(folder: Path, recipe: dict[str, Any], *options: str, name: str = "recipe") -> BaseProcess:
-    """``winnow run`` on the recipe; what it says goes to ``<folder>/<name>.log``."""
+    """``rowsieve run`` on the recipe; what it says goes to ``<folder>/<name>.log``."""
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(recipe, sort_keys=False))
-    return start(winnow, ["run", str(path), *options], str(folder / f"{name}.log"))
+    return start(rowsieve, ["run", str(path), *options], str(folder / f"{name}.log"))
 
 
 def finish(process: BaseProcess) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Barrier
 
 from connectors.storage import ObjectPath
-from engine.errors import LockedError
-from engine.lease import writing
+from engine.core.errors import LockedError
+from engine.storage.lease import writing
 
 
 def winners(output: Path | ObjectPath, n: int) -> int:

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.manifest import current_version, parse_manifest, read_manifest
-from engine.plan import make_plan
-from engine.recipe import Recipe, parse_yaml, read_yaml
-from engine.redaction import redact, redact_all
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.core.redaction import redact, redact_all
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe, parse_yaml, read_yaml
+from engine.runs.runner import run
+from engine.storage.manifest import current_version, parse_manifest, read_manifest
 from engine.training.version import open_version
 from operators.base import OperatorError
 from operators.factories import VARIABLE, check_allowed
@@ -140,7 +140,7 @@ def test_factories_need_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv(VARIABLE, allowed)
         recipe = small_recipe(tmp_path)
         probe = {**recipe.operators["probe"], "model": "evil:net"}
-        with pytest.raises(InputError, match=r"operators\.probe\.model 'evil:net'.*WINNOW_FACTORIES="):
+        with pytest.raises(InputError, match=r"operators\.probe\.model 'evil:net'.*ROWSIEVE_FACTORIES="):
             make_plan(recipe.model_copy(update={"operators": {**recipe.operators, "probe": probe}}))
         with pytest.raises(OperatorError):
             check_allowed("evil:net")

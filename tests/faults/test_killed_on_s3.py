@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 from connectors.storage import ObjectPath, Place
-from engine.manifest import current_version
-from engine.publish import version_folder
-from engine.recipe import Recipe
-from engine.runner import run
-from engine.store import output_of
+from engine.core.output_layout import output_of, version_folder
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.manifest import current_version
 from tests.faults.killing import recipe_in
 from tests.faults.processes import finish, run_recipe
 from tests.s3 import S3Server

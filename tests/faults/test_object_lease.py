@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 
 from connectors.storage import ObjectPath, place_of
-from engine.errors import InputError, LockedError
-from engine.lease import Lease, alive, newest_token, read_holder, writing
-from engine.lease.objects import Fence, ObjectLease
-from engine.manifest import current_version
-from engine.publish import is_published, point_to, version_folder
+from engine.core.errors import InputError, LockedError
+from engine.core.output_layout import version_folder
+from engine.publish.publisher import point_to
+from engine.storage.lease import Lease, alive, newest_token, read_holder, writing
+from engine.storage.lease.objects import Fence, ObjectLease
+from engine.storage.manifest import current_version, is_published
 from tests.faults.processes import finish, start, until
 from tests.faults.racing import winners
 from tests.s3 import S3Server

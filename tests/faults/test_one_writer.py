@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import LockedError
-from engine.lease import Lease, alive, newest_token, read_holder, writing
-from engine.publish import POINTER, point_to
+from engine.core.errors import LockedError
+from engine.core.output_layout import POINTER
+from engine.publish.publisher import point_to
+from engine.storage.lease import Lease, alive, newest_token, read_holder, writing
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, start, until
 from tests.faults.racing import winners

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from engine.cli.app import app
-from engine.errors import BudgetError, InputError, WinnowError
-from engine.execution.faulty import apply_without_faulty
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.core.errors import BudgetError, InputError, RowsieveError
+from engine.execution.quarantine import read_quarantine
+from engine.execution.row_faults import apply_without_faulty
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from operators.base import Apply, Context, OperatorError
 from operators.gradients.adaptor import Gradients
 from tests.data import recipe_for, spurious_table, write_shards
@@ -51,7 +51,7 @@ def test_a_batch_is_searched_down_to_its_faulty_rows(n: int, faulty: set[int], a
     assert len(calls) <= 2 + 2 * len(faulty) * (n - 1).bit_length()
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "disk full"), WinnowError("lost")])
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "disk full"), RowsieveError("lost")])
 def test_what_is_no_matter_of_rows_is_not_searched(error: Exception) -> None:
     calls = []
 
@@ -122,7 +122,7 @@ def test_too_many_rows_and_none_allowed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Gradients, "open", raising_on(*range(240)))
     for source in (QUARANTINE, {"on_error": "fail"}):
         recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
-        with pytest.raises(WinnowError, match=r"operators\.gradients failed on shard 0: ZeroDivisionError"):
+        with pytest.raises(RowsieveError, match=r"operators\.gradients failed on shard 0: ZeroDivisionError"):
             run(recipe)
     monkeypatch.undo()
     monkeypatch.setattr(Gradients, "open", raising_on(0, 1, 100, 101))

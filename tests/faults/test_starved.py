@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from engine.errors import InputError
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import small_recipe
 from tests.faults.killing import committed, complete, recipe_in
 from tests.faults.killing import published as bytes_of
-from tests.faults.processes import finish, start, winnow
+from tests.faults.processes import finish, rowsieve, start
 from tests.unit.test_run import content
 
 
 def limited(arguments: list[str], log: str, limit: int) -> None:
     """The command line where no file may be longer than ``limit`` bytes: writing more is an error."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    winnow(arguments, log)
+    rowsieve(arguments, log)
 
 
 @pytest.mark.slow
@@ -48,11 +48,11 @@ def test_a_disk_that_takes_no_more(limit: int, tmp_path: Path) -> None:
 @pytest.mark.faults
 def test_no_room_for_a_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ENOSPC at the n-th write of a record, wherever that is: exit 2, and the next run ends well."""
-    import engine.store
+    import engine.storage.run_store
 
     recipe = small_recipe(tmp_path)
     reference = content(run(small_recipe(tmp_path, output="reference")).path)
-    original = engine.store.write_text
+    original = engine.storage.run_store.write_text
     left = [0]
 
     def full(path: Path, text: str) -> None:
@@ -61,7 +61,7 @@ def test_no_room_for_a_temporary_file(tmp_path: Path, monkeypatch: pytest.Monkey
             raise OSError(28, "No space left on device", str(path))
         original(path, text)
 
-    monkeypatch.setattr(engine.store, "write_text", full)
+    monkeypatch.setattr(engine.storage.run_store, "write_text", full)
     for count in (1, 4, 6):
         left[0] = count
         with pytest.raises(InputError, match=r"No space left.*goes on from there"):
@@ -79,8 +79,8 @@ def test_a_folder_without_the_right_to_write(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from engine.lease import writing\n"
-        "from engine.errors import InputError\n"
+        "from engine.storage.lease import writing\n"
+        "from engine.core.errors import InputError\n"
         "os.setuid(65534)\n"
         "try:\n"
         f"    writing(Path({str(folder)!r}), 'other').__enter__()\n"

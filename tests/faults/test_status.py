@@ -1,4 +1,4 @@
-"""`winnow status` from files alone: while a run goes, after it died or failed, after it published."""
+"""`rowsieve status` from files alone: while a run goes, after it died or failed, after it published."""
 
 import json
 import os
@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.killing import recipe_in
 from tests.faults.processes import finish, run_recipe, until

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from engine.cli.common import shown_errors, stopping_in_order
-from engine.lease import read_holder
+from engine.storage.lease import read_holder
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, until
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.compare.scores import count, score
-from engine.store import write_json
+from engine.core.json_files import write_json
+from engine.runs.compare.scores import count, score
 from tests.paper.data_sets import Problem, SkippedError, load
 from tests.paper.ways import ways_for
 
@@ -30,7 +30,7 @@ TRAINING_CODE = (
 )
 METHODS = (
     *(f"operators/{name}" for name in METHOD_CODE),
-    "engine/compare/scores.py",
+    "engine/runs/compare/scores.py",
     "connectors/digits.py",
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
 )

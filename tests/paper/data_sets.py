@@ -128,9 +128,9 @@ def _embedded(texts: list[str]) -> Array:
 
 def data_folder() -> Path:
     """Where data that may not be copied lies. Raises SkippedError."""
-    found = Path(os.environ.get("WINNOW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+    found = Path(os.environ.get("ROWSIEVE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
     if not found.is_dir():
-        raise SkippedError(f"there is no folder {found.name!r} beside the project; name it in WINNOW_DATA")
+        raise SkippedError(f"there is no folder {found.name!r} beside the project; name it in ROWSIEVE_DATA")
     return found
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from engine.store import write_text
+from engine.core.json_files import write_text
 from tests.paper.cells import all_figures
 from tests.paper.data_sets import TEXT_ROWS
 from tests.paper.published import CLEAN, CONTAMINATED

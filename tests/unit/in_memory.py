@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.execution.local import LocalExecutor
+from engine.execution.local_executor import LocalExecutor
 from operators.base import ROW_ID, Context, Operator, ShardInfo
 
 

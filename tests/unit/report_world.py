@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from connectors import open_source
 from connectors.sink import write_parquet
-from engine.fingerprint import digest
-from engine.plan import Plan, PlannedOperator
-from engine.recipe import Recipe
+from engine.core.digests import digest
+from engine.core.json_files import write_json
+from engine.plan.model import Plan, PlannedOperator
+from engine.recipe.recipe import Recipe
 from engine.report import write_report
-from engine.store import write_json
 from operators.base import CATEGORY, VECTOR, Apply, Context, Operator, OperatorParams
 
 SYMBOLS = "●▲■◆✕"

@@ -10,13 +10,13 @@ from typing import Any, Literal, cast
 import pytest
 
 from connectors.storage import ObjectPath, place_of
-from engine.execution.carrying import Carrying, Mirror
-from engine.execution.local import LocalExecutor
-from engine.object_store import ObjectRunStore, carried
-from engine.plan import make_plan
-from engine.runner import run
+from engine.execution.local_executor import LocalExecutor
+from engine.plan.planner import make_plan
+from engine.recipe.trainers import ErmParams
+from engine.runs.runner import run
+from engine.storage.object_run_store import ObjectRunStore, carried
+from engine.storage.state_sync import Carrying, Mirror
 from engine.training.job import TrainingJob
-from engine.training.params import ErmParams
 from engine.training.running import TrainSpec, score, train
 from operators.base import Context, Resources
 from tests.data import small_recipe
@@ -95,11 +95,11 @@ def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> N
 def test_a_training_is_on_the_driver_wherever_it_ran(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
     cache = tmp_path / "cache"
     cache.mkdir()
-    monkeypatch.setattr("engine.object_store.local_cache", lambda: cache)
-    monkeypatch.setattr("engine.execution.carrying.several_hosts", lambda: True)
+    monkeypatch.setattr("engine.storage.object_run_store.local_cache", lambda: cache)
+    monkeypatch.setattr("engine.storage.state_sync.several_hosts", lambda: True)
     uri = s3.uri(s3.bucket(), "out")
     run(recipe_at(tmp_path, uri))
     params = ErmParams(epochs=2, small_rows=1)

@@ -12,9 +12,9 @@ import pytest
 from connectors import open_source
 from connectors.sink import parquet_bytes
 from connectors.storage import ObjectPath, place_of
-from engine.errors import LockedError
-from engine.lease import Lease, newest_token, writing
-from engine.runner import run
+from engine.core.errors import LockedError
+from engine.runs.runner import run
+from engine.storage.lease import Lease, newest_token, writing
 from tests.clouds import ACCOUNT, KEY, azurite, fake_gcs, new_bucket, new_container
 from tests.data import spurious_table
 from tests.faults.racing import winners
@@ -34,7 +34,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_azure_gets_what_a_disk_gets(container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
     outs = [container, str(tmp_path / "disk")]
     (first, on_disk) = (run(recipe_at(tmp_path, out)) for out in outs)
     assert files_of(first.path) == files_of(on_disk.path)

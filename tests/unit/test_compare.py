@@ -1,4 +1,4 @@
-"""`winnow compare`: scores against plain references, what is shared, and what is refused."""
+"""`rowsieve compare`: scores against plain references, what is shared, and what is refused."""
 
 import json
 from collections import Counter
@@ -13,11 +13,11 @@ from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.compare.running import FLOOR, compare, needed, variants
-from engine.compare.scores import Cell, count, floor_of, minority_recall, score
-from engine.errors import InputError
-from engine.events import Event
-from engine.plan import make_plan
+from engine.core.errors import InputError
+from engine.core.events import Event
+from engine.plan.planner import make_plan
+from engine.runs.compare.comparison import FLOOR, compare, needed, variants
+from engine.runs.compare.scores import Cell, count, floor_of, minority_recall, score
 from tests.data import small_recipe
 
 METHODS = ["grasp", "kmeans", "eiil", "oracle"]

@@ -18,7 +18,7 @@ from connectors.base import ConnectorError, Source
 from connectors.filters import parse
 from connectors.parquet_source import ParquetSource
 from engine import Recipe
-from engine.plan import make_plan
+from engine.plan.planner import make_plan
 
 ROWS = [
     {

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine import Recipe, run
-from engine.plan import Plan, make_plan
+from engine.plan.model import Plan
+from engine.plan.planner import make_plan
 from tests.data import recipe_for, spurious_table
 
 N = 12

@@ -14,8 +14,8 @@ from connectors.base import Connector, ConnectorError, Source, SourceOptions, So
 from connectors.csv_source import CsvSource
 from connectors.files import find_connector
 from engine import Recipe
-from engine.errors import InputError
-from engine.plan import make_plan
+from engine.core.errors import InputError
+from engine.plan.planner import make_plan
 
 
 class SemicolonOptions(SourceOptions):
@@ -74,7 +74,7 @@ def test_every_built_in_format_says_what_it_is() -> None:
 
 @pytest.mark.usefixtures("plugins")
 def test_plugins_are_found_and_broken_ones_named(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "winnow"):
+    with caplog.at_level(logging.WARNING, "rowsieve"):
         found = registry.connectors()
     assert [name for name in found if name not in registry.BUILT_IN] == ["ssv"]
     assert type(found["parquet"]).__module__ == "connectors.parquet_source"

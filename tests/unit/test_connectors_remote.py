@@ -17,7 +17,7 @@ from connectors.hiding import hide
 from connectors.listing import each_file
 from connectors.paths import AT_A_TIME, each
 from engine import Recipe
-from engine.plan import make_plan
+from engine.plan.planner import make_plan
 from tests.s3 import REGION, SECRET, USER, S3Server
 from tests.unit import formats
 
@@ -130,11 +130,11 @@ def test_a_plan_over_s3_records_no_secret(s3: S3Server, tmp_path: Path) -> None:
 def test_any_filesystem_of_fsspec_is_read(tmp_path: Path) -> None:
     formats.hive(tmp_path, "a b", formats.rows())
     memory = fsspec.filesystem("memory")
-    memory.put(str(tmp_path), "/winnow-test/data", recursive=True)
-    for path in ("memory://winnow-test/data", "memory://winnow-test/data/**/*.parquet"):
+    memory.put(str(tmp_path), "/rowsieve-test/data", recursive=True)
+    for path in ("memory://rowsieve-test/data", "memory://rowsieve-test/data/**/*.parquet"):
         assert rows_of(open_source(path)) == formats.rows()
-    with pytest.raises(ConnectorError, match="memory://winnow-test/none does not exist"):
-        open_source("memory://winnow-test/none")
+    with pytest.raises(ConnectorError, match="memory://rowsieve-test/none does not exist"):
+        open_source("memory://rowsieve-test/none")
     with pytest.raises(ConnectorError, match=r"nosuch://x/y.*Protocol not known"):
         open_source("nosuch://x/y")
 

@@ -11,8 +11,8 @@ import pytest
 
 from engine import Recipe, run
 from engine.cli.show import unread_columns
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
 from tests.data import recipe_for, spurious_table
 from tests.unit import formats
 

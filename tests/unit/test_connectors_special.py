@@ -257,12 +257,12 @@ def test_csv_columns_of_one_name_are_numbered(tmp_path: Path) -> None:
     assert rows_of(source) == [{"x": 1, "score": 2, "x.1": 3, "violent": 4, "x.2": 5, "score.2": 6}]
 
 
-DATA = Path(os.environ.get("WINNOW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("ROWSIEVE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 COMPAS = DATA / "compas" / "compas-scores-two-years.csv"
 
 
 @pytest.mark.skipif(
-    not COMPAS.exists(), reason=f"no {COMPAS.name}: set WINNOW_DATA to the folder of data sets"
+    not COMPAS.exists(), reason=f"no {COMPAS.name}: set ROWSIEVE_DATA to the folder of data sets"
 )
 def test_compas_as_published_with_propublicas_filter() -> None:
     """6,172 rows are left, as in ProPublica's notebook; pandas, which numbers names alike, reads the same."""

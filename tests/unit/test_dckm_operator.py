@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.local import LocalExecutor
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.execution.local_executor import LocalExecutor
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from operators.base import FEATURES, Context, OperatorError, Resources
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.dckm import sharded

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.gauges import DESCRIPTIONS
+from engine.runs.prometheus import DESCRIPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -57,7 +57,7 @@ def test_images_are_pinned_and_never_root(path: Path) -> None:
     assert found[-1][0] == "CMD"
     pips = [rest for name, rest in found if name == "RUN" and "pip install" in rest]
     assert pips
-    assert all("-c /opt/winnow/constraints.txt" in rest or "grep '^torch==" in rest for rest in pips)
+    assert all("-c /opt/rowsieve/constraints.txt" in rest or "grep '^torch==" in rest for rest in pips)
     assert all("--no-cache-dir" in rest for rest in pips)
 
 
@@ -86,7 +86,7 @@ def test_the_shell_of_images_is_shell(path: Path) -> None:
 def test_the_image_s_torch_is_the_tested_one() -> None:
     (run,) = (rest for _, rest in instructions(DEPLOY / "Dockerfile") if "--index-url" in rest)
     (inner,) = re.findall(r'"\$\((.*)\)"', run)
-    command = inner.replace("/opt/winnow/constraints.txt", str(DEPLOY / "constraints.txt"))
+    command = inner.replace("/opt/rowsieve/constraints.txt", str(DEPLOY / "constraints.txt"))
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"torch==[0-9.]+\n", done.stdout)
 
@@ -110,7 +110,7 @@ def test_the_image_s_packages_resolve_and_its_wheel_starts(tmp_path: Path) -> No
     (build,) = (run for run in runs if run.startswith("pip wheel"))
     (install,) = (run for run in runs if "/wheels/*.whl" in run)
     for run in (build, install.replace("pip install", "pip install --dry-run")):
-        command = run.replace("/wheels", str(wheels)).replace("/opt/winnow", str(DEPLOY))
+        command = run.replace("/wheels", str(wheels)).replace("/opt/rowsieve", str(DEPLOY))
         done = subprocess.run(
             ["bash", "-c", command],
             cwd=source,
@@ -122,7 +122,7 @@ def test_the_image_s_packages_resolve_and_its_wheel_starts(tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
     unpacked = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "zipfile", "-e", *wheels.glob("*.whl"), unpacked], check=True)
-    code = "import sys, winnow_guard; sys.argv = ['winnow', 'operators']; winnow_guard.main()"
+    code = "import sys, rowsieve; sys.argv = ['rowsieve', 'operators']; rowsieve.main()"
     environment = {**os.environ, "PYTHONPATH": str(unpacked)}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -179,7 +179,7 @@ def test_ray_up_s_nodes_share_a_token() -> None:
 def test_the_token_for_ray_up_is_nobody_else_s(tmp_path: Path) -> None:
     (line,) = (line for line in (DEPLOY / "ray-up.yaml").read_text().splitlines() if "umask" in line)
     subprocess.run(["bash", "-c", line.lstrip("# ")], env=on_path(HOME=str(tmp_path)), check=True)
-    token = tmp_path / ".ray" / "winnow-token"
+    token = tmp_path / ".ray" / "rowsieve-token"
     assert str(token).endswith(ray_up()["file_mounts"].popitem()[1].removeprefix("~"))
     assert re.fullmatch(r"[0-9a-f]{64}\n", token.read_text())
     assert token.stat().st_mode & 0o077 == 0
@@ -316,14 +316,14 @@ def test_prometheus() -> None:
     made = Prometheus.model_validate(yaml.safe_load((folder / "prometheus.yaml").read_text()))
     assert all((folder / name).exists() for name in made.rule_files)
     rendered = (DEPLOY / "kubernetes" / "raycluster.yaml").read_text()
-    assert "app.kubernetes.io/name: winnow" in rendered
+    assert "app.kubernetes.io/name: rowsieve" in rendered
     assert "name: metrics" in rendered
 
 
 def test_alerts_name_metrics_that_there_are() -> None:
     (found,) = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())["groups"]
     for rule in Group.model_validate(found).rules:
-        names = set(re.findall(r"ray_(winnow_\w+)", rule.expr))
+        names = set(re.findall(r"ray_(rowsieve_\w+)", rule.expr))
         assert names
         assert names <= set(DESCRIPTIONS)
 
@@ -333,10 +333,10 @@ COMMANDS = [
     for block in re.findall(r"```console\n(.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
     for line in block.splitlines()
 ]
-NEED_A_CLUSTER = ("winnow submit ", "winnow status ", "winnow logs ", "winnow cancel ")
+NEED_A_CLUSTER = ("rowsieve submit ", "rowsieve status ", "rowsieve logs ", "rowsieve cancel ")
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("winnow deploy ")])
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c.startswith("rowsieve deploy ")])
 def test_commands_run(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     monkeypatch.chdir(tmp_path)
@@ -355,7 +355,7 @@ def test_commands_for_a_cluster_are_understood(command: str, monkeypatch: pytest
 
 
 def test_every_kind_of_command_is_covered() -> None:
-    rest = [c for c in COMMANDS if not c.startswith(("winnow deploy ", *NEED_A_CLUSTER))]
+    rest = [c for c in COMMANDS if not c.startswith(("rowsieve deploy ", *NEED_A_CLUSTER))]
     assert all(c.startswith("export ") for c in rest), rest
 
 

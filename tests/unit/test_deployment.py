@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.deployment.kinds import RAY_VERSION, render
-from engine.deployment.options import Options, kubernetes_name
-from engine.deployment.pods import RECIPE
-from engine.deployment.sizes import COPIES, PROCESS, memory_of, sizes_of
-from engine.errors import InputError
-from engine.recipe import Recipe
+from engine.core.errors import InputError
+from engine.jobs.kubernetes.kinds import RAY_VERSION, render
+from engine.jobs.kubernetes.options import Options, kubernetes_name
+from engine.jobs.kubernetes.pods import RECIPE
+from engine.jobs.kubernetes.sizes import COPIES, PROCESS, memory_of, sizes_of
+from engine.recipe.recipe import Recipe
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.kuberay import check, pods_in
 
@@ -50,7 +50,7 @@ def test_what_is_checked_in_is_what_is_rendered(
     result = CliRunner().invoke(app, [*arguments, "--to", str(tmp_path)])
     assert result.exit_code == 0, result.output
     text = (ROOT / "deploy" / "kubernetes" / f"{kind}.yaml").read_text()
-    assert (tmp_path / f"{kind}.yaml").read_text() == text, f"make it anew: winnow {' '.join(arguments)}"
+    assert (tmp_path / f"{kind}.yaml").read_text() == text, f"make it anew: rowsieve {' '.join(arguments)}"
     assert CliRunner().invoke(app, arguments).stdout == text
     for manifest in yaml.safe_load_all(text):
         check(manifest)
@@ -139,7 +139,7 @@ def test_a_cron_job_that_submits() -> None:
     made = rendered("cronjob", address="http://demo-head-svc:8265", token_secret="demo")["CronJob"]
     (pod,) = pods_in(made)
     (container,) = pod["spec"]["containers"]
-    assert container["command"][:3] == ["winnow", "submit", "/etc/winnow/recipe.yaml"]
+    assert container["command"][:3] == ["rowsieve", "submit", "/etc/rowsieve/recipe.yaml"]
     help_text = CliRunner().invoke(app, ["submit", "--help"], env={"COLUMNS": "200"}).output
     assert all(word in help_text for word in container["command"] if word.startswith("--"))
     env = {entry["name"]: entry for entry in container["env"]}
@@ -189,7 +189,7 @@ def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
     assert " ".join(container["command"]).startswith(rendered("rayjob")["RayJob"]["spec"]["entrypoint"])
     words = [str(tmp_path / "recipe.yaml") if word == RECIPE else word for word in container["command"]]
     result = CliRunner().invoke(app, words[1:])
-    assert (words[0], result.exit_code) == ("winnow", 0), result.output
+    assert (words[0], result.exit_code) == ("rowsieve", 0), result.output
     assert (tmp_path / "out" / "CURRENT").exists()
 
 
@@ -229,8 +229,8 @@ def test_versions_agree() -> None:
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert pins["ray"] == RAY_VERSION
-    assert project["version"] == version("winnow")
-    assert f"winnow:{project['version']}-cpu" in (ROOT / "deploy/Dockerfile").read_text()
-    assert f"winnow-mlflow:{pins['mlflow']}" in (ROOT / "deploy/mlflow/Dockerfile").read_text()
+    assert project["version"] == version("rowsieve")
+    assert f"rowsieve:{project['version']}-cpu" in (ROOT / "deploy/Dockerfile").read_text()
+    assert f"rowsieve-mlflow:{pins['mlflow']}" in (ROOT / "deploy/mlflow/Dockerfile").read_text()
     for path in ("deploy/mlflow/compose.yaml", "deploy/mlflow/kubernetes.yaml"):
-        assert f"winnow-mlflow:{pins['mlflow']}" in (ROOT / path).read_text()
+        assert f"rowsieve-mlflow:{pins['mlflow']}" in (ROOT / path).read_text()

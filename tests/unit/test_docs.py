@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.recipe import Recipe
+from engine.recipe.recipe import Recipe
 from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,10 +52,10 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 LOCAL = " --set run.executor=local --set operators.probe.trainer=in_process"
 
 
-WINNOW = [c for c in COMMANDS if "bin/winnow " in c]
+ROWSIEVE = [c for c in COMMANDS if "bin/rowsieve " in c]
 # What these run, other tests run too, without a process of their own.
 LONG = ("full.yaml", " compare ", " retrain ", "operators.split.validation")
-MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in WINNOW]
+MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in ROWSIEVE]
 
 
 @pytest.mark.parametrize("command", MARKED)
@@ -75,8 +75,8 @@ def test_make_knows_its_targets(target: str) -> None:
 
 
 def test_every_kind_of_command_is_covered() -> None:
-    rest = [c for c in COMMANDS if c not in WINNOW and not c.startswith("make ")]
-    assert rest == ["git clone <this repository> winnow && cd winnow"]
+    rest = [c for c in COMMANDS if c not in ROWSIEVE and not c.startswith("make ")]
+    assert rest == ["git clone <this repository> rowsieve && cd rowsieve"]
 
 
 def test_the_recipe_is_a_recipe() -> None:

@@ -19,27 +19,27 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.execution.local import LocalExecutor
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.execution.local_executor import LocalExecutor
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("connectors", "deploy", "engine", "operators", "tests")
 PAGES = {page: page.read_text("utf-8") for room in ROOMS for page in sorted((ROOT / room).rglob("README.md"))}
-PROGRAMS = ("winnow", "make", "python", "pip", "ray", "kubectl", ".venv/bin/python", ".venv/bin/pip")
+PROGRAMS = ("rowsieve", "make", "python", "pip", "ray", "kubectl", ".venv/bin/python", ".venv/bin/pip")
 ELSEWHERE = {
-    "winnow submit my-recipe.yaml": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
-    "winnow status ": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
-    "winnow logs JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
-    "winnow cancel JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
-    "winnow deploy render": ("tests/unit/test_deploy_files.py", "run there, with its files"),
+    "rowsieve submit my-recipe.yaml": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve status ": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve logs JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve cancel JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve deploy render": ("tests/unit/test_deploy_files.py", "run there, with its files"),
     "ray up": ("tests/unit/test_deploy_files.py", "needs machines; Ray checks the file"),
     "ray start": ("tests/unit/test_deploy_files.py", "Ray parses the options"),
     "kubectl ": ("deploy/README.md", "needs a Kubernetes"),
     "python -m connectors.madlibs": ("tests/unit/test_connectors_madlibs.py", "needs a copy of Bias Madlibs"),
     "python -m connectors.": ("tests/unit/test_docs.py", "run for the front page and in `make nights`"),
-    "python -m venv .venv-ortools": ("tests/benchmarks/splits_flow.py", "another protobuf than Winnow's"),
+    "python -m venv .venv-ortools": ("tests/benchmarks/splits_flow.py", "another protobuf than Rowsieve's"),
     ".venv/bin/python -m pytest": ("Makefile", "the tests themselves"),
     ".venv/bin/python -m tests.": ("tests/benchmarks/README.md", "minutes to hours"),
     "python -m tests.": ("tests/benchmarks/README.md", "minutes to hours"),
@@ -58,15 +58,15 @@ def commands(text: str) -> Iterator[str]:
 
 ALL = sorted({command for text in PAGES.values() for command in commands(text)})
 MAKE = [c for c in ALL if c.startswith("make ")]
-NAMES = [c for c in ALL if re.fullmatch(r"winnow( \w+)?", c)]
+NAMES = [c for c in ALL if re.fullmatch(r"rowsieve( \w+)?", c)]
 INSTALLED = [c for c in ALL if re.match(r"(\S+/)?pip install ", c)]
 OTHERS = [c for c in ALL if c.startswith(tuple(ELSEWHERE))]
-SCHEDULES = [c for c in ALL if c.startswith("winnow schedule ")]
+SCHEDULES = [c for c in ALL if c.startswith("rowsieve schedule ")]
 RUN = [c for c in ALL if c not in {*MAKE, *NAMES, *INSTALLED, *OTHERS, *SCHEDULES}]
 
 
 def test_what_is_not_run_here_is_run_there() -> None:
-    assert [c for c in RUN if not c.startswith("winnow ")] == []
+    assert [c for c in RUN if not c.startswith("rowsieve ")] == []
     for prefix, (file, _) in ELSEWHERE.items():
         assert any(command.startswith(prefix) for command in OTHERS), prefix
         assert (ROOT / file).exists()
@@ -92,7 +92,7 @@ def test_what_is_installed_is_declared(command: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "deploy/constraints.txt").open()}
     for word in shlex.split(command)[2:]:
-        if found := re.fullmatch(r"winnow\[(\w+)\]", word):
+        if found := re.fullmatch(r"rowsieve\[(\w+)\]", word):
             assert found[1] in extras
         elif not word.startswith(("-", ".", "deploy/")):
             assert word.lower() in pinned
@@ -105,7 +105,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write_shards(folder / "data", spurious_table())
     names = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.runner.write_report", lambda *_: None)  # half of the time
+        patch.setattr("engine.runs.runner.write_report", lambda *_: None)  # half of the time
         for validation in (0.3, 0.2):
             split = {"split": {"validation": validation}}
             value = recipe_for(folder / "data", folder / "demo/out", operators=split)
@@ -145,7 +145,7 @@ def test_the_python_of_training_runs(world: dict[str, str], monkeypatch: pytest.
     assert 0 <= found["score"] <= 1
 
 
-@pytest.mark.parametrize("page", ["engine/README.md", "engine/increments/README.md"])
+@pytest.mark.parametrize("page", ["engine/README.md", "engine/runs/README.md"])
 def test_sections_are_parts_of_a_recipe(page: str, world: dict[str, str]) -> None:
     text = PAGES[ROOT / page]
     blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)

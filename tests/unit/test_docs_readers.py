@@ -12,7 +12,7 @@ import yaml
 
 from connectors.registry import connector
 from connectors.sink import write_parquet
-from engine.recipe import Recipe
+from engine.recipe.recipe import Recipe
 
 pytest.importorskip("polars")
 pytest.importorskip("duckdb")

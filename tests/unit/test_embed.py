@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import ValidationError
 
-from engine.execution.local import LocalExecutor
+from engine.execution.local_executor import LocalExecutor
 from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, OperatorError
 from operators.embed.adaptor import Embed, column_values
 from operators.embed.images import open_image

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import InputError
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for, write_shards
 from tests.unit.test_run import computed
 

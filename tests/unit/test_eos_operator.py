@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.local import LocalExecutor
+from engine.execution.local_executor import LocalExecutor
 from operators.base import Context, OperatorError
 from operators.columns import numpy_to_vectors
 from operators.eos.adaptor import Eos, learner_of

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import InputError
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.runs.runner import run
 from tests.data import small_recipe
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from engine import run
 from engine.cli.progress import describe, fit_place
-from engine.events import Event, Meter
-from engine.execution.local import LocalExecutor
-from engine.execution.watched import Watched
-from engine.gauges import DESCRIPTIONS, Gauges
+from engine.core.events import Event, Meter
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.progress_executor import Watched
+from engine.runs.prometheus import DESCRIPTIONS, Gauges
 from tests.data import small_recipe
 
 
@@ -53,7 +53,7 @@ def test_a_watched_executor_counts_passes_and_pieces_and_changes_no_result() -> 
 
 def test_a_fit_tells_its_place_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.4, 0.6, 0.6, 0.6, 0.7, 1.2, 1.2, 1.2])
-    monkeypatch.setattr("engine.events.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("engine.core.events.time.perf_counter", lambda: next(clock))
     heard: list[Event] = []
     meter = Meter(heard.append, "eos")
     for piece in range(4):
@@ -64,7 +64,7 @@ def test_a_fit_tells_its_place_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_fit_over_the_shards_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.events.FIT_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("engine.core.events.FIT_EVERY_SECONDS", 0.0)
     heard: list[Event] = []
     run(small_recipe(tmp_path), listener=heard.append)
     assert {event.operator for event in heard if event.fit_pass} >= {"ingest", "groups", "weights", "split"}
@@ -86,10 +86,10 @@ def test_gauges_say_what_the_event_says(monkeypatch: pytest.MonkeyPatch) -> None
     gauges(event)  # no Ray: only passed on
     assert heard == [event]
     assert not told
-    monkeypatch.setattr("engine.gauges._ray_is_up", lambda: True)
+    monkeypatch.setattr("engine.runs.prometheus._ray_is_up", lambda: True)
     monkeypatch.setattr(gauges, "_gauge", Gauge)
     gauges(event)
     assert set(told) == set(DESCRIPTIONS)
     tags = {"recipe": "digits", "version": "v1", "operator": "probe"}
-    assert told["winnow_rows_per_second"] == (15.0, tags)
-    assert told["winnow_rows_quarantined"] == (4.0, tags)
+    assert told["rowsieve_rows_per_second"] == (15.0, tags)
+    assert told["rowsieve_rows_quarantined"] == (4.0, tags)

@@ -16,11 +16,12 @@ from connectors import open_source
 from connectors.sink import write_parquet
 from connectors.tables.exporting import CONTENT, VERSION, Mode
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.execution.local import LocalExecutor
-from engine.export import Exported, export, open_exports
-from engine.recipe import ExportSection, Recipe
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.plan.exports import open_exports
+from engine.publish.export import Exported, export
+from engine.recipe.recipe import ExportSection, Recipe
+from engine.runs.runner import run
 from tests import tables
 from tests.data import small_recipe
 

@@ -13,8 +13,8 @@ import pytest
 
 from connectors import open_source
 from connectors.tables.exporting import Mode, open_export
-from engine.errors import InputError
-from engine.export import Exported
+from engine.core.errors import InputError
+from engine.publish.export import Exported
 from tests.s3 import S3Server
 from tests.unit.test_export import Target, Version
 
@@ -25,9 +25,10 @@ EXPORT = """
 import json, os, signal, sys, time
 from pathlib import Path
 from connectors.tables.exporting import Begun
-from engine.execution.local import LocalExecutor
-from engine.export import export, open_exports
-from engine.recipe import ExportSection
+from engine.execution.local_executor import LocalExecutor
+from engine.publish.export import export
+from engine.plan.exports import open_exports
+from engine.recipe.recipe import ExportSection
 
 section, folder, manifest, gate = json.loads(sys.argv[1])
 whole = Begun.commit
@@ -154,8 +155,8 @@ def test_parquet_goes_to_an_object_store_and_is_marked_once_it_is_whole(s3: S3Se
     assert not target.export(old, "create").written
     assert target.export(new, "append").written
     names = [entry["Key"] for entry in s3.client().list_objects_v2(Bucket=bucket)["Contents"]]
-    files = [f"people/v{n}/winnow-c0ffee{i}-0000{k}.parquet" for n, i in ((1, 5), (2, 8)) for k in (0, 1)]
-    assert sorted(names) == sorted([*files, "people/v1/_winnow.json", "people/v2/_winnow.json"])
+    files = [f"people/v{n}/rowsieve-c0ffee{i}-0000{k}.parquet" for n, i in ((1, 5), (2, 8)) for k in (0, 1)]
+    assert sorted(names) == sorted([*files, "people/v1/_rowsieve.json", "people/v2/_rowsieve.json"])
     assert target.ids() == sorted([*range(5), *range(8)])
     other = Version(tmp_path / "other", "v2", 3)
     with pytest.raises(InputError, match="another export"):

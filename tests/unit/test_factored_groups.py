@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import InputError
-from engine.plan import Plan, make_plan
+from engine.core.errors import InputError
+from engine.plan.model import Plan
+from engine.plan.planner import make_plan
+from engine.publish.results import RunResult
 from engine.report.factors import directions, plane_of_products
 from engine.report.selection import projected
 from engine.report.spaces import plane
-from engine.results import RunResult
-from engine.runner import run
+from engine.runs.runner import run
 from operators.base import Context, OperatorError
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import FactoredGradients, Layer

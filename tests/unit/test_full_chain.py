@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import small_recipe
 
 CHAIN: dict[str, Any] = {

@@ -16,7 +16,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from engine.execution.local import LocalExecutor
+from engine.execution.local_executor import LocalExecutor
 from operators.base import Context, OperatorError, ShardInfo
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import unpack

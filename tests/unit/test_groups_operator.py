@@ -14,13 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from engine.compare.running import needed, variants
-from engine.errors import InputError
-from engine.events import silent
-from engine.lease import writing
-from engine.plan import Plan, build_operator, make_plan
-from engine.recipe import Recipe
-from engine.runner import Session
+from engine.core.errors import InputError
+from engine.core.events import silent
+from engine.plan.model import Plan
+from engine.plan.planner import build_operator, make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.compare.comparison import needed, variants
+from engine.runs.runner import Session
+from engine.storage.lease import writing
 from operators.base import FEATURES, GRADIENT, LABEL, LOSS, PREDICTION, OperatorError, OperatorParams
 from operators.columns import vectors_to_numpy
 from operators.groups import GroupMethod, GroupResult, assign, methods
@@ -271,7 +272,7 @@ def test_operators_made_from_methods_pickle() -> None:
 
 
 def test_the_schema_knows_every_method() -> None:
-    from engine.schema import recipe_schema
+    from engine.recipe.schema import recipe_schema
 
     groups = recipe_schema()["properties"]["operators"]["properties"]["groups"]["anyOf"]
     named: list[Mapping[str, Any]] = [

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import InputError
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.results import RunResult
-from engine.runner import run
+from engine.core.errors import InputError
+from engine.plan.planner import make_plan
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table
 
 BASE = {"incremental": {"base": "current", "mode": "predict"}}
@@ -298,7 +298,7 @@ def quarantined(rows: Sequence[int], n: int = 80) -> pa.Table:
 
 
 def test_rows_set_aside_stay_so_and_their_ids_move(tmp_path: Path) -> None:
-    from engine.quarantine import read_quarantine
+    from engine.execution.quarantine import read_quarantine
 
     nights(tmp_path / "data", 160)
     add_night(tmp_path, quarantined([3, 7]), "p")

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from engine.increments.diff import diff
-from engine.increments.history import history, prune
-from engine.recipe import Recipe
-from engine.runner import run
-from engine.store import output_of, store_of
+from engine.core.output_layout import output_of
+from engine.recipe.recipe import Recipe
+from engine.runs.diff import diff
+from engine.runs.history import history, prune
+from engine.runs.runner import run
+from engine.storage.stores import store_of
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import S3Server
@@ -20,7 +21,7 @@ from tests.unit.test_object_output import CHEAP, files_of
 
 @pytest.mark.slow  # a server, and six runs
 def test_increments_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
     write_shards(tmp_path / "data", spurious_table(), 2)
     uri = s3.uri(s3.bucket(), "out")
 

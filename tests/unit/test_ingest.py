@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.local import LocalExecutor
+from engine.execution.local_executor import LocalExecutor
 from operators.base import FEATURES, LABEL, ROW_ID, VALID, Context, OperatorError, RowError
 from operators.ingest.adaptor import MAX_CLASSES, Ingest
 from operators.ingest.params import IngestParams

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.jobs import _wait, address_for, reason, variables
-from engine.errors import Exit, InfeasibleError, InputError
+from engine.core.errors import Exit, InfeasibleError, InputError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
 from engine.jobs.paths import moved, portable
 from engine.jobs.submission import submit
-from engine.recipe import Recipe
+from engine.recipe.recipe import Recipe
 
 STATES = st.sampled_from(list(State))
 
@@ -186,8 +186,8 @@ def test_too_much_to_ship(tmp_path: Path) -> None:
 
 
 def test_wheels(tmp_path: Path) -> None:
-    wheel = tmp_path / "winnow-1-py3-none-any.whl"
-    for files, fault in (({"a.py": "1"}, "no wheel of Winnow"), ({"engine/__init__.py": "1"}, None)):
+    wheel = tmp_path / "rowsieve-1-py3-none-any.whl"
+    for files, fault in (({"a.py": "1"}, "no wheel of Rowsieve"), ({"engine/__init__.py": "1"}, None)):
         with zipfile.ZipFile(wheel, "w") as archive:
             for name, text in files.items():
                 archive.writestr(name, text)
@@ -300,7 +300,8 @@ def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixtu
         _wait(JobHandle("http://head", "k", Told(KeyboardInterrupt(), "RUNNING")))
     assert found.value.exit_code == 130
     assert (
-        "k goes on without you; to stop it: winnow cancel k --address http://head" in capsys.readouterr().err
+        "k goes on without you; to stop it: rowsieve cancel k --address http://head"
+        in capsys.readouterr().err
     )
 
 

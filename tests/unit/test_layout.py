@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from setuptools import find_packages
 
-from engine.guard import shadowed
+from engine.api import shadowed
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("engine", "operators", "connectors")
@@ -47,8 +47,8 @@ def test_kernels_know_neither_ray_nor_mlflow(name: str) -> None:
 
 def test_every_package_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    listed = set(project["tool"]["setuptools"]["packages"]) - {"winnow_guard"}
-    found = set(find_packages(str(ROOT), include=[f"{room}*" for room in ROOMS])) - {"engine.guard"}
+    listed = set(project["tool"]["setuptools"]["packages"]) - {"rowsieve"}
+    found = set(find_packages(str(ROOT), include=[f"{room}*" for room in ROOMS])) - {"engine.api"}
     assert listed == found
 
 
@@ -77,8 +77,8 @@ def test_guard_finds_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None:
     for name in ROOMS:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "engine" / "guard", tmp_path / "winnow_guard")
-    code = "import winnow_guard; print(winnow_guard.shadowed() or winnow_guard.__file__)"
+    shutil.copytree(ROOT / "engine" / "guard", tmp_path / "rowsieve")
+    code = "import rowsieve; print(rowsieve.shadowed() or rowsieve.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -88,14 +88,14 @@ def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == str(tmp_path / "winnow_guard" / "__init__.py")
+    assert done.stdout.strip() == str(tmp_path / "rowsieve" / "__init__.py")
 
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_guard_names_what_is_in_the_way(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").touch()
-    command = Path(sys.executable).parent / "winnow"
+    command = Path(sys.executable).parent / "rowsieve"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     for env in (environment, {**os.environ, "PYTHONPATH": ""}):
         done = subprocess.run(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.base import Listing, SourceShard
-from engine.increments.matching import match
+from engine.plan.shard_matching import match
 from operators.registry import operator_class
 
 CANNOT = {"neighbours", "dckm", "decorrelation"}

@@ -233,7 +233,7 @@ def test_bad_parameters_are_named(call: Callable[[], object], says: str) -> None
 
 def test_without_faiss_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"pip install 'winnow\[cpu\]'.*winnow\[gpu\]"):
+    with pytest.raises(ImportError, match=r"pip install 'rowsieve\[cpu\]'.*rowsieve\[gpu\]"):
         NeighbourGraph(eps=1).fit(np.eye(3))
     with pytest.raises(ImportError, match="pip install"):
         DBSCAN(neighbours="hnsw").fit(np.eye(3))

@@ -207,7 +207,7 @@ def test_too_many_edges_for_a_shard_are_an_error(tmp_path: Path, monkeypatch: py
 
 def test_without_faiss_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(OperatorError, match=r"winnow\[cpu\]"):
+    with pytest.raises(OperatorError, match=r"rowsieve\[cpu\]"):
         run([rows()], tmp_path, eps=0.1)
 
 

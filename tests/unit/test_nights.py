@@ -10,12 +10,12 @@ import pytest
 
 from connectors.digits import make_digits
 from connectors.nights import make_night, write_night
-from engine.increments.diff import diff
-from engine.increments.history import history
-from engine.lineage import trace
-from engine.recipe import Recipe
-from engine.results import RunResult
-from engine.runner import run
+from engine.publish.lineage import trace
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.runs.diff import diff
+from engine.runs.history import history
+from engine.runs.runner import run
 from engine.training.version import open_version
 
 RECIPE = Path(__file__).parents[2] / "deploy" / "recipes" / "nightly.yaml"
@@ -49,7 +49,7 @@ def test_without_a_change_of_light_the_digits_are_the_demo_s() -> None:
 @pytest.mark.slow  # three runs, three trainings, MLflow's database
 def test_three_nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("engine.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
     results: list[RunResult] = []
     for night in (1, 2, 3):
         write_night(Path("demo/nights"), night)

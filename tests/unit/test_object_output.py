@@ -7,19 +7,19 @@ import pyarrow as pa
 import pytest
 
 from connectors.storage import ObjectPath, Place
-from engine.errors import InputError
-from engine.execution.local import LocalExecutor
-from engine.lineage import sync_records, trace
-from engine.manifest import current_version
-from engine.plan import make_plan
-from engine.quarantine import read_quarantine
-from engine.recipe import Recipe
-from engine.results import RunResult
-from engine.runner import run
-from engine.spool import pending
-from engine.status import status_of
-from engine.store import output_of
-from engine.training.params import ErmParams
+from engine.core.errors import InputError
+from engine.core.output_layout import output_of
+from engine.execution.local_executor import LocalExecutor
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
+from engine.publish.lineage import sync_records, trace
+from engine.publish.mlflow_outbox import pending
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.recipe.trainers import ErmParams
+from engine.runs.runner import run
+from engine.runs.status import status_of
+from engine.storage.manifest import current_version
 from engine.training.running import TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards

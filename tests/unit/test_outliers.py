@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import InputError
-from engine.plan import make_plan
+from engine.core.errors import InputError
+from engine.plan.planner import make_plan
 from operators.base import (
     CATEGORY,
     IS_OUTLIER,

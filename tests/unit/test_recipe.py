@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import InputError, WinnowError
-from engine.plan import build_operator
-from engine.recipe import Recipe, apply_override, read_yaml
+from engine.core.errors import InputError, RowsieveError
+from engine.plan.planner import build_operator
+from engine.recipe.recipe import Recipe, apply_override, read_yaml
 
 SMALL = {"name": "small", "source": {"path": "x.csv", "label": "y"}, "output": {"path": "out"}}
 
@@ -91,7 +91,7 @@ VALUES = st.recursive(
 def test_anything_is_a_recipe_or_a_clear_error(change: dict[str, object]) -> None:
     try:
         recipe = Recipe.parse(SMALL | change)
-    except WinnowError as error:
+    except RowsieveError as error:
         clear = str(error).startswith("recipe: ")
         assert clear
     else:

@@ -1,4 +1,4 @@
-"""Reference pages are what the code says, and `winnow sources` tells the same."""
+"""Reference pages are what the code says, and `rowsieve sources` tells the same."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from connectors.filters import parse
 from connectors.registry import BUILT_IN
 from engine.cli.app import app
-from engine.recipe import SourceSection
-from engine.reference import PAGES, ROOT, key_table
-from engine.schema import recipe_schema
+from engine.recipe.recipe import SourceSection
+from engine.recipe.reference import PAGES, ROOT, key_table
+from engine.recipe.schema import recipe_schema
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_are_up_to_date(path: str) -> None:
-    message = f"{path} is stale: run `python -m engine.reference`"
+    message = f"{path} is stale: run `python -m engine.recipe.reference`"
     assert (ROOT / path).read_text("utf-8") == PAGES[path](), message
 
 

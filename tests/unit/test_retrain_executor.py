@@ -1,4 +1,4 @@
-"""When ``winnow retrain`` starts a Ray of its own, and when one process is enough."""
+"""When ``rowsieve retrain`` starts a Ray of its own, and when one process is enough."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import engine.cli.retrain as command
 from engine.cli.retrain import Options, run_retrain
-from engine.errors import InputError
+from engine.core.errors import InputError
 
 ROWS = 60
 

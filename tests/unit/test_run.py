@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import engine
-from engine.errors import BudgetError, InputError, LockedError
-from engine.events import Event
-from engine.lease import writing
-from engine.plan import make_plan
-from engine.recipe import Recipe
-from engine.results import RunResult
-from engine.runner import run
+from engine.core.errors import BudgetError, InputError, LockedError
+from engine.core.events import Event
+from engine.plan.planner import make_plan
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.lease import writing
 from tests.data import recipe_for, small_recipe, spurious_table, write_csv, write_shards
 
 
@@ -155,7 +155,7 @@ def test_faulty_rows_are_set_aside_with_a_reason(tmp_path: Path) -> None:
     assert [row["row_id"] for row in rows if row["outlier_source"] == "quarantine"] == [5, 100]
     assert rows[5]["split"] == "dropped"
     assert (rows[5]["group"], rows[5]["weight"], rows[5]["is_outlier"]) == (-1, 0.0, True)
-    from engine.quarantine import read_quarantine
+    from engine.execution.quarantine import read_quarantine
 
     found = read_quarantine(make_plan(recipe), 10).to_pylist()
     assert [(fault["row_id"], fault["column"], fault["operator"]) for fault in found] == [
@@ -214,8 +214,8 @@ def test_a_name_clash_is_refused_and_a_prefix_mends_it(tmp_path: Path) -> None:
     write_shards(tmp_path / "data", table.append_column("weight", pa.array([1.0] * 240)))
     with pytest.raises(InputError, match=r"'weight'.*output\.prefix"):
         make_plan(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out")))
-    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", output={"prefix": "winnow_"}))
-    assert "winnow_weight" in published(run(recipe)).column_names
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", output={"prefix": "rowsieve_"}))
+    assert "rowsieve_weight" in published(run(recipe)).column_names
 
 
 @pytest.mark.parametrize(

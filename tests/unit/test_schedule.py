@@ -1,4 +1,4 @@
-"""``winnow schedule``: which times are run, with a clock that takes no time."""
+"""``rowsieve schedule``: which times are run, with a clock that takes no time."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.increments.cron import Cron, catch_up_policy, caught_up
-from engine.increments.schedule import Schedule, follow, read_last, write_last
+from engine.core.errors import InputError
+from engine.jobs.cron import Cron, catch_up_policy, caught_up
+from engine.jobs.schedule import Schedule, follow, read_last, write_last
 from tests.data import recipe_for
 
 START = datetime(2026, 3, 27, 12, 0, tzinfo=UTC)
@@ -169,8 +169,8 @@ def test_the_command_checks_before_it_waits(tmp_path: Path) -> None:
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from engine.increments.cron import Cron
-from engine.increments.schedule import Process, Schedule, SystemClock, follow, signals, write_last
+from engine.jobs.cron import Cron
+from engine.jobs.schedule import Process, Schedule, SystemClock, follow, signals, write_last
 from datetime import datetime, UTC, timedelta
 folder = Path(sys.argv[1])
 cron = Cron("* * * * *")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.runner import run
+from engine.runs.runner import run
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
 from operators.columns import numpy_to_vectors
 from operators.metrics import mmd

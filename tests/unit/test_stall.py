@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import Exit, InfeasibleError
-from engine.stall import StallGuard, Verdict, judge
-from engine.status import rate_of
+from engine.core.errors import Exit, InfeasibleError
+from engine.execution.watchdog import StallGuard, Verdict, judge
+from engine.runs.status import rate_of
 
 TIMES = st.floats(0, 1e6)
 

@@ -22,8 +22,8 @@ from connectors.storage import (
     remove_tree,
     write_whole,
 )
-from engine.errors import InputError
-from engine.store import output_of
+from engine.core.errors import InputError
+from engine.core.output_layout import output_of
 from tests.s3 import SECRET, USER, S3Server
 
 
@@ -212,6 +212,6 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from connectors.storage import opening
 
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"output\.path: s3://b: .*winnow\[storage\]"):
+    with pytest.raises(InputError, match=r"output\.path: s3://b: .*rowsieve\[storage\]"):
         output_of("s3://b/x")
     assert output_of("x") == Path("x").absolute()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from engine.store import RunStore, write_json
+from engine.core.json_files import write_json
+from engine.storage.run_store import RunStore
 
 TABLE = pa.table({"a": pa.array([1, 2, 3], pa.int32())})
 

@@ -13,8 +13,8 @@ import pytest
 
 from connectors import ConnectorError, open_source
 from connectors.filters import parse
-from engine.recipe import Recipe
-from engine.runner import run
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
 from tests.data import recipe_for
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ import pytest
 from connectors import ConnectorError, Source, open_source
 from connectors.base import CorruptError, Listing
 from connectors.filters import parse
-from engine.plan import make_plan
-from engine.recipe import Recipe, TruthSection
-from engine.runner import run
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe, TruthSection
+from engine.runs.runner import run
 from tests import tables
 from tests.data import recipe_for, spurious_table
 
@@ -269,7 +269,7 @@ def test_the_password_of_a_url_comes_from_the_environment_and_stays_there(
 def test_a_library_that_is_not_there_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from connectors.tables.common import library
 
-    with pytest.raises(ConnectorError, match=r"pip install 'winnow\[delta\]'"):
+    with pytest.raises(ConnectorError, match=r"pip install 'rowsieve\[delta\]'"):
         library("no_such_library", "delta")
 
 

@@ -11,12 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.lineage import sync_records, trace
-from engine.results import RunResult
-from engine.runner import run
-from engine.spool import Record, deliver, pending
-from engine.tracking import client
+from engine.core.errors import InputError
+from engine.publish.lineage import sync_records, trace
+from engine.publish.mlflow_outbox import Record, deliver, pending
+from engine.publish.results import RunResult
+from engine.publish.tracking import client
+from engine.runs.runner import run
 from tests.data import small_recipe
 
 
@@ -73,7 +73,7 @@ def test_a_failed_run_is_recorded_as_failed(
 ) -> None:
     folder, _ = tracked
     recipe = small_recipe(folder, tracking={"enabled": True, "experiment": "failing"}, seed=4)
-    monkeypatch.setattr("engine.runner.point_to", lambda *_: 1 / 0)
+    monkeypatch.setattr("engine.runs.runner.point_to", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(recipe)
     mlflow_client = client(folder / "out")
@@ -92,11 +92,11 @@ def test_a_server_that_does_not_answer(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hunter2@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     recipe = small_recipe(tmp_path, tracking={"enabled": True})
-    with caplog.at_level("WARNING", "winnow"):
+    with caplog.at_level("WARNING", "rowsieve"):
         result = run(recipe)
     assert result.mlflow_run_id is None
     (warning,) = caplog.messages
-    assert "winnow lineage --sync" in warning
+    assert "rowsieve lineage --sync" in warning
     assert "hunter2" not in warning + str(read_everything(tmp_path / "out"))
     (waiting,) = pending(tmp_path / "out")
     assert waiting.status == "FINISHED"
@@ -134,7 +134,7 @@ def test_a_server_that_dies_at_any_call(tracked: tuple[Path, RunResult]) -> None
     """Delivered again and again: one run, each value once."""
     output = tracked[0] / "out"
     record = Record("a" * 32, "dying", "name", 1000, params={"k": "v"}, metrics={"m": 1.5})
-    record.dataset = {"name": "d", "digest": "e", "source_type": "winnow", "source": "{}"}
+    record.dataset = {"name": "d", "digest": "e", "source_type": "rowsieve", "source": "{}"}
     record.texts, record.status, record.end_ms = {"plan.json": "{}"}, "FINISHED", 2000
     real = client(output)
     for calls in range(12):

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from engine.errors import InputError
+from engine.core.errors import InputError
+from engine.recipe.trainers import TrainParams, parse_params
 from engine.training.kernel import Fitted, fit
-from engine.training.params import TrainParams, parse_params
 from engine.training.rows import Dataset, dataset_of_arrays, group_indices, group_names
 from engine.training.rules import Batch, Chi2Doro, CvarDoro, GroupDro
 from engine.training.sampling import Draw, balance, pieces, plan_epoch

@@ -1,4 +1,4 @@
-"""``winnow retrain`` with MLflow: registered, served, compared with the champion, traced back."""
+"""``rowsieve retrain`` with MLflow: registered, served, compared with the champion, traced back."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typer.testing import CliRunner, Result
 
 import engine
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.lineage import trace
+from engine.core.errors import InputError
+from engine.publish.lineage import trace
+from engine.recipe.promotion import Condition
 from engine.training import Ensemble
-from engine.training.condition import Condition
 from engine.training.page import sentences
 from engine.training.retrain import find_dataset, parse_grid, parse_settings
 from engine.training.version import open_version

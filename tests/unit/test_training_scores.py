@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from engine.errors import InputError
+from engine.core.errors import InputError
 from engine.training import Ensemble, evaluate, fit_arrays, parse_params
 from engine.training.plots import draw
 from engine.training.tally import cvar_of_steps, tally_rows

@@ -14,9 +14,9 @@ import pyarrow.dataset
 import pytest
 
 import engine
-from engine.errors import InputError, LockedError
-from engine.execution.local import LocalExecutor
-from engine.lease import writing
+from engine.core.errors import InputError, LockedError
+from engine.execution.local_executor import LocalExecutor
+from engine.storage.lease import writing
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.selection import select

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.errors import InputError
-from engine.increments import history as history_module
-from engine.increments.diff import diff, match_groups
-from engine.increments.history import history, prune
-from engine.increments.pairing import common
+from engine.core.errors import InputError
+from engine.runs import history as history_module
+from engine.runs.diff import diff, match_groups
+from engine.runs.history import history, prune
+from engine.runs.row_matching import common
 from engine.training.version import Version, open_version
 from tests.unit.test_increments import add_night, nights, recipe, run, spurious_table
 

@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from engine.store import write_text
+from engine.core.json_files import write_text
 from tests.paper.boosted.curves import (
     ADA,
     ALPHAS,

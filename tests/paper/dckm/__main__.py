@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.store import write_text
+from engine.core.json_files import write_text
 from operators.dckm.selection import GRID, LEAST_SHARE, Tried, pick
 from tests.paper.data_sets import SkippedError
 from tests.paper.dckm.loops import LOOPS, after_loops

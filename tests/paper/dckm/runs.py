@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from engine.store import write_json
+from engine.core.json_files import write_json
 from operators.dckm import DecorrelatedKMeans, DecorrelationWeights
 from tests.paper.data_sets import SkippedError, data_folder
 

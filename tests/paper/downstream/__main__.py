@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.store import write_text
+from engine.core.json_files import write_text
 from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import PAPER_SEED
 from tests.paper.downstream.trainings import DEFAULT, DORO, ERM, JTT, LEARNT, ORACLE, evaluate

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.store import write_json, write_text
+from engine.core.json_files import write_json, write_text
 from tests.paper.eos import cost, detection, mislabel
 from tests.paper.tables import head, line, mean_sd, short
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from engine.store import write_json, write_text
+from engine.core.json_files import write_json, write_text
 from tests.paper.cells import KEPT, ROOT
 from tests.paper.data_sets import SkippedError
 from tests.paper.splits.problems import PROBLEMS, Domains

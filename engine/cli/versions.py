@@ -1,0 +1,124 @@
+"""``rowsieve versions`` and ``rowsieve diff``: a dataset over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.core.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.runs.history import Pruned
+
+console = Console(highlight=False)
+
+
+def versions(
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe")],
+    action: Annotated[str, typer.Argument(help="list or prune")] = "list",
+    keep: Annotated[int | None, typer.Option(min=1, help="prune: how many of the latest stay")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the published versions, or remove old ones and what the run store has of them."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json
+        from engine.core.output_layout import output_of
+        from engine.runs.history import history, prune
+
+        if action not in ("list", "prune"):
+            raise InputError(f"rowsieve versions OUTPUT {action}: write list or prune.")
+        if action == "list":
+            entries = history(output_of(output))
+            show_json(entries) if as_json else _show_versions(entries)
+            return
+        if keep is None:
+            raise InputError("rowsieve versions OUTPUT prune: say how many versions stay, such as --keep 10.")
+        done = prune(output_of(output), keep)
+        show_json(vars(done)) if as_json else _show_pruned(done)
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="V1", help="Version, its folder, or OUTPUT@VERSION")],
+    after: Annotated[str, typer.Argument(metavar="V2", help="Version, its folder, or OUTPUT@VERSION")],
+    output: Annotated[str | None, typer.Option(help="Output folder that holds the versions")] = None,
+    tolerance: Annotated[float, typer.Option(min=0, help="A weight has changed if by more")] = 0.01,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what differs between two versions: groups born, gone, grown; rows that changed."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json
+        from engine.runs.diff import diff as compare
+        from engine.training.version import open_version
+
+        names = [name if output is None else f"{output}@{name}" for name in (before, after)]
+        found = compare(*(open_version(name) for name in names), tolerance=tolerance)
+        show_json(found) if as_json else _show_diff(found)
+
+
+def _show_versions(entries: list[dict[str, Any]]) -> None:
+    from engine.runs.status import when
+
+    table = _table("version", "published", "rows", "groups", "base", "outcome", "models")
+    for entry in entries:
+        name = f"[bold]{entry['version']}[/] (current)" if entry["current"] else entry["version"]
+        outcome = entry["outcome"] + (f": {escape(entry['why'])}" if entry["why"] else "")
+        models = escape(", ".join(entry["models"]))
+        at, rows = when(entry["published_at"]), f"{entry['rows']:,}"
+        table.add_row(name, at, rows, str(entry["groups"]), entry["base"] or "", outcome, models)
+    console.print(table)
+
+
+def _show_pruned(done: Pruned) -> None:
+    console.print(
+        f"removed {len(done.versions)} versions and {len(done.fingerprints)} folders of the run store"
+        + (f": {', '.join(done.versions)}" if done.versions else ""),
+        soft_wrap=True,
+    )
+    for name, why in done.kept_for.items():
+        console.print(f"  {name} stays: {escape(why)}", soft_wrap=True)
+
+
+def _show_diff(found: dict[str, Any]) -> None:
+    rows = found["rows"]
+    console.print(
+        f"[bold]{found['before']}[/] -> [bold]{found['after']}[/]: {rows['before']:,} -> {rows['after']:,} "
+        f"rows, {rows['common']:,} in common, {rows['gone']:,} gone, {rows['new']:,} new",
+        soft_wrap=True,
+    )
+    groups = _table("group", "before", "after", "rows before", "rows after", "in common", "nearest")
+    for entry in found["groups"]:
+        then, now, nearest = (
+            "" if entry[key] is None else str(entry[key]) for key in ("before", "after", "nearest")
+        )
+        counts = [f"{entry[key]:,}" for key in ("rows_before", "rows_after", "common")]
+        groups.add_row(entry["change"], then, now, *counts, nearest)
+    console.print(groups)
+    changed = _table("rows with another", "rows", "for example")
+    for kind, entry in found["changed"].items():
+        changed.add_row(kind, f"{entry['rows']:,}", escape("; ".join(map(_example, entry["examples"][:2]))))
+    console.print(changed)
+    console.print(
+        f"largest change of a weight: {found['largest_weight_change']:.4g} (tolerance {found['tolerance']:g})"
+    )
+
+
+def _example(entry: dict[str, Any]) -> str:
+    def text(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    place = entry["file"].rsplit("/", 1)[-1]
+    return f"{place} row {entry['row']}: {text(entry['before'])} -> {text(entry['after'])}"
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(name)
+    return table

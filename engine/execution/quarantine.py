@@ -1,0 +1,120 @@
+"""Rows that cannot be used: written beside the sidecar with the reason, counted against a budget."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.sink import write_parquet
+from connectors.storage import Place, make_folder, read_columns
+from engine.core.errors import BudgetError
+from engine.core.redaction import redact
+from engine.execution.job import Job
+from engine.plan.model import Plan
+from operators.base import ROW_ID, VALID, Fault
+
+SCHEMA = pa.schema(
+    [
+        (ROW_ID, pa.int64()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("operator", pa.string()),
+        ("column", pa.string()),
+        ("value", pa.string()),
+        ("error", pa.string()),
+        ("raw", pa.string()),
+    ]
+)
+
+
+def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> int:
+    """Write the rows that `ingest` rejected, with its reasons; return how many there are."""
+    if pc.all(columns.column(VALID)).as_py():
+        return 0
+    faults = {fault.row: fault for fault in job.operator.faults(job.context, table)}
+    write_records(job, shard, faults, job.reader.read_unhidden)
+    return len(faults)
+
+
+def write_records(
+    job: Job, shard: int, faults: Mapping[int, Fault], read: Callable[[int, list[str]], pa.Table] | None
+) -> None:
+    """Write faulty rows of a shard, by their position in it; ``read`` gets the raw rows, if they can be had.
+
+    Truth columns are left out: whoever mends a row need not see them.
+    """
+    info, rows = job.reader.shards[shard], sorted(faults)
+    raw = [""] * len(rows)
+    if read is not None:
+        names = [name for name in job.reader.schema.names if name not in job.reader.hidden]
+        raw = [_as_json(values) for values in read(shard, names).take(rows).to_pylist()]
+    places = job.reader.file_rows(shard, rows)
+    records = [
+        {
+            ROW_ID: info.first_row + row,
+            "file": redact(info.path),
+            "row": place,
+            "operator": job.operator.name,
+            "column": faults[row].column,
+            "value": faults[row].value,
+            "error": redact(faults[row].error),
+            "raw": text,
+        }
+        for row, place, text in zip(rows, places, raw, strict=True)
+    ]
+    path = job.reader.store.quarantine(job.fingerprint, shard)
+    make_folder(path.parent)
+    write_parquet(pa.Table.from_pylist(records, schema=SCHEMA), path)
+
+
+def _as_json(values: dict[str, Any]) -> str:
+    """A row as JSON; bytes as base64."""
+
+    def plain(value: Any) -> str:
+        return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
+
+    return json.dumps(values, default=plain, ensure_ascii=False)
+
+
+def allowed_rows(plan: Plan) -> int:
+    """Most rows that may be set aside."""
+    source = plan.recipe.source
+    return int(source.max_error_rate * plan.n_rows) if source.on_error == "quarantine" else 0
+
+
+def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
+    """Raises BudgetError when the rows set aside so far, last by ``operator``, are too many."""
+    allowed = plan.recipe.source.max_error_rate
+    if n_faulty > allowed * plan.n_rows:
+        folder = plan.store.folder(plan.fingerprint_of(operator))
+        raise BudgetError(
+            f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "
+            f"source.max_error_rate allows {allowed:.2%}. The rows and the reasons are in "
+            f"{folder}/quarantine-*.parquet (`rowsieve quarantine RECIPE` shows them). Mend the rows, or "
+            f"raise the rate."
+        )
+
+
+def quarantine_files(plan: Plan) -> list[Place]:
+    """Files with the rows set aside in this plan's run, by operator in its order, then by shard."""
+    found: list[Place] = []
+    for planned in plan.operators:
+        commits = plan.store.committed(planned.fingerprint).values()
+        shards = sorted(commit.shard for commit in commits if commit.quarantined or commit.skipped)
+        found += [plan.store.quarantine(planned.fingerprint, shard) for shard in shards]
+    return found
+
+
+def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
+    """The first rows set aside, by operator, then in row order."""
+    tables = [SCHEMA.empty_table()]
+    for path in quarantine_files(plan):
+        tables.append(read_columns(path))
+        if limit is not None and sum(table.num_rows for table in tables) >= limit:
+            break
+    return pa.concat_tables(tables).slice(0, limit)

@@ -1,0 +1,170 @@
+"""Work on a Ray cluster: tasks between shards, a Ray Data actor pool that streams over shards.
+
+Only shard numbers and commit records travel through Ray; rows go from file to actor to file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import ray
+import ray.data
+
+from connectors.base import ConnectorError
+from engine.core.errors import InfeasibleError, InputError, system_error
+from engine.execution.job import Failure, Job
+from engine.execution.watchdog import StallGuard, stalled
+from engine.execution.worker import ShardWorker
+from engine.storage.run_store import Commit
+from operators.base import OperatorError, Resources
+
+POLL_SECONDS = 1.0
+T = TypeVar("T")
+R = TypeVar("R")
+Batch = dict[str, np.ndarray[Any, Any]]
+
+
+class RayExecutor:
+    """See ``operators.base.Executor``."""
+
+    kind: Literal["local", "ray"] = "ray"
+
+    operator: str = "NAME"
+
+    def __init__(self, limit: int | None = None, no_progress_seconds: float = 1800.0) -> None:
+        """``limit``: most shards in work at once; default as many as the cluster has room for.
+
+        ``no_progress_seconds``: a longer silence is an error; 0 for none.
+        """
+        self._limit, self._patience = limit, no_progress_seconds
+
+    def map(
+        self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
+    ) -> Iterator[R]:
+        """One task for each item, a bounded number in flight; results in order."""
+        wanted = resources or Resources()
+        check_feasible(f"operators.{self.operator}", wanted)
+        task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
+        waiting = iter(items)
+        window = [task.remote(fn, item) for item in islice(waiting, self._width(wanted, len(items)))]
+        guard, n_done = StallGuard(self.operator, self._patience), 0
+        while window:
+            while not ray.wait(window[:1], timeout=POLL_SECONDS)[0]:
+                ready, _ = ray.wait(window, num_returns=len(window), timeout=0)
+                guard.done(n_done + len(ready))
+                guard.check()
+            with dying_workers(self.operator):
+                yield _unwrap(ray.get(window.pop(0)))
+            n_done += 1
+            window += [task.remote(fn, item) for item in islice(waiting, 1)]
+
+    def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
+        """Stream shards through Ray Data; results as they come.
+
+        Operators that keep something open get a pool of actors that starts full; the others run as
+        tasks, which find warm processes.
+        """
+        there = float(ray.cluster_resources().get("GPU", 0))
+        wanted = job.operator.resources.on(there, prefers_gpu=job.operator.prefers_gpu)
+        check_feasible(f"operators.{job.operator.name}", wanted)
+        size = self._width(wanted, len(shards))
+        kept = job.operator.keeps_open
+        source = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
+        results = source.map_batches(
+            _ShardActor if kept else _process,
+            fn_constructor_kwargs={"job": job} if kept else None,
+            fn_kwargs=None if kept else {"job": job},
+            compute=ray.data.ActorPoolStrategy(size=size) if kept else ray.data.TaskPoolStrategy(size=size),
+            batch_size=1,
+            num_cpus=wanted.cpus,
+            num_gpus=wanted.gpus or None,
+        )
+        ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
+        n_done = 0
+        with dying_workers(job.operator.name):
+            try:
+                for row in results.iter_rows():
+                    fields = json.loads(row["record"])
+                    yield Failure(**fields) if "message" in fields else Commit(**fields)
+                    n_done += 1
+            except ray.data.exceptions.ExecutionTimeoutError:
+                raise stalled(job.operator.name, self._patience, n_done) from None
+
+    def _width(self, wanted: Resources, n_items: int) -> int:
+        fits = float(ray.cluster_resources().get("CPU", 1)) / max(wanted.cpus, 1e-3)
+        if wanted.gpus:
+            fits = min(fits, float(ray.cluster_resources().get("GPU", 0)) / wanted.gpus)
+        limits = [n_items, int(fits), wanted.actors or n_items, self._limit or n_items]
+        return max(1, min(limits))
+
+
+@contextmanager
+def dying_workers(operator: str) -> Iterator[None]:
+    """Ray gives a task up when its worker has died several times: say so, and what mostly helps."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InfeasibleError(
+            f"operators.{operator}: its workers keep dying, mostly for want of memory "
+            f"({type(error).__name__}: {reason}). Lower source.shard_bytes or run.shards_in_flight. What was "
+            f"committed is kept."
+        ) from None
+
+
+def check_feasible(who: str, wanted: Resources) -> None:
+    """Raises InfeasibleError when no single node has what one actor asks for."""
+    for key, label, amount in (("CPU", "cpus", wanted.cpus), ("GPU", "gpus", wanted.gpus)):
+        most = max(
+            (float(node["Resources"].get(key, 0)) for node in ray.nodes() if node["Alive"]), default=0.0
+        )
+        if amount > most:
+            raise InfeasibleError(
+                f"{who} asks for {amount:g} {key} in one actor, and the largest node of the cluster has "
+                f"{most:g}. Lower it (--set {who}.resources.{label}={most:g}), or add such a node."
+            )
+
+
+class _ShardActor:
+    """Adapts ShardWorker to Ray Data: batches of one shard number in, one record out."""
+
+    def __init__(self, job: Job) -> None:
+        self._worker = ShardWorker(job)
+
+    def __call__(self, batch: Batch) -> dict[str, list[str]]:
+        return _record(self._worker, batch)
+
+
+def _process(batch: Batch, job: Job) -> dict[str, list[str]]:
+    """The same without an actor."""
+    return _record(ShardWorker(job), batch)
+
+
+def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
+    """JSON, so that every block has one schema, whether it holds a commit or a failure."""
+    return {"record": [json.dumps(asdict(worker(int(batch["shard"][0]))))]}
+
+
+def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
+    """Expected faults come back as text: Ray wraps what is raised in a class of its own."""
+    try:
+        return fn(item), None
+    except (OperatorError, ConnectorError, InputError) as error:
+        return None, str(error)
+    except OSError as error:
+        return None, str(system_error(error))
+
+
+def _unwrap(result: tuple[R | None, str | None]) -> R:
+    value, fault = result
+    if fault is not None:
+        raise InputError(fault)
+    return value  # type: ignore[return-value]

@@ -1,0 +1,50 @@
+"""Whether work that should go on still does: a decision of plain values; the error names the knob."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from engine.core.errors import InfeasibleError
+
+
+class Verdict(Enum):
+    """What silence means."""
+
+    WORKING = "working"
+    STALLED = "stalled"
+
+
+def judge(now: float, last: float, limit: float) -> Verdict:
+    """``now`` and ``last`` progress in seconds of one clock; ``limit``: longest silence, 0 for any."""
+    return Verdict.STALLED if 0 < limit <= now - last else Verdict.WORKING
+
+
+class StallGuard:
+    """Remembers when an operator last made progress."""
+
+    def __init__(self, operator: str, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """``limit`` in seconds; 0 waits for ever."""
+        self._operator, self._limit, self._clock = operator, limit, clock
+        self._last, self._done = clock(), 0
+
+    def done(self, count: int) -> None:
+        """So many pieces of work are done by now."""
+        if count != self._done:
+            self._last, self._done = self._clock(), count
+
+    def check(self) -> None:
+        """Raises InfeasibleError when nothing was done for too long."""
+        if judge(self._clock(), self._last, self._limit) is Verdict.STALLED:
+            raise stalled(self._operator, self._limit, self._done)
+
+
+def stalled(operator: str, limit: float, done: int) -> InfeasibleError:
+    """The error of an operator that makes no progress."""
+    return InfeasibleError(
+        f"operators.{operator} made no progress for {limit:g} seconds, after {done} pieces of work. Either "
+        f"the cluster has no room for its workers (other jobs, a lost node: `ray status` shows it; ask for "
+        f"less with --set run.shards_in_flight=1), or one piece takes longer: then allow for it with --set "
+        f"run.no_progress_seconds={2 * limit:g} (0 waits for ever). What was committed is kept."
+    )

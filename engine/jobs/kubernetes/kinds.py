@@ -1,0 +1,217 @@
+"""The four kinds of manifest, as plain values. KubeRay 1.7 (ray.io/v1), Kubernetes batch/v1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, placed
+from engine.jobs.kubernetes.pods import RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
+from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
+from engine.recipe.recipe import Recipe
+
+RAY_VERSION = "2.60.0"
+"""As in deploy/constraints.txt; KubeRay chooses commands by it."""
+HEAD = Sizes(1, 2, 0, 4)
+"""The head holds the driver, which has nothing row-sized, and the dashboard; no work is placed on it."""
+STORAGE = "100Gi"
+KEPT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """One recipe in one place."""
+
+    recipe: Recipe
+    """Its paths are those in the pods."""
+    options: Options
+    name: str
+    claim: str | None
+    """Claim of the volume; None where every path is a URI."""
+    sizes: Sizes
+
+    def metadata(self, name: str | None = None) -> Manifest:
+        """Name and labels."""
+        labels = {"app.kubernetes.io/name": "rowsieve", "app.kubernetes.io/instance": self.name}
+        return {"name": name or self.name, "labels": labels}
+
+
+def render(recipe: Recipe, options: Options) -> list[Manifest]:
+    """Manifests of a recipe, in the order in which they are applied. Raises InputError."""
+    options = options.checked()
+    moved, local = placed(recipe, options.mount)
+    name = kubernetes_name(recipe.name)
+    claim = (options.claim or f"{name}-data") if local else None
+    sizes = sizes_of(recipe, workers=options.workers, gpu=options.gpu)
+    made = Rendering(moved, options, name, claim, sizes)
+    found = [_recipe(made)]
+    if claim and not options.claim:
+        found.append(_claim(made))
+    return [*found, _KINDS[options.kind](made)]
+
+
+def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
+    """One text with a comment on top, without YAML's anchors: people read it."""
+    body = yaml.dump_all(manifests, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110)
+    return f"# {about}\n{body}"
+
+
+class _Plain(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write everything out."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Plain.add_representer(str, _text)
+
+
+def _recipe(made: Rendering) -> Manifest:
+    text = yaml.safe_dump(made.recipe.model_dump(mode="json", exclude_unset=True), sort_keys=False)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": made.metadata(f"{made.name}-recipe"),
+        "data": {"recipe.yaml": text},
+    }
+
+
+def _claim(made: Rendering) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": made.metadata(made.claim),
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": STORAGE}}},
+    }
+
+
+def _cluster_spec(made: Rendering) -> Manifest:
+    head = ray_pod(made.options, made.name, made.claim, "head", HEAD)
+    worker = ray_pod(made.options, made.name, made.claim, "worker", made.sizes)
+    return {
+        "rayVersion": RAY_VERSION,
+        "authOptions": {"mode": "token"}
+        | ({"secretName": made.options.token_secret} if made.options.token_secret else {}),
+        "headGroupSpec": {"rayStartParams": {"num-cpus": "0"}, "template": head},
+        "workerGroupSpecs": [
+            {
+                "groupName": "workers",
+                "replicas": made.sizes.workers,
+                "minReplicas": made.sizes.workers,
+                "maxReplicas": made.sizes.workers,
+                "rayStartParams": {},
+                "template": worker,
+            }
+        ],
+    }
+
+
+def _cluster(made: Rendering) -> Manifest:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": made.metadata(),
+        "spec": _cluster_spec(made),
+    }
+
+
+def _job_spec(made: Rendering) -> Manifest:
+    """The cluster is made for the job and removed after it; a second attempt goes on where one ended."""
+    submitter = container(made.options, "ray-job-submitter", cpus=1, memory=1)
+    return {
+        "entrypoint": " ".join(RUN),
+        "metadata": {"recipe": made.recipe.name, "output": made.recipe.output.path},
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": KEPT_SECONDS,
+        "backoffLimit": 1,
+        "submissionMode": "K8sJobMode",
+        "submitterPodTemplate": {
+            "spec": {"restartPolicy": "Never"} | pod(made.options, made.name, made.claim, submitter)
+        },
+        "rayClusterSpec": _cluster_spec(made),
+    }
+
+
+def _job(made: Rendering) -> Manifest:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": made.metadata(),
+        "spec": _job_spec(made),
+    }
+
+
+def _ray_cron_job(made: Rendering) -> Manifest:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCronJob",
+        "metadata": made.metadata(),
+        "spec": {
+            "schedule": made.options.schedule,
+            "timeZone": made.options.timezone,
+            "jobTemplate": _job_spec(made),
+        },
+    }
+
+
+def _cron_job(made: Rendering) -> Manifest:
+    """One pod a night: the run itself on a Ray of its own, or its submission to a cluster that stands."""
+    work = _submitting(made) if made.options.address else _running(made)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": made.metadata(),
+        "spec": {
+            "schedule": made.options.schedule,
+            "timeZone": made.options.timezone,
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": 3600,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 3,
+            "jobTemplate": {
+                "spec": {
+                    "backoffLimit": 1,
+                    "template": {
+                        "metadata": {"labels": made.metadata()["labels"]},
+                        "spec": {"restartPolicy": "Never"} | work,
+                    },
+                }
+            },
+        },
+    }
+
+
+def _running(made: Rendering) -> Manifest:
+    cpus = made.sizes.cpus * made.sizes.workers
+    inner = container(
+        made.options,
+        "rowsieve",
+        cpus=cpus,
+        memory=memory_of(made.recipe, cpus),
+        gpus=made.sizes.gpus,
+        command=[*RUN, "--set", f"run.cpus={max(cpus, made.recipe.run.cpus or 0)}"],
+    )
+    shared = f"{made.recipe.run.object_store_mb}Mi"
+    return pod(made.options, made.name, made.claim, inner, shared_memory=shared)
+
+
+def _submitting(made: Rendering) -> Manifest:
+    command = ["rowsieve", "submit", RECIPE, "--address", str(made.options.address), "--installed", "--wait"]
+    env = token_of(str(made.options.token_secret))
+    inner = container(made.options, "rowsieve", cpus=1, memory=2, command=command, env=env)
+    return pod(made.options, made.name, made.claim, inner)
+
+
+_KINDS: dict[Kind, Callable[[Rendering], dict[str, Any]]] = {
+    "rayjob": _job,
+    "raycronjob": _ray_cron_job,
+    "cronjob": _cron_job,
+    "raycluster": _cluster,
+}

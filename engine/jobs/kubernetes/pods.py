@@ -1,0 +1,95 @@
+"""Parts that every manifest has: pods that run as nobody, their volumes and their environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.jobs.kubernetes.options import Options
+from engine.jobs.kubernetes.sizes import Sizes
+
+USER = 1000
+RECIPE_FOLDER = "/etc/rowsieve"
+RECIPE = f"{RECIPE_FOLDER}/recipe.yaml"
+RUN = ["rowsieve", "run", RECIPE, "--log-format", "plain"]
+TOKEN_KEY = "auth_token"
+Manifest = dict[str, Any]
+
+
+def pod(
+    options: Options, name: str, claim: str | None, container: Manifest, *, shared_memory: str | None = None
+) -> Manifest:
+    """A pod spec around one container: never root, the recipe mounted, and the volume if there is one."""
+    volumes: list[Manifest] = [{"name": "recipe", "configMap": {"name": f"{name}-recipe"}}]
+    mounts: list[Manifest] = [{"name": "recipe", "mountPath": RECIPE_FOLDER, "readOnly": True}]
+    if claim:
+        volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
+        mounts.append({"name": "data", "mountPath": options.mount})
+    if shared_memory:
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}})
+        mounts.append({"name": "shm", "mountPath": "/dev/shm"})
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container | {"volumeMounts": mounts}],
+        "volumes": volumes,
+    }
+
+
+def container(
+    options: Options,
+    name: str,
+    *,
+    cpus: int,
+    memory: int,
+    gpus: int = 0,
+    command: Sequence[str] = (),
+    env: Sequence[Manifest] = (),
+) -> Manifest:
+    """A container without any capability. ``memory`` in GiB; limits equal requests, so nothing is evicted."""
+    amounts: Manifest = {"cpu": str(cpus), "memory": f"{memory}Gi"}
+    if gpus:
+        amounts["nvidia.com/gpu"] = str(gpus)
+    found: Manifest = {"name": name, "image": options.image_name}
+    if command:
+        found["command"] = list(command)
+    return found | {
+        "env": [*_environment(options), *env],
+        "envFrom": [{"secretRef": {"name": options.credentials, "optional": True}}],
+        "resources": {"requests": amounts, "limits": dict(amounts)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _environment(options: Options) -> list[Manifest]:
+    found = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}]
+    if options.mlflow:
+        found.append({"name": "MLFLOW_TRACKING_URI", "value": options.mlflow})
+    return found
+
+
+def token_of(secret: str) -> list[Manifest]:
+    """Environment of whoever talks to a cluster with token authentication."""
+    reference = {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}}
+    return [
+        {"name": "RAY_AUTH_MODE", "value": "token"},
+        {"name": "RAY_AUTH_TOKEN", "valueFrom": reference},
+    ]
+
+
+def ray_pod(options: Options, name: str, claim: str | None, role: str, sizes: Sizes) -> Manifest:
+    """Template of a pod that KubeRay starts Ray in; it adds the command, probes, token and shared memory."""
+    inner = container(options, f"ray-{role}", cpus=sizes.cpus, memory=sizes.memory, gpus=sizes.gpus)
+    ports = {"metrics": 8080}
+    if role == "head":
+        ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001} | ports
+    inner["ports"] = [{"name": key, "containerPort": port} for key, port in ports.items()]
+    labels = {"app.kubernetes.io/name": "rowsieve", "app.kubernetes.io/instance": name}
+    return {"metadata": {"labels": labels}, "spec": pod(options, name, claim, inner)}

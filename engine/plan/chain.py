@@ -1,0 +1,128 @@
+"""Pure checks of a chain of operators: who adds what, who needs what, and the published contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from engine.core.errors import InputError
+from operators.base import (
+    CATEGORY,
+    FACTORS,
+    GRADIENT,
+    GROUP,
+    IS_OUTLIER,
+    MARK,
+    OUTLIER_SOURCE,
+    ROW_ID,
+    SPLIT,
+    WEIGHT,
+    Operator,
+    OperatorError,
+)
+
+CONTRACT: tuple[pa.Field, ...] = (
+    pa.field(ROW_ID, pa.int64(), nullable=False),
+    pa.field(GROUP, pa.int32(), nullable=False),
+    pa.field(IS_OUTLIER, pa.bool_(), nullable=False),
+    pa.field(OUTLIER_SOURCE, CATEGORY, nullable=False),
+    pa.field(WEIGHT, pa.float32(), nullable=False),
+    pa.field(SPLIT, CATEGORY, nullable=False),
+)
+"""The columns every published row has, beside the source's."""
+
+USUAL_ADDER = {
+    GROUP: "groups",
+    IS_OUTLIER: "outliers",
+    OUTLIER_SOURCE: "outliers",
+    WEIGHT: "weights",
+    SPLIT: "split",
+}
+USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
+
+
+def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
+    """Whether operators mark outliers, and none decides between them."""
+    added = {field.name for operator in chain for field in operator.adds}
+    return IS_OUTLIER not in added and any(name.endswith(MARK) for name in added)
+
+
+def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """Every operator as it stands among the others. Raises InputError where one cannot work among them."""
+    try:
+        return [operator.in_chain(chain) for operator in chain]
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+
+
+def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """The operators so that each comes after those it reads from; the recipe's order plays no part.
+
+    Those whose inputs nobody adds come last: ``compose`` says what is missing. `ingest` comes as early as it
+    can: all but those that make its features read the rows that it takes.
+    """
+    waiting, ordered = sorted(chain, key=_ingest_first), list[Operator[Any]]()
+    while waiting:
+        adders = {field.name for operator in waiting for field in operator.adds}
+        names = {operator.name for operator in waiting}
+        ready = (o for o in waiting if not adders.intersection(o.requires) and not names.intersection(o.uses))
+        ordered.append(next(ready, waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
+
+
+def _ingest_first(operator: Operator[Any]) -> tuple[bool, str]:
+    return operator.name != "ingest", operator.name
+
+
+def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
+    """Column -> name of the operator that adds it. Raises InputError when the chain does not close."""
+    adder: dict[str, str] = {}
+    seen: set[str] = set()
+    everything = {field.name: operator.name for operator in chain for field in operator.adds}
+    for operator in chain:
+        _check_inputs(operator, adder, seen, everything)
+        for field in operator.adds:
+            if field.name in adder:
+                raise InputError(
+                    f"operators.{operator.name}: adds the column {field.name!r}, which {adder[field.name]} "
+                    f"adds already. Remove one of the two."
+                )
+            adder[field.name] = operator.name
+        seen.add(operator.name)
+    for field in CONTRACT[1:]:
+        if field.name not in adder:
+            raise InputError(
+                f"operators: nothing adds the column {field.name!r}, which every published row has. "
+                f"Add `{USUAL_ADDER[field.name]}: {{}}` to the recipe's operators."
+            )
+    return adder
+
+
+def _check_inputs(
+    operator: Operator[Any], adder: dict[str, str], seen: set[str], everything: dict[str, str]
+) -> None:
+    for column in operator.requires:
+        if column not in adder:
+            fix = _how_to_add(column, everything)
+            raise InputError(
+                f"operators.{operator.name}: needs the column {column!r}, which no operator adds. {fix}"
+            )
+    for name in operator.uses:
+        if name not in seen:
+            raise InputError(
+                f"operators.{operator.name}: uses what {name} has fitted, but the recipe has no {name}. "
+                f"Add `{name}: {{}}` to its operators."
+            )
+
+
+def _how_to_add(column: str, everything: dict[str, str]) -> str:
+    if column == GRADIENT and FACTORS in everything:
+        return (
+            "Gradients are kept as factors here, which only the method grasp of `groups` can read. Set "
+            f"`{everything[FACTORS]}: {{form: flat}}`."
+        )
+    usual = USUAL_ADDER.get(column)
+    return f"Add `{usual}: {{}}`." if usual else f"There are: {', '.join(sorted(everything))}."

@@ -1,0 +1,92 @@
+"""The plan: a recipe with everything decided. Shards frozen, columns composed, fingerprints computed.
+
+Planning reads file listings, footers and (for text formats) the bytes once to count rows; it never
+starts Ray and holds nothing row-sized.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from connectors.base import ConnectorError
+from engine.core.errors import InputError
+from engine.core.suggestions import explain, nearest
+from engine.plan.chain import CONTRACT, compose, in_order, settled, wants_verdict
+from engine.plan.model import Plan
+from engine.recipe.recipe import Recipe
+from operators.base import FEATURES, Operator, OperatorError
+from operators.factories import check_allowed
+from operators.registry import operator_class, operator_names
+
+
+def make_plan(recipe: Recipe) -> Plan:
+    """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
+    # Not at the top: it imports plans.
+    from engine.plan.exports import open_exports
+    from engine.plan.sources import check_source_columns, list_source, resolve_features
+    from engine.plan.versioning import freeze, unprinted
+
+    open_exports(recipe.output.export)  # a library that is missing is said before anything runs
+    chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
+    maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
+    try:
+        source, listing = list_source(recipe)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    features = resolve_features(recipe, listing.schema, maker.name if maker else "")
+    check_source_columns(chain, recipe, listing.schema)
+    check_contract_names(recipe, listing.schema)
+    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
+    if wants_verdict(chain):
+        chain.append(build_operator(recipe, "outliers", {}))
+    chain = in_order(settled(chain))
+    features = features or (maker.source_columns if maker else ())
+    compose(chain)
+    return freeze(Plan(recipe, source, listing, features, unprinted(recipe, chain), "", ""))
+
+
+def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operator[Any]:
+    """Look an operator up and check its parameters. Raises InputError with the nearest match."""
+    try:
+        kind = operator_class(name)
+    except KeyError:
+        hint = nearest(name, operator_names()) or f" Known operators: {', '.join(operator_names())}."
+        raise InputError(f"operators.{name}: there is no such operator.{hint}") from None
+    if name == "ingest" and "ingest" in recipe.operators:
+        raise InputError("operators.ingest: always runs first; set its options under `source`.")
+    try:
+        kind = kind.variant(params)
+        checked = kind.Params.model_validate(params)
+        model = getattr(checked, "model", None)
+        if isinstance(model, str) and ":" in model:
+            check_allowed(model, f"operators.{name}.model")
+        return kind(checked)
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+    except ValidationError as error:
+        raise InputError(explain(error, kind.Params, recipe.place, prefix=f"operators.{name}.")) from None
+
+
+def check_contract_names(recipe: Recipe, schema: pa.Schema) -> None:
+    """Refuse a source column that has the name of one of ours."""
+    prefix = recipe.output.prefix
+    taken = [prefix + field.name for field in CONTRACT if prefix + field.name in schema.names]
+    if taken:
+        raise InputError(
+            f"The source already has a column named {taken[0]!r}, which Rowsieve adds. Keep both with "
+            f"--set output.prefix=rowsieve_ (our columns are then rowsieve_row_id, rowsieve_group, ...)."
+        )
+
+
+def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
+    source = recipe.source
+    return {
+        "label": source.label,
+        "features": features or None,
+        "classes": source.classes,
+        "on_error": source.on_error,
+        "max_error_rate": source.max_error_rate,
+    }

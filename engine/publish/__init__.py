@@ -1,0 +1,1 @@
+"""Published versions: parts, manifest, exports, MLflow tracking and lineage."""

@@ -1,0 +1,87 @@
+"""A published version written into tables of others: once, whole, and named in their own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from connectors.base import ConnectorError
+from connectors.storage import Place, read_columns
+from connectors.tables.exporting import Edition, Export
+from engine.core.errors import InputError
+from operators.base import Executor
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Where a version is: ``state`` is what the table calls itself since then; ``written`` by this call."""
+
+    format: str
+    path: str
+    state: str
+    written: bool
+
+
+@dataclass(frozen=True)
+class _PartJob:
+    """One part's way into a table. Picklable."""
+
+    write: Callable[[pa.Table, int], Any]
+    part: Place
+    number: int
+
+
+def export(
+    folder: Place, manifest: Mapping[str, Any], table: Export, executor: Callable[[], Executor]
+) -> Exported:
+    """Write a version into one table, unless the table's history has it.
+
+    Workers write a file for each part; then this process makes the one commit. A run that dies before it
+    leaves files that no reader sees, and the next one writes them again under the same names.
+
+    Parameters
+    ----------
+    folder, manifest : of the published version.
+    executor : opened only if there is something to write.
+
+    Raises
+    ------
+    InputError
+        The table cannot be opened, is there although it should be made, or has other columns.
+    """
+    edition = Edition(manifest["version"], manifest["content"])
+    try:
+        known = table.held(edition)
+        if known:
+            return Exported(table.format, table.path, known, written=False)
+        begun = table.begin(_schema(folder, manifest), edition)
+        parts = [folder / part["path"] for part in manifest["parts"]]
+        jobs = [_PartJob(begun.write, part, number) for number, part in enumerate(parts)]
+        try:
+            records = list(executor().map(_write, jobs))
+        except (ConnectorError, InputError, OSError):
+            known = table.held(edition)  # another export was faster and has swept what it found unfinished
+            if not known:
+                raise
+            return Exported(table.format, table.path, known, written=False)
+        done = begun.commit(records)
+        return Exported(table.format, table.path, done.state, done.written)
+    except ConnectorError as error:
+        raise InputError(f"Export to {table.format}: {error}") from None
+
+
+def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:
+    """As the first part has it: the contract's fields without the promise that they are never null."""
+    place = folder / manifest["parts"][0]["path"]
+    with place.open("rb") if isinstance(place, Path) else place.open() as handle:
+        found = pq.read_schema(handle)
+    return pa.schema([pa.field(field.name, field.type) for field in found])
+
+
+def _write(job: _PartJob) -> Any:
+    return job.write(read_columns(job.part), job.number)

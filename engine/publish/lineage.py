@@ -1,0 +1,130 @@
+"""From a published version back to the run that made it and the files it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from connectors.storage import Place
+from engine.core.errors import InputError
+from engine.core.output_layout import output_of, version_folder
+from engine.core.redaction import redact
+from engine.core.suggestions import nearest
+from engine.publish.mlflow_outbox import pending, pending_folder, sync
+from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
+from engine.storage.manifest import is_published, read_manifest
+
+
+def trace(version: str, output: Place | None) -> dict[str, Any]:
+    """Version, MLflow runs (latest first) and source. Raises InputError if the version is not found."""
+    output, name = _locate(version, output)
+    manifest = read_manifest(version_folder(output, name))
+    return {
+        "version": name,
+        "folder": str(version_folder(output, name)),
+        "content": manifest["content"],
+        "rows": manifest["rows"],
+        "tracking_uri": redact(tracking_uri(output)),
+        "runs": _runs(name, output),
+        "models": _models(name, output),
+        "base": (manifest.get("incremental") or {}).get("base"),
+        "source": manifest["source"],
+        "operators": manifest["operators"],
+    }
+
+
+def sync_records(version: str | None, output: Place | None) -> str:
+    """Deliver the records that wait in an output folder; a line that says how many.
+
+    Raises InputError where no folder is named or MLflow does not answer.
+    """
+    if output is None and version is None:
+        raise InputError(
+            "rowsieve lineage --sync: say of which output folder, for example --output demo/out."
+        )
+    output = output or _locate(str(version), None)[0]
+    if not pending(output):
+        return "No record waits for MLflow."
+    try:
+        delivered, waiting = sync(client(output), output)
+    except Exception as error:
+        raise InputError(
+            f"MLflow at {tracking_uri(output)} does not answer: {' '.join(str(error).split())[:300]}. The "
+            f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
+        ) from None
+    return f"{delivered} records delivered to MLflow" + (
+        f", {waiting} of a run that goes on." if waiting else "."
+    )
+
+
+def _locate(version: str, output: Place | None) -> tuple[Place, str]:
+    folder = output_of(version).resolve()
+    if (folder / "manifest.json").exists():
+        return folder.parent.parent, folder.name
+    output = output or _output_of(version)
+    if not is_published(output, version):
+        known = [entry.name for entry in (output / "versions").glob("v*")]
+        hint = nearest(version, known) or f" Published are: {', '.join(sorted(known)) or 'none'}."
+        raise InputError(f"There is no published version {version!r} in {output}.{hint}")
+    return output, version
+
+
+def _output_of(version: str) -> Place:
+    """Ask the MLflow server that the environment names where a version lies."""
+    here = Path()
+    if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
+        raise InputError(
+            f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
+            f"Give the version's folder, or its name with --output FOLDER, or set MLFLOW_TRACKING_URI."
+        )
+    runs = _runs(version, here)
+    if not runs:
+        raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
+    return output_of(runs[0]["output"])
+
+
+def _has_records(output: Place) -> bool:
+    """Whether there is an MLflow to ask."""
+    uri = tracking_uri(output)
+    return bool(uri) and (not uri.startswith("sqlite:///") or (output / "mlflow.db").exists())
+
+
+def _models(version: str, output: Place) -> list[dict[str, Any]]:
+    """Registered models that were trained on a version."""
+    if not _has_records(output):
+        return []
+    found = client(output)
+    models = [model for model in found.search_model_versions() if model.tags.get(VERSION_TAG) == version]
+    aliases = {model.name: found.get_registered_model(model.name).aliases for model in models}
+    return [
+        {
+            "name": model.name,
+            "version": str(model.version),
+            "run_id": model.run_id,
+            "champion": str(aliases[model.name].get("champion")) == str(model.version),
+        }
+        for model in models
+    ]
+
+
+def _runs(version: str, output: Place) -> list[dict[str, Any]]:
+    if not _has_records(output):
+        return []
+    mlflow_client = client(output)
+    experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]
+    found = mlflow_client.search_runs(experiments, f"tags.`{VERSION_TAG}` = '{version}'", max_results=50)
+    return [
+        {
+            "run_id": run.info.run_id,
+            "name": run.info.run_name,
+            "status": run.info.status,
+            "started_ms": run.info.start_time,
+            "output": run.data.tags.get(OUTPUT_TAG, ""),
+            "inputs": [
+                {"name": entry.dataset.name, "digest": entry.dataset.digest}
+                for entry in run.inputs.dataset_inputs
+            ],
+            "metrics": dict(run.data.metrics),
+        }
+        for run in found
+    ]

@@ -1,0 +1,134 @@
+"""One shard's part of a version, as a worker writes it; or the base version's, where that is the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.storage import Place, read_columns
+from engine.plan.chain import CONTRACT
+from engine.storage.lease import Lease
+from engine.storage.reader import StoreReader
+from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT
+
+DATA = "data"
+"""Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
+SET_ASIDE = "quarantine"
+QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
+"""Contract values of rows that no operator saw."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A part of the base version that was made from the same bytes in the same way."""
+
+    place: Place
+    bytes: int
+    sha256: str
+    unread: tuple[str, ...]
+
+    def whole(self) -> bool:
+        """Whether the file is still there, as long as it was."""
+        try:
+            return self.place.stat().st_size == self.bytes
+        except FileNotFoundError:
+            return False
+
+
+@dataclass(frozen=True)
+class PartJob:
+    """Everything one shard's publication needs. Picklable."""
+
+    reader: StoreReader
+    schema: pa.Schema
+    prefix: str
+    folder: Place
+    shard: int
+    lease: Lease
+    all_columns: bool
+    """Whether the recipe wants every column of the source, so that one that is not published is lost."""
+    made_from: str
+    """Digest of all that the part's bytes depend on."""
+    twin: Twin | None = None
+
+
+def write_part(job: PartJob) -> dict[str, Any]:
+    """Publish one shard. Runs on a worker."""
+    place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
+    if job.twin is not None and job.twin.whole():
+        return _take_over(job, job.twin, place)
+    names = [field.name for field in CONTRACT if field.name != ROW_ID]
+    ours = job.reader.read_all(job.shard, names)
+    seen = pc.invert(ours.column(names[0]).is_null())
+    for name in names[1:]:
+        seen = pc.and_(seen, pc.invert(ours.column(name).is_null()))
+    columns = {ROW_ID: ours.column(ROW_ID)}
+    columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
+    source_names = job.schema.names[: -len(CONTRACT)]
+    table = job.reader.read_unhidden(job.shard, source_names)
+    for field in CONTRACT:
+        table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
+    written = job.lease.put_part(place, table.cast(job.schema))
+    unread = job.reader.unread(job.shard) if job.all_columns else ()
+    return _record(job, place, columns, written.n_bytes, written.sha256, unread)
+
+
+def _take_over(job: PartJob, twin: Twin, place: Place) -> dict[str, Any]:
+    """Link or copy the base's part: neither the source nor the sidecars are read."""
+    job.lease.take_part(twin.place, place)
+    names = [field.name for field in CONTRACT]
+    table = read_columns(place, [job.prefix + name for name in names])
+    columns = dict(zip(names, table.columns, strict=True))
+    return _record(job, place, columns, twin.bytes, twin.sha256, twin.unread) | {"taken_over": True}
+
+
+def _record(
+    job: PartJob,
+    place: Place,
+    columns: dict[str, pa.ChunkedArray],
+    n_bytes: int,
+    sha256: str,
+    unread: tuple[str, ...],
+) -> dict[str, Any]:
+    return {
+        "path": f"{DATA}/{place.name}",
+        "rows": len(columns[ROW_ID]),
+        "bytes": n_bytes,
+        "sha256": sha256,
+        "made_from": job.made_from,
+        "summary": summarise(columns),
+        "unread": list(unread),
+        "taken_over": False,
+    }
+
+
+def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    """The contract's value for rows that were set aside, by whichever operator."""
+    if pc.all(seen).as_py():
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    return pc.if_else(seen, column, pa.scalar(value, column.type))
+
+
+def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
+    """Small counts of a part; they add up over parts."""
+    weight = columns[WEIGHT].to_numpy().astype(np.float64)
+    set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
+    return {
+        "groups": _counts(columns[GROUP]),
+        "splits": _counts(columns[SPLIT]),
+        "outliers": int(pc.sum(columns[IS_OUTLIER]).as_py() or 0),
+        "quarantined": int(pc.sum(set_aside).as_py() or 0),
+        "weight_sum": float(weight.sum()),
+        "weight_square_sum": float((weight**2).sum()),
+    }
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    pairs = pc.value_counts(column.cast(pa.string())).to_pylist()
+    return {pair["values"]: pair["counts"] for pair in pairs}

@@ -1,0 +1,150 @@
+"""The sink: source columns and sidecars zipped into an immutable version; the pointer flips last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from connectors.storage import Place, make_folder
+from engine.core.digests import digest
+from engine.core.json_files import to_json
+from engine.core.output_layout import FORMAT, POINTER, version_folder
+from engine.core.redaction import redact
+from engine.core.software_versions import package_versions
+from engine.plan.chain import CONTRACT
+from engine.plan.model import Plan
+from engine.publish.parts import DATA, PartJob, Twin, write_part
+from engine.storage.lease import Lease
+from engine.storage.reader import StoreReader
+from operators.base import ROW_ID, Executor
+
+Sums = Mapping[str, Mapping[int, str]]
+MOST_FILES = 100
+"""Files that are named in a manifest for columns that were not read."""
+
+
+def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterator[dict[str, Any]]:
+    """Write every part, make the folder visible, then its manifest: before that it is no version.
+
+    A part that the base version has already, by what both are made from, is taken over from it. ``sums``:
+    fingerprint -> shard -> digest of what that operator has committed.
+
+    Yields each part's record. Raises LockedError if another writer has taken the output over.
+    """
+    final = version_folder(plan.output, plan.version)
+    folder = lease.parts_of(final)
+    make_folder(folder / DATA)
+    prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
+    reader, twins = plan.reader(), _twins(plan)
+    jobs = []
+    for shard in plan.shards:
+        made_from = _made_from(plan, reader, shard.index, sums)
+        job = PartJob(
+            reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
+        )
+        jobs.append(replace(job, twin=twins.get(made_from)))
+    parts = []
+    for part in executor.map(write_part, jobs):
+        parts.append(part)
+        yield part
+    lease.publish(final, to_json(manifest(plan, parts)))
+
+
+def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
+    """Digest of all that the bytes of a part depend on."""
+    source, info = plan.listing.shards[shard], plan.shards[shard]
+    read = {reader.columns[field.name] for field in CONTRACT if field.name != ROW_ID} | {*reader.gates}
+    return digest(
+        [
+            [FORMAT, plan.recipe.output.prefix, package_versions()["pyarrow"]],
+            [[field.name, str(field.type)] for field in plan.published_schema],
+            [redact(source.path), plan.listing.identities[source.path]],
+            [source.start, source.stop, source.n_rows, info.first_row],
+            sorted(sums[fingerprint][shard] for fingerprint in read),
+        ]
+    )
+
+
+def _twins(plan: Plan) -> dict[str, Twin]:
+    """The base version's parts by what they are made from."""
+    if plan.increment is None:
+        return {}
+    base, manifest = version_folder(plan.output, plan.increment.base), plan.increment.manifest
+    unread = manifest["source"].get("unread", {})
+    return {
+        part["made_from"]: Twin(
+            base / part["path"], part["bytes"], part["sha256"], tuple(unread.get(shard["path"], ()))
+        )
+        for part, shard in zip(manifest["parts"], manifest["source"]["shards"], strict=True)
+        if "made_from" in part
+    }
+
+
+def point_to(output: Place, version: str, lease: Lease) -> None:
+    """Make a published version the current one. Raises LockedError if another writer took over."""
+    lease.point(output / POINTER, version)
+
+
+def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The record of a version. Holds nothing that differs between two runs over the same bytes."""
+    record = plan.to_dict()
+    keys = ("path", "rows", "bytes", "sha256", "made_from")
+    published = [{key: part[key] for key in keys} for part in parts]
+    return {
+        "format": FORMAT,
+        "version": plan.version,
+        "fingerprint": plan.fingerprint,
+        "recipe": plan.recipe.name,
+        "seed": plan.recipe.seed,
+        "rows": plan.n_rows,
+        "content": digest([part["sha256"] for part in published]),
+        "parts": published,
+        "schema": record["schema"],
+        "summary": total([part["summary"] for part in parts]),
+        "source": {
+            "path": redact(plan.recipe.source.path),
+            "label": plan.recipe.source.label,
+            "features": list(plan.features),
+            "files": record["files"],
+            "shards": record["shards"],
+            "skipped": record["skipped"],
+            "on_corrupt": plan.recipe.source.on_corrupt,
+            **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
+        },
+        "operators": [
+            {
+                key: value
+                for key, value in operator.items()
+                if key in ("name", "version", "params", "requires", "files", "fingerprint")
+            }
+            for operator in record["operators"]
+        ],
+        **({"incremental": record["incremental"]} if plan.increment else {}),
+        "packages": package_versions(),
+    }
+
+
+def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """File -> columns that are not read from it; of so many files at most."""
+    found: dict[str, set[str]] = {}
+    for shard, part in zip(plan.shards, parts, strict=True):
+        if part["unread"] and (shard.path in found or len(found) < MOST_FILES):
+            found.setdefault(shard.path, set()).update(part["unread"])
+    return {redact(path): sorted(names) for path, names in sorted(found.items())}
+
+
+def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up the parts' counts."""
+    counts: dict[str, Counter[str]] = {"groups": Counter(), "splits": Counter()}
+    for summary in summaries:
+        for key, counter in counts.items():
+            counter.update(summary[key])
+    weight, square = (sum(s[key] for s in summaries) for key in ("weight_sum", "weight_square_sum"))
+    return {
+        **{key: dict(counter) for key, counter in counts.items()},
+        "outliers": sum(summary["outliers"] for summary in summaries),
+        "quarantined": sum(summary["quarantined"] for summary in summaries),
+        "effective_sample_size": weight**2 / square if square else 0.0,
+    }

@@ -1,0 +1,83 @@
+"""The recipe's sections ``incremental`` and ``train``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from engine.core.errors import InputError
+from engine.recipe.section import Section
+
+RULES = ("always", "drift", "never")
+
+
+class DriftSection(Section):
+    """When new rows are so different that operators must learn again. null: not looked at.
+
+    Each threshold is for what is left of a distance after chance is taken off, and beyond chance it must be.
+    """
+
+    features: float | None = Field(default=0.15, ge=0, description="MMD of standardised features (0 to 1.41)")
+    gradients: float | None = Field(default=0.15, ge=0, description="MMD of gradients (0 to 1.41)")
+    shares: float | None = Field(
+        default=0.1, ge=0, le=1, description="Total variation of the groups' shares, noise being one"
+    )
+    noise: float | None = Field(default=0.05, ge=0, le=1, description="Rise of the share of rows in no group")
+    sample: int = Field(default=1000, ge=20, le=5000, description="Rows of each side that an MMD is taken of")
+
+
+class IncrementalSection(Section):
+    """Whether a run goes on from a published version; by default it depends on nothing but its input."""
+
+    base: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="Version to go on from: its name, or `current`; default: none, a full run",
+    )
+    mode: Literal["predict", "refit", "auto"] = Field(
+        default="auto",
+        description="What operators do with new rows. predict: place them by what the base has learnt; "
+        "refit: learn again from all rows; auto: predict, unless there is drift",
+    )
+    keep: tuple[str, ...] = Field(
+        default=("ingest", "embed", "probe", "gradients"),
+        description="Operators whose state is kept when the others learn again",
+    )
+    drift: DriftSection = DriftSection()
+
+
+class TrainSection(Section):
+    """Training on the version that was published, registering the model, and making it champion."""
+
+    trainer: str = Field(default="gdro", description="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")
+    params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
+    when: str = Field(
+        default="always",
+        description="always; never; drift: where operators learnt again or a figure of drift is over its "
+        'threshold; or a rule of the champion on the new validation rows: "worst_group_accuracy < 0.8"',
+    )
+    register_as: str | None = Field(default=None, description="Name in MLflow's registry, as `challenger`")
+    promote_if: str | None = Field(
+        default=None, description='When it becomes champion: "worst_group_accuracy > champion + 0.01"'
+    )
+    truth: str | None = Field(default=None, description="Column with true groups, for scores alone")
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        # Not at the top: a recipe without this section needs nothing of training.
+        from engine.recipe.promotion import Condition
+        from engine.recipe.trainers import parse_params
+
+        try:
+            parse_params({"trainer": self.trainer, **self.params})
+            rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
+            if self.promote_if:
+                Condition.parse(self.promote_if, "train.promote_if")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if rule and rule.relative:
+            raise ValueError("train.when: there is no challenger yet to compare with; give a number")
+        if (rule or self.promote_if) and not self.register_as:
+            raise ValueError("train.register_as: a rule about a champion needs a name to find it by")
+        return self

@@ -1,0 +1,291 @@
+"""The recipe: what a user writes. YAML in, checked values out; every error names the key and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, PrivateAttr, ValidationError, field_validator
+
+from engine.core.errors import InputError
+from engine.core.suggestions import explain, nearest
+from engine.recipe.incremental import IncrementalSection, TrainSection
+from engine.recipe.section import Section
+
+STANDARD_CHAIN: dict[str, dict[str, Any]] = {
+    name: {} for name in ("probe", "gradients", "groups", "weights", "split")
+}
+
+
+MOST_BYTES, MOST_NODES = 2**20, 100_000
+PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class SourceSection(Section):
+    """Where the rows come from and which columns matter."""
+
+    path: PathText = Field(description="File, directory or glob; relative to the working directory, or a URI")
+    format: str = Field(
+        default="auto", description="Format by name (`rowsieve sources`); auto: by what is there"
+    )
+    options: dict[str, Any] = Field(default_factory=dict, description="The format's own options")
+    label: str = Field(description="Column with the class of each row")
+    features: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Numeric or vector columns; default: all of them but the label, `exclude`, `truth`, and "
+        "names that begin with `_`, such as ids of other tools",
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
+    text_columns: tuple[str, ...] = Field(
+        default=(), description="CSV or partition columns to read as text, not as numbers"
+    )
+    rename: dict[str, str] = Field(
+        default_factory=dict,
+        description="Old name: new name; also a struct's field, `metadata.language: language`. "
+        "All other keys use the new names",
+    )
+    filter: Any = Field(
+        default=None,
+        description='Rows to take: `[[age, ">=", 18], [country, in, [de, fr]]]`, all of which must hold, or '
+        "a list of such lists, one of which must. What the filter rules out is not read",
+    )
+    columns: tuple[str, ...] | None = Field(
+        default=None,
+        description="Columns to publish beside the label and named features, and to take features from; "
+        "default: all",
+    )
+    classes: tuple[str | int | bool, ...] | None = Field(default=None, description="Allowed labels")
+    shard_bytes: int = Field(
+        default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
+    )
+    max_shard_bytes: int = Field(
+        default=8 * 2**30, ge=1, description="A shard that takes more in memory is an error (a bomb, mostly)"
+    )
+    on_error: Literal["fail", "quarantine"] = Field(
+        default="fail", description="What to do with a faulty row"
+    )
+    max_error_rate: float = Field(
+        default=0.01, ge=0, le=1, description="Share of rows that may be quarantined"
+    )
+    on_corrupt: Literal["fail", "skip"] = Field(
+        default="fail", description="What to do with a file, or a shard of one, that cannot be read"
+    )
+
+
+class TruthSection(Section):
+    """Columns with the truth, for scoring only: no operator may read them."""
+
+    group: str | None = Field(default=None, description="Column with the true group")
+    outlier: str | None = Field(default=None, description="Column that is true where a row is damaged")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return tuple(name for name in (self.group, self.outlier) if name)
+
+
+class ExportSection(Section):
+    """A table that gets every version once it is published."""
+
+    format: Literal["delta", "iceberg", "lance", "parquet"] = Field(description="Format of the table")
+    path: PathText = Field(
+        description="Folder or URI; iceberg: `namespace.table`. Parquet: a folder that gets one a version"
+    )
+    mode: Literal["create", "append", "overwrite"] = Field(
+        default="create",
+        description="create: an error if the table is there. append: add the rows. overwrite: put them in "
+        "place of what is there. A version that the table's history has is not written again",
+    )
+    catalog: str | dict[str, str] | None = Field(
+        default=None, description="Iceberg: the catalog's name or properties, as in `source.options`"
+    )
+
+
+class OutputSection(Section):
+    """Where versions, the run store and the records go."""
+
+    path: PathText = Field(
+        description="Folder of published versions, made if absent; or a URI: s3, gs, az, abfss"
+    )
+    prefix: str = Field(
+        default="", description="Put before our column names when the source has the same ones"
+    )
+    export: tuple[ExportSection, ...] = Field(
+        default=(), description="Tables to write each published version to"
+    )
+
+
+class RunSection(Section):
+    """How the run is carried out; changes no value."""
+
+    executor: Literal["ray", "local"] = Field(default="ray", description="local: in this process")
+    address: str | None = Field(
+        default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one"
+    )
+    cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
+    object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
+    shards_in_flight: int | None = Field(default=None, ge=1, description="Upper limit of actors per operator")
+    no_progress_seconds: float = Field(
+        default=1800.0, ge=0, description="Silence of an operator on Ray that ends the run; 0: none"
+    )
+    lease_seconds: float = Field(
+        default=60.0, gt=0, description="Silence after which another run may take the output folder over"
+    )
+
+
+class ImageSection(Section):
+    """How to draw a row as a picture in the report."""
+
+    column: str = Field(description="Source column: a vector of pixels, row by row")
+    height: int = Field(ge=1, description="In pixels")
+    width: int = Field(ge=1, description="In pixels")
+    channels: Literal[1, 3] = Field(default=1, description="1: grey; 3: red, green, blue")
+
+
+class ReportSection(Section):
+    """What the report shows."""
+
+    enabled: bool = Field(default=True, description="false: no report is drawn")
+    title: str | None = Field(default=None, description="Default: the recipe's name")
+    image: ImageSection | None = Field(default=None, description="Draw every row as a picture")
+    fields: tuple[str, ...] | None = Field(default=None, description="Source columns shown for each row")
+    rows_per_group: int = Field(default=12, ge=1, le=100, description="Rows shown of every group")
+
+
+class TrackingSection(Section):
+    """MLflow. The server comes from MLFLOW_TRACKING_URI, else a SQLite file in the output folder."""
+
+    experiment: str = Field(default="rowsieve", description="MLflow's experiment")
+    enabled: bool = Field(default=True, description="false: nothing is recorded")
+
+
+class Recipe(Section):
+    """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``engine.run(recipe)`` runs it."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of the recipe, in records")
+    seed: int = Field(default=0, ge=0, description="Of everything that is drawn")
+    source: SourceSection
+    truth: TruthSection = TruthSection()
+    operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))
+    output: OutputSection
+    incremental: IncrementalSection = IncrementalSection()
+    train: TrainSection | None = None
+    run: RunSection = RunSection()
+    report: ReportSection = ReportSection()
+    tracking: TrackingSection = TrackingSection()
+    _file: str = PrivateAttr(default="")
+
+    @field_validator("operators", mode="before")
+    @classmethod
+    def _no_parameters_is_empty(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: {} if params is None else params for name, params in value.items()}
+        return value
+
+    @classmethod
+    def parse(cls, value: Any, place: str = "recipe") -> Recipe:
+        """Check a mapping. Raises InputError with one line for each fault."""
+        if not isinstance(value, dict):
+            raise InputError(
+                f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
+            )
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise InputError(explain(error, cls, place)) from None
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+        """Read a YAML file and apply ``a.b=c`` overrides. Raises InputError."""
+        value = read_yaml(Path(path))
+        for override in overrides:
+            apply_override(value, override)
+        recipe = cls.parse(value, str(path))
+        recipe._file = str(path)
+        return recipe
+
+    @property
+    def place(self) -> str:
+        """What errors call it: its file, or its name where it has none."""
+        return self._file or self.name
+
+
+def read_yaml(path: Path) -> Any:
+    """Load YAML safely. Raises InputError naming the line and column of a fault."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"The recipe {path} is larger than {MOST_BYTES >> 20} MiB: that is no recipe.")
+        return parse_yaml(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The recipe {path} cannot be read: {error}") from None
+
+
+def parse_yaml(text: str, place: str) -> Any:
+    """Values of a YAML text, without any tag that makes objects. Raises InputError naming ``place``.
+
+    Aliases may repeat what they name only so often: a few lines of them can stand for more than fits into
+    memory ("billion laughs"), or for themselves.
+    """
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _expanded(node, {}) > MOST_NODES:
+            raise InputError(
+                f"{place}: its aliases stand for more than {MOST_NODES} values: that is no recipe."
+            )
+        return loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise InputError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{place} is nested too deeply, or holds itself by an alias.") from None
+    except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
+        raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values a node stands for with every alias written out. Raises RecursionError for one inside itself."""
+    if id(node) in known:
+        if known[id(node)] == 0:
+            raise RecursionError
+        return known[id(node)]
+    known[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [part for pair in node.value for part in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
+    return known[id(node)]
+
+
+def _nearest_path(path: Path) -> str:
+    """Hint at the first part of a path that is not there."""
+    there = next(folder for folder in path.parents if folder.is_dir())
+    missing = path.relative_to(there).parts[0]
+    return nearest(str(there / missing), [str(entry) for entry in there.iterdir()])
+
+
+def apply_override(value: Any, override: str) -> None:
+    """Apply ``a.b.c=value`` (the value is YAML) in place. Raises InputError."""
+    key, equals, text = override.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise InputError(f"--set {override}: write it as section.key=value, for example source.label=target.")
+    parsed = parse_yaml(text, f"--set {override}: the value")
+    place = value
+    for name in names[:-1]:
+        if not isinstance(place, dict):
+            raise InputError(f"--set {override}: {name!r} lies inside a value that has no keys.")
+        if place.get(name) is None:
+            place[name] = {}
+        place = place[name]
+    if not isinstance(place, dict):
+        raise InputError(f"--set {override}: {names[-1]!r} lies inside a value that has no keys.")
+    place[names[-1]] = parsed

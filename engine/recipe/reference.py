@@ -1,0 +1,196 @@
+"""Reference pages, written from the code's own models by `python -m engine.recipe.reference`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from operators.base import Operator, Resources
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def key_table(model: type[BaseModel]) -> list[str]:
+    """Markdown table of a model's keys: type, default, meaning. Empty for a model without keys."""
+    if not model.model_fields:
+        return []
+    shapes = model.model_json_schema().get("properties", {})
+    rows = [
+        (f"`{name}`", type_text(shapes.get(name, {})), default_text(field), _meaning(field))
+        for name, field in model.model_fields.items()
+    ]
+    return table(("key", "type", "default", "meaning"), rows)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+
+
+def type_text(shape: dict[str, Any]) -> str:
+    """A JSON schema as a few words."""
+    if "enum" in shape:
+        return ", ".join(json.dumps(value) for value in shape["enum"])
+    if "const" in shape:
+        return json.dumps(shape["const"])
+    if "$ref" in shape:
+        return str(shape["$ref"]).rpartition("/")[2]
+    if "anyOf" in shape:
+        return " or ".join(dict.fromkeys(type_text(part) for part in shape["anyOf"]))
+    if shape.get("type") == "array" and "items" in shape:
+        return f"list of {type_text(shape['items'])}"
+    return str(shape.get("type", "any"))
+
+
+def default_text(field: FieldInfo) -> str:
+    """A field's default as JSON."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    return f"`{json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)}`"
+
+
+def connectors_page() -> str:
+    """Every source format with its options."""
+    from connectors.registry import BUILT_IN, connector
+    from engine.recipe.recipe import SourceSection
+
+    lines = [
+        "# Sources",
+        "",
+        "Written by `python -m engine.recipe.reference`; `rowsieve sources` shows the same, and plugins.",
+    ]
+    lines += ["", "## `source`, for every format", "", *key_table(SourceSection), ""]
+    for found in map(connector, BUILT_IN):
+        lines += [f"## `format: {found.name}`", "", found.summary + ".", "", *_told_by(found)]
+        options = key_table(found.Options)
+        lines += [*(["", "`source.options`:", "", *options] if options else []), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _told_by(found: Any) -> list[str]:
+    """What `format: auto` goes by."""
+    told = [("Endings", found.extensions), ("Folders that hold", found.markers), ("URIs", found.schemes)]
+    return [f"{what}: {', '.join(f'`{name}`' for name in names)}.  " for what, names in told if names]
+
+
+def operators_page() -> str:
+    """Every operator, and every method of one that has several, with what it reads, adds and takes."""
+    from operators.registry import BUILT_IN, operator_class
+
+    lines = [
+        "# Operators",
+        "",
+        "Written by `python -m engine.recipe.reference`; `rowsieve operators` shows plugins too.",
+    ]
+    for name in BUILT_IN:
+        kind = operator_class(name)
+        variants = kind.variants()
+        lines += ["", f"## `{name}`", "", paragraph(kind)]
+        if not variants:
+            lines += _of_operator(kind)
+        for value, variant in variants.items():
+            lines += [
+                "",
+                f"### `{name}: {{method: {value}}}`",
+                "",
+                paragraph(variant),
+                *_of_operator(variant),
+            ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_operator(kind: type[Operator[Any]]) -> list[str]:
+    keys = key_table(kind.Params)
+    lines = ["", *keys] if keys else ["", "No parameters."]
+    for name, field in kind.Params.model_fields.items():
+        section = _section(field)
+        if section is not None and section is not Resources:
+            lines += ["", f"`{name}`: {paragraph(section)}", "", *key_table(section)]
+    return lines
+
+
+def paragraph(thing: Any) -> str:
+    """First paragraph of a docstring."""
+    text = inspect.cleandoc(thing.__doc__ or "").replace("``", "`")
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def recipe_page() -> str:
+    """Every section of a recipe but the source and the operators, which have pages of their own."""
+    from engine.recipe.recipe import Recipe
+
+    lines = ["# Recipe", "", "Written by `python -m engine.recipe.reference`. `source` is described in"]
+    lines += [
+        "[connectors](../connectors/REFERENCE.md), `operators` in [operators](../operators/REFERENCE.md)."
+    ]
+    rest = {name: field for name, field in Recipe.model_fields.items() if name not in ("source", "operators")}
+    plain = [(f"`{n}`", _kind(f), default_text(f), _meaning(f)) for n, f in rest.items() if not _section(f)]
+    lines += ["", *table(("key", "type", "default", "meaning"), plain)]
+    for name, field in rest.items():
+        lines += _section_lines(name, _section(field))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
+    """A heading and a table of a section, and of the sections inside it."""
+    if section is None:
+        return []
+    lines = ["", f"## `{name}`", "", paragraph(section), "", *key_table(section)]
+    for inner, field in section.model_fields.items():
+        lines += _section_lines(f"{name}.{inner}", _section(field))
+    return lines
+
+
+def _meaning(field: FieldInfo) -> str:
+    """Its description, else what its section is; a key with one possible value names the method."""
+    section = _section(field)
+    if field.description or section is None:
+        return field.description or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
+    return paragraph(section)
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    """The model behind a field, also one that may be left out or stands in a list; None for plain values."""
+    kinds = [field.annotation]
+    while kinds:
+        kind = kinds.pop()
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+        kinds += get_args(kind)
+    return None
+
+
+def _kind(field: FieldInfo) -> str:
+    schema: TypeAdapter[Any] = TypeAdapter(field.annotation or Any)
+    return type_text(schema.json_schema())
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "connectors/REFERENCE.md": connectors_page,
+    "engine/REFERENCE.md": recipe_page,
+    "operators/REFERENCE.md": operators_page,
+}
+"""Path from the project's root, and what writes the page."""
+
+
+def main() -> None:
+    """Write every page."""
+    for path, page in PAGES.items():
+        (ROOT / path).write_text(page(), encoding="utf-8")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

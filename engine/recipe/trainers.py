@@ -1,0 +1,181 @@
+"""What a user may say about a training: one class for each trainer, so that a stray key is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from engine.core.errors import InputError
+from engine.core.suggestions import explain, nearest
+from operators.base import OperatorParams, Resources
+from operators.models.spec import ModelName, Widths
+
+ROWS_PER_SLOT = 64
+"""A worker with fewer rows of a step spends its time waiting for the others."""
+MOST_SLOTS = 8
+
+
+class TrainParams(OperatorParams):
+    """What all trainers have in common. See :func:`parse_params`."""
+
+    execution_only: ClassVar[frozenset[str]] = frozenset(
+        {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources"}
+    )
+
+    @property
+    def mixture_only(self) -> frozenset[str]:
+        """Parameters that no base model depends on: another value needs no training."""
+        return frozenset()
+
+    model: ModelName = "logistic"
+    """``logistic``, ``mlp`` or ``package.module:factory``, called as ``factory(n_features, n_classes)``."""
+    hidden: Widths = (50, 50)
+    """Widths of the ReLU layers of ``mlp``."""
+    standardize: bool = True
+    """Centre and scale every feature first, by the train rows."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """Stochastic gradient descent with momentum, or Adam (Kingma & Ba 2015)."""
+    lr: float = Field(default=0.01, gt=0)
+    """Step size."""
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Of ``sgd``."""
+    weight_decay: float = Field(default=1e-4, ge=0)
+    """Added to the gradient as weight_decay * W; biases are free."""
+    epochs: int = Field(default=50, ge=1)
+    """Passes over the train rows."""
+    batch_size: int = Field(default=128, ge=1)
+    """Rows of a step, over all workers."""
+    sampling: Literal["shuffle", "group_balanced", "weight"] = "shuffle"
+    """An epoch's rows: each once; or as many drawn with replacement, each group as often (by weight
+    inside a group), or each row as often as its weight says."""
+    weights: bool = True
+    """Use the column ``weight``; else every row counts the same."""
+    noise: Literal["own_group", "erm", "drop"] = "erm"
+    """Rows in no group (-1): one group for each class; in the loss but in no group; not trained on. A few
+    rows, half of them corrupt, make a bad group: on Synthetic with 5 % flipped labels ``own_group`` cost .29
+    in worst-group accuracy against ``erm``."""
+    keep: Literal["last", "best"] = "last"
+    """The last epoch's model, or that of the epoch with the best worst inferred group on validation."""
+    slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS)
+    """A step is summed over this many fixed shares, and as many workers can take part; another number gives
+    other batches. Default: one for each 64 rows of ``batch_size``, at most 8; never more than shards."""
+    where: Literal["auto", "in_process", "ray"] = "auto"
+    """This process, or Ray Train's workers (seconds to start). ``auto``: this process up to
+    ``small_rows`` rows, or where there is no Ray. Same bytes either way."""
+    workers: int | None = Field(default=None, ge=1)
+    """Workers of ``ray``; default: as many as fit into the cluster; at most one for each slot."""
+    small_rows: int = Field(default=200_000, ge=0)
+    """See ``where``."""
+    checkpoint_every: int = Field(default=10, ge=1)
+    """Epochs between checkpoints; boosting also writes one after each round that ends in between."""
+    max_failures: int = Field(default=3, ge=0)
+    """How often Ray Train starts again from the last checkpoint after losing a worker."""
+    resources: Resources = Resources()
+    """Of one worker; ``gpus: 1`` trains on a GPU."""
+
+    @property
+    def n_slots(self) -> int:
+        """Shares of a step, before the number of shards is known."""
+        return self.slots or min(MOST_SLOTS, max(1, self.batch_size // ROWS_PER_SLOT))
+
+
+class ErmParams(TrainParams):
+    """Weighted empirical risk minimisation."""
+
+    trainer: Literal["erm"] = "erm"
+
+
+class GdroParams(TrainParams):
+    """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
+
+    trainer: Literal["gdro"] = "gdro"
+    step_size: float = Field(default=0.01, gt=0)
+    """q_g grows by exp(step_size * loss_g) a step."""
+    adjustment: float = Field(default=0.0, ge=0)
+    """C: adds C/sqrt(n_g) to a group's loss, against the overfitting of small groups."""
+
+
+class DoroParams(TrainParams):
+    """DORO (Zhai et al. 2021, ICML): the tail of a batch without its worst rows, which may be outliers."""
+
+    trainer: Literal["cvar_doro", "chi2_dro"]
+    alpha: float = Field(default=0.2, gt=0, le=1)
+    """Size of the tail; for chi2_dro the ball of distributions has chi-square radius (1/alpha - 1)^2."""
+    eps: float = Field(default=0.005, ge=0, lt=1)
+    """Share of each batch that is left out as outliers; 0 is plain CVaR or chi-square DRO."""
+
+
+class JttParams(TrainParams):
+    """Just train twice (Liu et al. 2021)."""
+
+    trainer: Literal["jtt"] = "jtt"
+    first_epochs: int = Field(default=5, ge=1)
+    """Epochs of the first model, whose errors on the train rows are found."""
+    upweight: int = Field(default=10, ge=1)
+    """How often the second training sees a row of the error set in an epoch."""
+
+
+class BoostedParams(TrainParams):
+    """Boosted CVaR classification (Zhai et al. 2021, NeurIPS): a mixture of models."""
+
+    trainer: Literal["boosted_cvar"] = "boosted_cvar"
+    rounds: int = Field(default=30, ge=1)
+    """Base models T. The first is the ERM model, trained for ``epochs``; each other starts from it."""
+    round_epochs: int = Field(default=2, ge=1)
+    """Epochs of every model after the first, over rows drawn with replacement by their sample weights."""
+    boosting: Literal["ada", "lp", "regularized_lp"] = "ada"
+    """Sample weights of the next model: alpha-AdaLPBoost, alpha-LPBoost, or that with an entropy term."""
+    alpha: float = Field(default=0.1, gt=0, le=1)
+    """Size of the tail whose loss the mixture minimises; ``reweight`` chooses another one later."""
+    eta: float = Field(default=1.0, gt=0)
+    """Step size of ``ada``."""
+    beta: float = Field(default=100.0, gt=0)
+    """Strength of ``regularized_lp``'s entropy term H(w)/beta."""
+    mixing: Literal["cvar", "average"] = "cvar"
+    """Model weights: of least CVaR on the validation rows, or all equal (AdaBoost + average)."""
+    trim: float = Field(default=0.0, ge=0, lt=1)
+    """Share of train rows, those that most models get wrong, that get no weight (as in DORO)."""
+    keep: Literal["last"] = "last"
+    """Every model is that of its last epoch."""
+
+    @property
+    def mixture_only(self) -> frozenset[str]:
+        """``ada`` knows no alpha."""
+        unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
+        return frozenset({"mixing", *unused[self.boosting]})
+
+
+TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
+    {
+        "erm": ErmParams,
+        "gdro": GdroParams,
+        "cvar_doro": DoroParams,
+        "chi2_dro": DoroParams,
+        "jtt": JttParams,
+        "boosted_cvar": BoostedParams,
+    }
+)
+
+
+def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams:
+    """Parameters of the trainer that ``values["trainer"]`` names; gdro if it names none.
+
+    Raises InputError with a line for each fault: the key, the value and the nearest match.
+    """
+    values = {"trainer": "gdro", **values}
+    name = values["trainer"]
+    if name not in TRAINERS:
+        hint = nearest(str(name), TRAINERS) or f" Known trainers: {', '.join(TRAINERS)}."
+        raise InputError(f"{place}.trainer: there is no trainer {name!r}.{hint}")
+    try:
+        return TRAINERS[name].model_validate(values)
+    except ValidationError as error:
+        raise InputError(explain(error, TRAINERS[name], place)) from None
+
+
+def trainer_of(params: TrainParams) -> str:
+    """Name of the trainer that the parameters belong to."""
+    return str(getattr(params, "trainer"))  # noqa: B009  (the base class has none)

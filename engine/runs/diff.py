@@ -1,0 +1,204 @@
+"""What differs between two versions: groups that came, went, grew; rows that changed. Part by part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.runs.row_matching import Piece, common
+from engine.training.version import Version
+from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
+
+NOISE = -1
+EXAMPLES = 5
+Pair = tuple[Any, Any]
+Column = npt.NDArray[Any]
+
+
+@dataclass
+class Tally:
+    """Rows in common, counted by what they were and are."""
+
+    rows: int = 0
+    groups: Counter[tuple[int, int]] = field(default_factory=Counter)
+    splits: Counter[tuple[str, str]] = field(default_factory=Counter)
+    outliers: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+    weights: int = 0
+    """Rows whose weight has changed by more than the tolerance."""
+    largest: float = 0.0
+    examples: dict[tuple[str, Any], list[dict[str, Any]]] = field(default_factory=dict)
+    """A few rows of each kind of change."""
+
+
+def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[str, Any]:
+    """Compare two versions of a dataset.
+
+    Rows are the same where they have the same place in a file of the same bytes; groups where each has most
+    rows in common with the other. Memory: one part of each side.
+
+    Parameters
+    ----------
+    tolerance : a weight has changed if it differs by more than that.
+
+    Returns
+    -------
+    JSON-able: ``rows`` (before, after, common, gone, new), ``groups``, ``changed`` (rows in common with
+    another group, weight, split or verdict on outliers, with examples), ``largest_weight_change``.
+    """
+    tally = Tally()
+    parts = (_Parts(before), _Parts(after))
+    for piece in common(before.manifest, after.manifest):
+        _add(tally, piece, parts, tolerance)
+    groups = match_groups(tally.groups, *(_sizes(version) for version in (before, after)))
+    same = {g["before"]: g["after"] for g in groups if g["before"] is not None} | {NOISE: NOISE}
+    moved = {pair: n for pair, n in tally.groups.items() if same.get(pair[0]) != pair[1]}
+    n_before, n_after = int(before.manifest["rows"]), int(after.manifest["rows"])
+    return {
+        "before": before.name,
+        "after": after.name,
+        "rows": {
+            "before": n_before,
+            "after": n_after,
+            "common": tally.rows,
+            "gone": n_before - tally.rows,
+            "new": n_after - tally.rows,
+        },
+        "groups": groups,
+        "changed": {
+            "group": _changes(tally, "group", moved),
+            "split": _changes(tally, "split", _unequal(tally.splits)),
+            "outlier": _changes(tally, "outlier", _unequal(tally.outliers)),
+            "weight": {"rows": tally.weights, "examples": tally.examples.get(("weight", None), [])},
+        },
+        "largest_weight_change": tally.largest,
+        "tolerance": tolerance,
+    }
+
+
+def match_groups(
+    common_rows: Mapping[tuple[int, int], int], before: Mapping[int, int], after: Mapping[int, int]
+) -> list[dict[str, Any]]:
+    """Each group of either side once: with its counterpart, or born, or gone. Noise is no group.
+
+    Two groups are the same if each is the one that the other has most rows in common with.
+    """
+    best: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    for (a, b), n in sorted(common_rows.items(), key=lambda item: (-item[1], item[0])):
+        if n and NOISE not in (a, b):
+            best[0].setdefault(a, b)
+            best[1].setdefault(b, a)
+    found = []
+    for group in sorted(set(before) - {NOISE}):
+        other = best[0].get(group)
+        stays = other is not None and best[1].get(other) == group
+        found.append(_pair(common_rows, before, after, group, other if stays else None, other))
+    matched = {entry["after"] for entry in found}
+    new = sorted(set(after) - {NOISE} - matched)
+    return found + [_pair(common_rows, before, after, None, group, best[1].get(group)) for group in new]
+
+
+def _pair(
+    common_rows: Mapping[tuple[int, int], int],
+    before: Mapping[int, int],
+    after: Mapping[int, int],
+    then: int | None,
+    now: int | None,
+    nearest: int | None,
+) -> dict[str, Any]:
+    """One entry; ``nearest``: the group that most of its rows were in, or went to, where it has no other."""
+    n_then, n_now = (0 if g is None else side.get(g, 0) for g, side in ((then, before), (now, after)))
+    if then is None:
+        change = "born"
+    elif now is None:
+        change = "gone"
+    else:
+        change = "grown" if n_now > n_then else "shrunk" if n_now < n_then else "same size"
+    shared = 0 if then is None or now is None else common_rows.get((then, now), 0)
+    entry = {"before": then, "after": now, "change": change, "rows_before": n_then, "rows_after": n_now}
+    return entry | {"common": shared, "nearest": nearest if None in (then, now) else None}
+
+
+class _Parts:
+    """Contract columns of a version, one part in memory."""
+
+    def __init__(self, version: Version) -> None:
+        self._reader, self._prefix = version.reader(), version.prefix
+        self._shard, self._table = -1, pa.table({})
+
+    def columns(self, shard: int, start: int, rows: int) -> dict[str, Column]:
+        """Row ids, groups, splits, weights and verdicts of some rows of a part."""
+        names = (ROW_ID, GROUP, SPLIT, WEIGHT, IS_OUTLIER)
+        if shard != self._shard:
+            table = self._reader.read_source(shard, [self._prefix + name for name in names])
+            self._shard, self._table = shard, table.rename_columns(list(names))
+        table = self._table.slice(start, rows)
+        found = {name: table.column(name) for name in names}
+        found[SPLIT] = found[SPLIT].cast(pa.string())
+        return {name: column.to_numpy() for name, column in found.items()}
+
+
+def _add(tally: Tally, piece: Piece, parts: tuple[_Parts, _Parts], tolerance: float) -> None:
+    sides = zip(parts, piece.parts, piece.starts, strict=True)
+    then, now = (part.columns(shard, start, piece.rows) for part, shard, start in sides)
+    tally.rows += piece.rows
+    for kind, counter, name in (
+        ("group", tally.groups, GROUP),
+        ("split", tally.splits, SPLIT),
+        ("outlier", tally.outliers, IS_OUTLIER),
+    ):
+        pairs = list(zip(then[name].tolist(), now[name].tolist(), strict=True))
+        counter.update(pairs)
+        for pair in set(pairs):
+            if pair[0] != pair[1] or kind == "group":
+                _example(tally, (kind, pair), piece, pairs.index(pair), then, now, name)
+    change = np.abs(now[WEIGHT].astype(np.float64) - then[WEIGHT])
+    for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
+        _example(tally, ("weight", None), piece, row, then, now, WEIGHT)
+    tally.weights += int(np.count_nonzero(change > tolerance))
+    tally.largest = max(tally.largest, float(change.max(initial=0.0)))
+
+
+def _example(
+    tally: Tally,
+    key: tuple[str, Any],
+    piece: Piece,
+    row: int,
+    then: Mapping[str, Column],
+    now: Mapping[str, Column],
+    name: str,
+) -> None:
+    known = tally.examples.setdefault(key, [])
+    if len(known) >= EXAMPLES:
+        return
+    ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
+    values = (
+        {"before": then[name][row].item(), "after": now[name][row].item()}
+        if name != SPLIT
+        else {
+            "before": then[name][row],
+            "after": now[name][row],
+        }
+    )
+    known.append({"file": piece.path, "row": piece.row + row, **ids, **values})
+
+
+def _changes(tally: Tally, kind: str, moved: Mapping[Pair, int]) -> dict[str, Any]:
+    """Rows, the commonest changes, and examples of these."""
+    ordered = sorted(moved.items(), key=lambda item: (-item[1], str(item[0])))
+    examples = [example for pair, _ in ordered for example in tally.examples.get((kind, pair), ())]
+    pairs = [{"before": a, "after": b, "rows": n} for (a, b), n in ordered]
+    return {"rows": sum(moved.values()), "by_value": pairs, "examples": examples[:EXAMPLES]}
+
+
+def _unequal(counts: Mapping[Any, int]) -> dict[Any, int]:
+    return {pair: n for pair, n in counts.items() if pair[0] != pair[1]}
+
+
+def _sizes(version: Version) -> dict[int, int]:
+    return {int(group): int(n) for group, n in version.manifest["summary"]["groups"].items()}

@@ -1,0 +1,140 @@
+"""The versions of an output folder: what each was made of and from, and which may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.storage import Place, remove_tree
+from engine.core.errors import InputError
+from engine.core.output_layout import version_folder
+from engine.publish.tracking import VERSION_TAG, client, tracking_uri
+from engine.runs.training_after_run import read_training, training_file
+from engine.storage.lease import writing
+from engine.storage.manifest import current_version, is_published, read_manifest
+from engine.storage.stores import store_of
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was removed."""
+
+    versions: tuple[str, ...]
+    fingerprints: tuple[str, ...]
+    """Folders of the run store that no version needs any more."""
+    kept_for: dict[str, str]
+    """Older versions that stay, and why."""
+
+
+def history(output: Place) -> list[dict[str, Any]]:
+    """Every published version, latest first. Raises InputError where there is none."""
+    current, models = current_version(output), _models(output, strict=False)
+    found = []
+    for name in _names(output):
+        folder = version_folder(output, name)
+        manifest = read_manifest(folder)
+        increment = manifest.get("incremental") or {}
+        groups = [group for group in manifest["summary"]["groups"] if group != "-1"]
+        found.append(
+            {
+                "version": name,
+                "current": name == current,
+                "published_at": (folder / "manifest.json").stat().st_mtime,
+                "rows": manifest["rows"],
+                "groups": len(groups),
+                "base": increment.get("base"),
+                "outcome": increment.get("outcome", "full"),
+                "why": increment.get("why", ""),
+                "shards": increment.get("shards"),
+                "models": models.get(name, []),
+            }
+        )
+    if not found:
+        raise InputError(
+            f"{output} holds no published version. Name the output folder of a recipe that has run."
+        )
+    return sorted(found, key=lambda entry: (entry["published_at"], entry["current"]), reverse=True)
+
+
+def prune(output: Place, keep: int) -> Pruned:
+    """Remove all but the latest ``keep`` versions, and what the run store has of no other version.
+
+    The current version stays, and those that a registered model was trained on. What a run that was broken
+    off had committed goes too. Raises InputError where MLflow cannot say which models there are, LockedError
+    where a run goes on.
+    """
+    if keep < 1:
+        raise InputError(f"rowsieve versions prune --keep {keep}: at least one version stays.")
+    with writing(output, "rowsieve versions prune"):
+        entries, models = history(output), _models(output, strict=True)
+        stays, kept_for = {entry["version"] for entry in entries[:keep]}, {}
+        for entry in entries[keep:]:
+            name = entry["version"]
+            if entry["current"]:
+                kept_for[name] = "it is the current version"
+            elif name in models:
+                kept_for[name] = f"models lead back to it: {', '.join(models[name])}"
+        stays |= set(kept_for)
+        gone = [entry["version"] for entry in entries if entry["version"] not in stays]
+        for name in gone:
+            _remove(output, name)
+        prints = _unneeded(output, stays)
+        for fingerprint in prints:
+            remove_tree(store_of(output).folder(fingerprint))
+    return Pruned(tuple(gone), tuple(prints), kept_for)
+
+
+def _names(output: Place) -> list[str]:
+    try:
+        names = [entry.name for entry in (output / "versions").iterdir()]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if is_published(output, name))
+
+
+def _remove(output: Place, name: str) -> None:
+    """The manifest first: from then on it is no version."""
+    folder = version_folder(output, name)
+    (folder / "manifest.json").unlink(missing_ok=True)
+    remove_tree(folder)
+    for file in (output / "reports" / f"{name}.html", output / "runs" / f"{name}.json"):
+        file.unlink(missing_ok=True)
+    training_file(output, name).unlink(missing_ok=True)
+
+
+def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
+    needed = {
+        entry["fingerprint"]
+        for name in versions
+        for entry in read_manifest(version_folder(output, name))["operators"]
+    }
+    try:
+        there = [entry.name for entry in store_of(output).root.iterdir() if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    return sorted(set(there) - needed)
+
+
+def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
+    """Version -> registered models trained on it, by MLflow and by what runs have noted themselves.
+
+    ``strict``: an MLflow that is away is an error.
+    """
+    uri = tracking_uri(output)
+    records = {name: read_training(output, name) for name in _names(output)}
+    noted = {name: record["registered"] for name, record in records.items() if record and record["trained"]}
+    found = {name: [f"{m['name']} {m['version']}"] for name, m in noted.items() if m}
+    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+        return found
+    try:
+        for model in client(output).search_model_versions():
+            known = found.setdefault(model.tags.get(VERSION_TAG, ""), [])
+            known += {f"{model.name} {model.version}"}.difference(known)
+    except Exception as error:
+        if strict:
+            raise InputError(
+                f"MLflow at {uri} does not say which versions models were trained on, and those must stay: "
+                f"{' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI."
+            ) from None
+    return found

@@ -1,0 +1,104 @@
+"""Give rows that were set aside another try, after the source or the function that raised was mended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from connectors.storage import Place, read_columns
+from engine.core.errors import InputError
+from engine.core.events import Listener, silent
+from engine.core.json_files import write_text
+from engine.core.output_layout import output_of, version_folder
+from engine.execution.quarantine import SCHEMA, read_quarantine
+from engine.plan.planner import make_plan
+from engine.publish.results import RunResult
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.lease import writing
+from engine.storage.manifest import current_version, read_manifest
+from engine.storage.stores import store_of
+
+PLACE = ["file", "row"]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of the rows of the version that was current before."""
+
+    result: RunResult
+    rows: int
+    mended: int
+    new: int
+    """Rows that are set aside now and were not before."""
+
+
+def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> Replayed:
+    """Run the recipe again with the rows that were set aside, and count which are used now.
+
+    A mended source has another content, so its plan is another anyway. A mended function has not: operators
+    that set rows aside are computed again under a new fingerprint, in a version of its own. Raises
+    RowsieveError as a run does.
+    """
+    output = output_of(recipe.output.path)
+    before = current_quarantine(output)
+    plan = make_plan(recipe)
+    with writing(output, recipe.name):
+        plan.store.replay(
+            planned.fingerprint
+            for planned in plan.operators
+            if any(
+                commit.skipped or (commit.quarantined and planned.name != "ingest")
+                for commit in plan.store.committed(planned.fingerprint).values()
+            )
+        )
+    result = run(recipe, listener=listener, verbose=verbose)
+    then, now = (
+        {tuple(row.values()) for row in table.select(PLACE).to_pylist()}
+        for table in (before, read_quarantine(make_plan(recipe)))
+    )
+    return Replayed(result, len(then), len(then - now), len(now - then))
+
+
+def current_quarantine(output: Place) -> pa.Table:
+    """Rows set aside in the current version. Raises InputError where nothing is published."""
+    version = current_version(output)
+    if version is None:
+        raise InputError(
+            f"{output} holds no published version yet, so there is nothing to replay. Run it first."
+        )
+    manifest = read_manifest(version_folder(output, version))
+    store = store_of(output)
+    folders = [store.folder(entry["fingerprint"]) for entry in manifest["operators"]]
+    files = [path for folder in folders for path in _sorted(folder)]
+    return pa.concat_tables([SCHEMA.empty_table(), *(read_columns(path) for path in files)])
+
+
+def _sorted(folder: Place) -> list[Place]:
+    return sorted(folder.glob("quarantine-*.parquet"), key=lambda path: path.name)
+
+
+def export(table: pa.Table, path: Path) -> None:
+    """Write rows that were set aside as Parquet, CSV or JSON lines, by the file's name.
+
+    Raises InputError for another name, or where the file cannot be written.
+    """
+    try:
+        if path.suffix == ".parquet":
+            pq.write_table(table, path)
+        elif path.suffix == ".csv":
+            pv.write_csv(table, path)
+        elif path.suffix in (".jsonl", ".ndjson"):
+            lines = (json.dumps(row, ensure_ascii=False) for row in table.to_pylist())
+            write_text(path, "".join(f"{line}\n" for line in lines))
+        else:
+            raise InputError(
+                f"--to {path}: name it .parquet, .csv or .jsonl; that decides how it is written."
+            )
+    except OSError as error:
+        raise InputError(f"--to {path}: cannot be written: {error.strerror or error}.") from None

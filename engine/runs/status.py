@@ -1,0 +1,71 @@
+"""How far a plan's run is, from files alone: while it goes, and after it died."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.plan.model import Plan, PlannedOperator
+from engine.runs.journal import ERROR, PROGRESS, read_journal
+from engine.storage.lease import alive, read_holder, silence
+from engine.storage.manifest import current_version, is_published
+
+
+def status_of(plan: Plan) -> dict[str, Any]:
+    """Whether the version is published and somebody writes, and for each operator how far it is.
+
+    ``rate`` is in rows per second between its first and last commit since the present (else the last) writer
+    started, null with fewer than two commits; ``eta_seconds`` of what is left at that rate, while a run goes.
+    """
+    output = plan.output
+    running, holder = alive(output), read_holder(output)
+    since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
+    return {
+        "version": plan.version,
+        "published": is_published(output, plan.version),
+        "current": current_version(output) == plan.version,
+        "running": running,
+        "writer": str(holder) if holder and running else None,
+        "died": bool(holder and not holder.released and not running),
+        "silent_seconds": silence(output) if holder and not holder.released else None,
+        "step": read_journal(output, PROGRESS, plan.version),
+        "last_error": read_journal(output, ERROR, plan.version),
+        "operators": [_operator(plan, planned, since, running) for planned in plan.operators],
+    }
+
+
+def _operator(plan: Plan, planned: PlannedOperator, since: float, running: bool) -> dict[str, Any]:
+    commits = plan.store.committed(planned.fingerprint)
+    times = plan.store.written(planned.fingerprint, commits)
+    rows = sum(commit.rows for commit in commits.values())
+    rate = rate_of([(times[shard], commit.rows) for shard, commit in commits.items()], since)
+    left = plan.n_rows - rows
+    return {
+        "operator": planned.name,
+        "fingerprint": planned.fingerprint,
+        "fitted": plan.store.fitted(planned.fingerprint) is not None,
+        "committed": len(commits),
+        "total": len(plan.shards),
+        "rows": rows,
+        "quarantined": sum(commit.quarantined for commit in commits.values()),
+        "skipped": sum(commit.skipped for commit in commits.values()),
+        "seconds": sum(commit.seconds for commit in commits.values()),
+        "rate": rate,
+        "eta_seconds": left / rate if running and rate else None,
+    }
+
+
+def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
+    """Rows per second from (time, rows) of commits: those after ``since``, else all; None below two.
+
+    The rows of the first commit were computed before its time and do not count.
+    """
+    recent = sorted(commit for commit in commits if commit[0] >= since) or sorted(commits)
+    if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+        return None
+    return sum(rows for _, rows in recent[1:]) / (recent[-1][0] - recent[0][0])
+
+
+def when(seconds: float) -> str:
+    """A time as people write it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

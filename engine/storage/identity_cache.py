@@ -1,0 +1,47 @@
+"""Content hashes of local files, remembered by size and modification time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from connectors.storage import Place
+from engine.core.json_files import write_json
+
+
+class IdentityCache:
+    """Remembers the content hash of local files by size and modification time.
+
+    Hashing reads every byte, so a repeated plan over unchanged files would read the dataset again.
+    """
+
+    def __init__(self, path: Place, identify: Callable[[str], str]) -> None:
+        self._path, self._identify = path, identify
+
+    def identities(self, paths: Iterable[str]) -> dict[str, str]:
+        """Path -> identity of local files; computed only for those that are new or have changed."""
+        known = self._load()
+        fresh = {path: self._entry(path, known.get(path)) for path in paths}
+        changed = any(known.get(path) != entry for path, entry in fresh.items())
+        with suppress(OSError):  # hashing again is all that it costs
+            # Planning alone leaves no trace: the folder is made by the first run.
+            if changed and self._path.parent.is_dir():
+                write_json(self._path, known | fresh)
+        return {path: str(entry["identity"]) for path, entry in fresh.items()}
+
+    def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
+        stat = Path(path).stat()
+        stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        if known and all(known.get(key) == value for key, value in stamp.items()):
+            return known
+        return {**stamp, "identity": self._identify(path)}
+
+    def _load(self) -> dict[str, dict[str, Any]]:
+        try:
+            known: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known

@@ -1,0 +1,223 @@
+"""Who holds a lease, and what a lease lets its holder do."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import tempfile
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from connectors.sink import Written, write_parquet
+from connectors.storage import Place, link, write_whole
+from engine.core.errors import LockedError
+
+FOLDER = ".lease"
+STALE_SECONDS = 60.0
+"""A lease whose heart has not beaten for so long is taken over."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who writes, as the lease file says. ``kernel`` is the boot id: equal only within one running system."""
+
+    who: str
+    host: str
+    pid: int
+    since: str
+    kernel: str
+    stale_seconds: float = STALE_SECONDS
+    released: bool = False
+    nonce: str = ""
+    """Tells two that are made at once apart."""
+
+    def __str__(self) -> str:
+        return f"{self.who} (process {self.pid} on {self.host}, since {self.since})"
+
+    def to_json(self) -> str:
+        """The lease file's content."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to write into ``folder`` as its writer number ``token``. Picklable; workers check it too.
+
+    Every method but :meth:`beat` raises LockedError once another writer has taken the lease over.
+    """
+
+    folder: Place
+    token: int
+
+    @property
+    def file(self) -> Place:
+        """The lease file."""
+        return self.folder / FOLDER / f"{self.token:08d}.json"
+
+    @property
+    def staging(self) -> Place:
+        """What this writer is about to make visible lies there; gone once another has taken over."""
+        return self.file.with_suffix(".d")
+
+    def check(self) -> None:
+        """Raises LockedError when another writer has taken this lease over."""
+        if newest_token(self.folder) != self.token:
+            raise LockedError(self.lost())
+
+    def parts_of(self, version: Place) -> Place:
+        """Folder into which the parts of a version are written before it is one."""
+        raise NotImplementedError
+
+    def put_part(self, place: Place, table: pa.Table) -> Written:
+        """Write one part there."""
+        return write_parquet(table, place)
+
+    def take_part(self, source: Place, place: Place) -> None:
+        """Have a published part of another version there too, byte for byte."""
+        link(source, place)
+
+    def sweep_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
+        """Remove parts of versions that were never finished, but for ``keep``; their names.
+
+        In a folder there are none: they lay in the staging folder of whoever wrote them.
+        """
+        return ()
+
+    def publish(self, version: Place, manifest: str) -> None:
+        """Make the parts visible as a version, its manifest last."""
+        raise NotImplementedError
+
+    def point(self, file: Place, version: str) -> None:
+        """Make a published version the current one."""
+        raise NotImplementedError
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Give the lease back."""
+        raise NotImplementedError
+
+    def lost(self) -> str:
+        """Why this writer must stop."""
+        found = read_holder(self.folder)
+        who = str(found) if found else "another run"
+        return (
+            f"{self.folder} has been taken over by {who}, as this run had given no sign of life for too long "
+            f"(was it suspended?). What it had committed is kept; nothing of it is published. Run it again."
+        )
+
+    def given_back(self) -> str:
+        """The lease file's content once its holder is through."""
+        holder = read_holder(self.folder, self.token)
+        return json.dumps((asdict(holder) if holder else {}) | {"released": True})
+
+
+def newest_token(folder: Place) -> int:
+    """Number of the newest lease; 0 where there was none."""
+    with suppress(FileNotFoundError):
+        names = (entry.name for entry in (folder / FOLDER).iterdir() if entry.suffix == ".json")
+        return max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=0)
+    return 0
+
+
+def read_holder(folder: Place, token: int = 0) -> Holder | None:
+    """Who holds the newest lease, or the one with that token; None where nobody does or it is unreadable."""
+    file = Lease(folder, token or newest_token(folder)).file
+    try:
+        return Holder(**json.loads(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def silence(folder: Place) -> float | None:
+    """Seconds since the newest lease's last heartbeat by this host's clock; None where there is no lease."""
+    with suppress(OSError):
+        return max(0.0, time.time() - Lease(folder, newest_token(folder)).file.stat().st_mtime)
+    return None
+
+
+def alive(folder: Place) -> bool:
+    """Whether somebody writes here now, as far as the heartbeat tells; takes nothing."""
+    holder, quiet = read_holder(folder), silence(folder)
+    if holder is None or holder.released or quiet is None:
+        return False
+    return quiet <= holder.stale_seconds and not is_dead(Lease(folder, newest_token(folder)), holder)
+
+
+def check_free(lease: Lease) -> None:
+    """Raises LockedError unless it was given back, its holder is dead or its heart is still."""
+    holder = read_holder(lease.folder, lease.token)
+    if holder and (holder.released or is_dead(lease, holder)):
+        return
+    now = _now(lease.folder)
+    with suppress(FileNotFoundError):
+        quiet = now - lease.file.stat().st_mtime
+        if quiet <= (holder.stale_seconds if holder else STALE_SECONDS):
+            raise LockedError(held(lease.folder, holder))
+
+
+def is_dead(lease: Lease, holder: Holder) -> bool:
+    """Whether the holder ran on this kernel and the operating system has taken its lock back."""
+    if holder.kernel != kernel():
+        return False
+    with suppress(OSError), lock_file(lease, holder).open("rb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def lock(handle: IO[str]) -> None:
+    """Lock a file as long as it is open; where locks cannot be had, the heartbeat alone decides."""
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def lock_file(lease: Lease, holder: Holder) -> Path:
+    """The local file that its holder keeps locked: the lease file; for an object store, one of this host."""
+    if isinstance(lease.file, Path):
+        return lease.file
+    name = hashlib.sha256(f"{lease.file} {holder.nonce}".encode()).hexdigest()[:24]
+    return Path(tempfile.gettempdir()) / f"rowsieve-lease-{name}.lock"
+
+
+def new_holder(who: str, stale_seconds: float) -> Holder:
+    """This process, from now on."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    host, nonce = socket.gethostname(), uuid.uuid4().hex
+    return Holder(who, host, os.getpid(), since, kernel(), stale_seconds, nonce=nonce)
+
+
+def held(folder: Place, holder: Holder | None) -> str:
+    """Why a newcomer has to wait."""
+    who = str(holder) if holder else "another run"
+    return f"{folder} is being written by {who}. Wait for it, or give this run another output.path."
+
+
+def kernel() -> str:
+    """The running system's boot id; a value of its own where there is none, so that nothing is assumed."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
+    except OSError:
+        return f"unknown-{os.getpid()}-{time.time_ns()}"
+
+
+def _now(folder: Place) -> float:
+    """The clock of the file server or the object store."""
+    probe = folder / FOLDER / f"probe-{uuid.uuid4().hex}"
+    write_whole(probe, b"")
+    try:
+        return probe.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)

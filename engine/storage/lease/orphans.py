@@ -1,0 +1,71 @@
+"""Parts of versions that were never finished, on an object store, and who may remove them.
+
+A delete knows no condition, and may reach the store long after its sender lost the lease: by then another
+writer may have published the version. So a sweeper first puts a mark beside the parts, then looks whether the
+lease is still its own; a writer takes the lease first, then looks for marks. One of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+
+from connectors.storage import MANY, ObjectPath
+from engine.core.errors import LockedError
+from engine.storage.lease.base import Holder, Lease, is_dead, read_holder
+
+MARK = ".sweeping"
+
+
+def sweep_versions(lease: Lease, versions: ObjectPath, keep: str) -> tuple[str, ...]:
+    """Remove what lies below ``versions`` without a manifest, but for ``keep``; their names.
+
+    What another sweeper has marked stays. Raises LockedError once the lease is another's.
+    """
+    there = [entry for entry in versions.iterdir() if entry.name != keep]
+    with ThreadPoolExecutor(MANY) as pool:
+        finished = pool.map(lambda entry: (entry / "manifest.json").exists(), there)
+        orphans = [entry for entry, whole in zip(there, finished, strict=True) if not whole]
+    return tuple(entry.name for entry in orphans if _sweep(lease, entry))
+
+
+def check_unmarked(lease: Lease, version: ObjectPath) -> None:
+    """Raise LockedError while another sweeper may yet remove parts of this version."""
+    mark = version / MARK
+    try:
+        value = json.loads(mark.read_text())
+    except FileNotFoundError:
+        return
+    token, holder = int(value.pop("token")), Holder(**value)
+    if token == lease.token:
+        return
+    if not is_dead(type(lease)(lease.folder, token), holder):
+        raise LockedError(
+            f"{version} was being removed as unfinished by {holder} when that run lost {lease.folder}. If it "
+            f"wakes up, it goes on removing. Once it has ended for sure, remove {mark} and run again."
+        )
+    mark.unlink(missing_ok=True)
+
+
+def _sweep(lease: Lease, version: ObjectPath) -> bool:
+    lease.check()
+    mark, holder = version / MARK, read_holder(lease.folder, lease.token)
+    try:
+        check_unmarked(lease, version)
+    except LockedError:
+        return False
+    if holder is None:
+        return False
+    try:
+        with suppress(FileExistsError):
+            mark.create(json.dumps(asdict(holder) | {"token": lease.token}).encode())
+        lease.check()
+        for place in version.below():
+            if place != mark:
+                place.unlink(missing_ok=True)
+    finally:  # nothing more is removed after this, whatever happened
+        with suppress(OSError):
+            mark.unlink(missing_ok=True)
+    return True

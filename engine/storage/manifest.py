@@ -1,0 +1,140 @@
+"""Reading a version's manifest as what it is: a file that anybody may have written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from connectors.storage import Place
+from engine.core.errors import InputError
+from engine.core.output_layout import version_folder
+from engine.core.suggestions import explain
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""Names of versions: no separator, so that none leads out of its folder."""
+MOST_BYTES = 256 * 2**20
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Part(_Entry):
+    path: str = Field(pattern=r"^data/part-\d{5,}\.parquet$")
+    rows: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class _Column(_Entry):
+    name: str
+    type: str
+
+
+class _Shard(_Entry):
+    path: str
+    first_row: int = Field(ge=0)
+    rows: int = Field(ge=0)
+    range: tuple[int, int] = Field(default=(0, 0), strict=False)
+
+
+class _Source(_Entry):
+    path: str
+    label: str
+    features: list[str]
+    files: dict[str, str]
+    shards: list[_Shard]
+
+
+class _Operator(_Entry):
+    name: str
+    params: dict[str, Any]
+    fingerprint: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+
+
+class _Manifest(_Entry):
+    version: str = Field(pattern=rf"^{NAME.pattern}$")
+    rows: int = Field(ge=0)
+    content: str
+    parts: list[_Part]
+    columns: list[_Column] = Field(alias="schema")
+    summary: dict[str, Any]
+    source: _Source
+    operators: list[_Operator]
+
+
+def parse_manifest(text: str, place: str) -> dict[str, Any]:
+    """Check the text of a manifest. Raises InputError naming ``place`` and the key.
+
+    Paths of parts are fixed names below ``data/``, fingerprints are hexadecimal, names of versions have no
+    separator: what is read by them lies where it should.
+    """
+    try:
+        value = json.loads(text)
+        found = _Manifest.model_validate(value)
+    except ValidationError as error:
+        raise InputError(explain(error, _Manifest, place)) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{place} is no manifest: {str(error) or 'too deeply nested'}. Publish again."
+        ) from None
+    rows = [part.rows for part in found.parts]
+    if sum(rows) != found.rows or rows != [shard.rows for shard in found.source.shards]:
+        raise InputError(
+            f"{place}: its parts have {sum(rows)} rows, which are not those of its shards, or not the "
+            f"{found.rows} it says it has. It was changed by hand, or cut off: publish again."
+        )
+    checked: dict[str, Any] = value
+    return checked
+
+
+def read_manifest(folder: Place) -> dict[str, Any]:
+    """Manifest of a published version. Raises InputError where it cannot be trusted to name its own files."""
+    path = folder / "manifest.json"
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it is no manifest.")
+        manifest = parse_manifest(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(folder, Path):  # a prefix has no links
+        return manifest
+    inside = folder.resolve()
+    for part in manifest["parts"]:
+        target = (folder / part["path"]).resolve()
+        if not target.is_relative_to(inside):
+            raise InputError(
+                f"{folder / part['path']} leads out of its version, to {target}. Remove the link."
+            )
+    return manifest
+
+
+def current_version(output: Place) -> str | None:
+    """Name in ``CURRENT``; None where there is none. Raises InputError for what is no name.
+
+    On an object store that is the first line, and empty until something is published.
+    """
+    try:
+        text = (output / "CURRENT").read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{output / 'CURRENT'} cannot be read: {error}") from None
+    name = text.strip() if isinstance(output, Path) else text.partition("\n")[0]
+    if not name and not isinstance(output, Path):
+        return None
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"{output / 'CURRENT'} holds {name[:60]!r}, which names no version. Run the recipe again."
+        )
+    return name
+
+
+def is_published(output: Place, version: str) -> bool:
+    """Whether the version is complete: its manifest is written last."""
+    there = (version_folder(output, version) / "manifest.json").exists()
+    return there and NAME.fullmatch(version) is not None

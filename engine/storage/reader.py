@@ -1,0 +1,155 @@
+"""How operators read: source columns through the connector, earlier sidecars from the run store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from connectors.base import CorruptError, LateColumns, Source, SourceShard
+from connectors.storage import Place, find_column, read_columns
+from engine.core.errors import InputError
+from engine.storage.run_store import RunStore
+from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
+
+
+@dataclass(frozen=True)
+class StoreReader:
+    """Implements ``operators.base.ShardReader`` over a connector and a run store. Picklable."""
+
+    source: Source
+    source_shards: tuple[SourceShard, ...]
+    schema: pa.Schema
+    shards: tuple[ShardInfo, ...]
+    store: RunStore
+    columns: Mapping[str, str]
+    """Sidecar column -> fingerprint of the operator that adds it."""
+    hidden: frozenset[str] = frozenset()
+    """Truth columns: kept for scoring, refused to operators."""
+    gates: tuple[str, ...] = ()
+    """Fingerprints of the operators that may have set rows aside: those are left out of what is read."""
+
+    def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Sidecar columns and ``row_id`` of the shard's valid rows."""
+        table = self.read_all(shard, [*columns, VALID])
+        valid = table.column(VALID)
+        if not pc.all(valid).as_py():
+            table = table.filter(valid)
+        return table.select([ROW_ID, *columns])
+
+    def read_all(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Sidecar columns and ``row_id`` of all rows; nulls where a row is not valid."""
+        by_part: dict[Place, list[str]] = {}
+        for name in dict.fromkeys(columns):
+            by_part.setdefault(self._part(shard, name), []).append(name)
+        found = {ROW_ID: self.row_ids(shard)}
+        for path, names in by_part.items():
+            table = read_columns(path, names)
+            found.update((name, table.column(name)) for name in names)
+        kept = self._kept(shard)
+        if kept is not None:
+            places = pa.array(np.arange(len(kept)), mask=~kept)
+            found = {
+                name: column if name == ROW_ID else column.take(places) for name, column in found.items()
+            }
+            if VALID in found:
+                found[VALID] = pc.fill_null(found[VALID], False)
+        return pa.table({name: found[name] for name in dict.fromkeys([ROW_ID, *columns])})
+
+    def _kept(self, shard: int) -> NDArray[np.bool_] | None:
+        """Rows that no operator has set aside of those whose columns are read here; None for all.
+
+        Not only of the columns that are asked for now: who reads one column first and another one later
+        gets the same rows.
+        """
+        kept: NDArray[np.bool_] | None = None
+        for fingerprint in self.gates:
+            found = find_column(self.store.part(fingerprint, shard), VALID)
+            if found is not None:
+                valid = found.to_numpy()
+                kept = valid if kept is None else kept & valid
+        return kept
+
+    def ingested(self, shard: int) -> pa.ChunkedArray:
+        """Which rows `ingest` took; later operators may have set aside some of them."""
+        return read_columns(self._part(shard, VALID), [VALID]).column(VALID)
+
+    def row_ids(self, shard: int) -> pa.Array:
+        """The shard's dense row ids."""
+        info = self.shards[shard]
+        return pa.array(np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64))
+
+    def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Raw source columns of all rows; a truth column is an error."""
+        refused = sorted(self.hidden.intersection(columns))
+        if refused:
+            raise OperatorError(
+                f"The column {refused[0]!r} is named under `truth` and kept for scoring only; no operator "
+                f"may read it. Remove it from `source.features`, or from `truth`."
+            )
+        return self.read_unhidden(shard, columns)
+
+    def read_unhidden(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Source columns, truth among them: for the report and the publisher only.
+
+        Nulls for a shard that cannot be read, if the recipe lets such shards be skipped.
+        """
+        try:
+            table = self.source.read(self.source_shards[shard], columns, self.schema)
+        except CorruptError:
+            if not self.source.skip_corrupt:
+                raise
+            n_rows = self.shards[shard].n_rows
+            return pa.table({name: _nothing(self.schema.field(name).type, n_rows) for name in columns})
+        expected = self.shards[shard].n_rows
+        if table.num_rows != expected:
+            path = self.shards[shard].path
+            raise InputError(
+                f"{path} changed while it was being read: the plan froze {expected} rows for shard {shard}, "
+                f"now there are {table.num_rows}. Run again to plan the new content."
+            )
+        return table
+
+    def file_rows(self, shard: int, rows: Sequence[int]) -> Sequence[int]:
+        """Rows of a shard by their position in their file, both from 0."""
+        try:
+            return self.source.file_rows(self.source_shards[shard], rows)
+        except CorruptError:  # a filter cannot tell which of its rows these are
+            return [self.shards[shard].file_row + row for row in rows]
+
+    def unread(self, shard: int) -> tuple[str, ...]:
+        """Columns of a shard that are lost, as the plan did not know of them."""
+        if not isinstance(self.source, LateColumns):
+            return ()
+        try:
+            return self.source.unread(self.source_shards[shard], self.schema)
+        except CorruptError:
+            return ()
+
+    def corruption(self, shard: int) -> str:
+        """Why a shard cannot be read; empty where it can, or where that would be an error anyway."""
+        if not self.source.skip_corrupt:
+            return ""
+        try:
+            self.source.read(self.source_shards[shard], self.schema.names, self.schema)
+        except CorruptError as error:
+            return str(error)
+        return ""
+
+    def _part(self, shard: int, column: str) -> Place:
+        if column not in self.columns:
+            known = ", ".join(sorted(self.columns))
+            raise OperatorError(f"No operator adds the column {column!r}; there are: {known}.")
+        return self.store.part(self.columns[column], shard)
+
+
+def _nothing(kind: pa.DataType, n_rows: int) -> pa.Array:
+    """Nulls; lists of nulls where the length is fixed, as Parquet cannot be read back otherwise."""
+    if not pa.types.is_fixed_size_list(kind):
+        return pa.nulls(n_rows, kind)
+    values = _nothing(kind.value_type, n_rows * kind.list_size)
+    return pa.FixedSizeListArray.from_arrays(values, type=kind)
