@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run", "submit"]
 _HOMES = {
-    "Plan": "plan",
-    "Recipe": "recipe",
-    "RunResult": "results",
-    "make_plan": "plan",
-    "run": "runner",
+    "Plan": "plan.model",
+    "Recipe": "recipe.recipe",
+    "RunResult": "publish.results",
+    "make_plan": "plan.planner",
+    "run": "runs.runner",
     "submit": "jobs.submission",
 }
 

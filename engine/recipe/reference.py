@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from operators.base import Operator, Resources
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def key_table(model: type[BaseModel]) -> list[str]:

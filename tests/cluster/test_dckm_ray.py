@@ -10,7 +10,7 @@ from operators.base import Context, Executor
 from operators.dckm.adaptor import Dckm
 from operators.dckm.params import DckmParams
 from tests.unit.in_memory import MemoryReader, split_table
-from tests.unit.test_dckm_operator import features, files
+from tests.unit.operators.dckm.test_dckm_operator import features, files
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 

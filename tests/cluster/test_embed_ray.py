@@ -15,7 +15,7 @@ from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from tests.unit.test_run import content
+from tests.unit.engine.runs.test_run import content
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 ROOT = Path(__file__).resolve().parents[2]

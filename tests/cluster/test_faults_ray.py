@@ -26,7 +26,7 @@ from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_o
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 from tests.faults.killing import complete, published, recipe_in, run_and_kill
 from tests.s3 import S3Server
-from tests.unit.test_run import content
+from tests.unit.engine.runs.test_run import content
 
 pytestmark = [pytest.mark.cluster]
 

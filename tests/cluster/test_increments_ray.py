@@ -8,9 +8,9 @@ import pytest
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
-from tests.unit.test_full_chain import CHAIN
-from tests.unit.test_increments import add_night, computed
-from tests.unit.test_run import content
+from tests.unit.engine.runs.test_full_chain import CHAIN
+from tests.unit.engine.runs.test_increments import add_night, computed
+from tests.unit.engine.runs.test_run import content
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 

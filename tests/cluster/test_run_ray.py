@@ -11,8 +11,8 @@ from engine.plan.planner import make_plan
 from engine.report.survey import survey
 from engine.runs.runner import run
 from tests.data import small_recipe
-from tests.unit.test_full_chain import CHAIN
-from tests.unit.test_run import changed, computed, content
+from tests.unit.engine.runs.test_full_chain import CHAIN
+from tests.unit.engine.runs.test_run import changed, computed, content
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 

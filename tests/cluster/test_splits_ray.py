@@ -12,7 +12,7 @@ import pytest
 from engine.execution.ray_executor import RayExecutor
 from operators.base import SPLIT, Context, Resources
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
-from tests.unit.test_splits_operator import Split, rows
+from tests.unit.operators.splits.test_splits_operator import Split, rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 

@@ -10,8 +10,8 @@ import pytest
 from connectors import Source, SourceShard, open_source
 from engine.execution.ray_executor import RayExecutor
 from tests import tables
-from tests.unit.test_export import Target, Version
-from tests.unit.test_tables_sources import rows
+from tests.unit.connectors.test_tables_sources import rows
+from tests.unit.engine.publish.test_export import Target, Version
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("iceberg", "lance")]

@@ -14,7 +14,7 @@ from operators.weights.adaptor import Weights
 from operators.weights.cross_fit import FoldJob
 from operators.weights.folds_ray import train_folds
 from operators.weights.params import CrossFit, WeightsParams
-from tests.unit.test_weights import doubtful_problem
+from tests.unit.operators.weights.test_weights import doubtful_problem
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 ROWS, SHARDS = 60, 5

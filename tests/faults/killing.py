@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe
-from tests.unit.test_embed_run import text_table
+from tests.unit.operators.embed.test_embed_run import text_table
 
 OPERATORS: dict[str, dict[str, Any]] = {
     "probe": {"l2": 0.05, "trainer": "in_process", "epochs": 3},
@@ -25,7 +25,11 @@ OPERATORS: dict[str, dict[str, Any]] = {
 }
 DRAWN = {"enabled": True}  # the report is among what a kill may interrupt
 METHODS: dict[str, dict[str, Any]] = {
-    "embed": {"model": "tests.unit.test_embed:letters", "column": "word", "resources": {"gpus": 0}},
+    "embed": {
+        "model": "tests.unit.operators.embed.test_embed:letters",
+        "column": "word",
+        "resources": {"gpus": 0},
+    },
     "eos": {"alpha": 0.4},
     "dckm": {"n_clusters": 3, "max_iter": 5},
     "decorrelation": {"max_iter": 5},

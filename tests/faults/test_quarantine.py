@@ -23,7 +23,7 @@ from engine.runs.runner import run
 from operators.base import Apply, Context, OperatorError
 from operators.gradients.adaptor import Gradients
 from tests.data import recipe_for, spurious_table, write_shards
-from tests.unit.test_run import computed, content, published
+from tests.unit.engine.runs.test_run import computed, content, published
 
 QUARANTINE = {"on_error": "quarantine", "max_error_rate": 0.02}
 

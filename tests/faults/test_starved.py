@@ -17,7 +17,7 @@ from tests.data import small_recipe
 from tests.faults.killing import committed, complete, recipe_in
 from tests.faults.killing import published as bytes_of
 from tests.faults.processes import finish, rowsieve, start
-from tests.unit.test_run import content
+from tests.unit.engine.runs.test_run import content
 
 
 def limited(arguments: list[str], log: str, limit: int) -> None:

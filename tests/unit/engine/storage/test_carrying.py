@@ -1,0 +1,120 @@
+"""A fit on hosts that share no disk: its folder, and the states it reads, are on each when its work is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import pytest
+
+from connectors.storage import ObjectPath, place_of
+from engine.execution.local_executor import LocalExecutor
+from engine.plan.planner import make_plan
+from engine.recipe.trainers import ErmParams
+from engine.runs.runner import run
+from engine.storage.object_run_store import ObjectRunStore, carried
+from engine.storage.state_sync import Carrying, Mirror
+from engine.training.job import TrainingJob
+from engine.training.running import TrainSpec, score, train
+from operators.base import Context, Resources
+from tests.data import small_recipe
+from tests.s3 import S3Server
+from tests.unit.engine.storage.test_object_output import files_of, recipe_at
+
+
+class OtherHosts:
+    """Runs every piece on one of two hosts that have nothing of the driver's disk, in turn."""
+
+    kind: Literal["local", "ray"] = "ray"
+
+    def __init__(self, shared: Path) -> None:
+        self._here, self._count = shared, 0
+
+    def map(
+        self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Resources | None = None
+    ) -> Iterator[Any]:
+        for item in items:
+            self._count += 1
+            mine = self._here.with_name("driver")
+            theirs = self._here.with_name(f"host{self._count % 2}")
+            self._here.rename(mine)
+            theirs.mkdir(exist_ok=True)
+            theirs.rename(self._here)
+            result = fn(item)
+            self._here.rename(theirs)
+            mine.rename(self._here)
+            yield result
+
+
+def tally(state: Path, other: Path, item: int) -> int:
+    """Reads what the driver and an earlier fit left, and what itself left in the pass before."""
+    offset = int((state / "offset.txt").read_text()) + int((other / "base.txt").read_text())
+    mine = state / "parts" / f"{item}.txt"
+    before = int(mine.read_text()) if mine.exists() else 0
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text(str(before + item + offset))
+    if item == 2:
+        (state / "old.txt").unlink(missing_ok=True)
+    return before
+
+
+def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> None:
+    root = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "out/store")))
+    store = ObjectRunStore(root, tmp_path / "cache")
+    with store.fitting("e" * 32) as scratch:
+        (scratch / "base.txt").write_text("1000")
+    store.commit_fit("e" * 32, {}, 1.0)
+    other = store.state("e" * 32)
+    reader = make_plan(small_recipe(tmp_path / "data")).reader()
+    with store.fitting("f" * 32) as scratch:
+        context = Context(reader, scratch, {"earlier": other})
+        hosts = OtherHosts(tmp_path / "cache")
+        mirror = Mirror(scratch, store.folder("f" * 32) / ".scratch.tmp")
+        carrying = Carrying(hosts, mirror, partial(store.bring, list(context.states.values())))
+        (scratch / "offset.txt").write_text("10")
+        (scratch / "old.txt").write_text("")
+
+        def work(item: int) -> int:
+            return tally(scratch, other, item)
+
+        assert list(carrying.map(work, [1, 2, 3])) == [0, 0, 0]
+        assert not (scratch / "old.txt").exists()
+        (scratch / "offset.txt").write_text("20")
+        assert list(carrying.map(work, [3, 1, 2])) == [1013, 1011, 1012]
+        found = {path.name: int(path.read_text()) for path in (scratch / "parts").iterdir()}
+        assert found == {"1.txt": 2032, "2.txt": 2034, "3.txt": 2036}
+    store.sweep("f" * 32)
+    assert sorted(path.name for path in store.folder("f" * 32).iterdir()) == ["state", "state.json"]
+    copy = store.state("f" * 32)
+    assert sorted(path.name for path in copy.iterdir()) == ["offset.txt", "parts"]
+
+
+@pytest.mark.slow  # a run and two trainings
+def test_a_training_is_on_the_driver_wherever_it_ran(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr("engine.storage.object_run_store.local_cache", lambda: cache)
+    monkeypatch.setattr("engine.storage.state_sync.several_hosts", lambda: True)
+    uri = s3.uri(s3.bucket(), "out")
+    run(recipe_at(tmp_path, uri))
+    params = ErmParams(epochs=2, small_rows=1)
+    found = []
+    for executor in (OtherHosts(cache), LocalExecutor()):
+        result = train(TrainSpec(uri, params), executor)
+        assert not result.reused
+        found.append(files_of(result.place))
+        job = TrainingJob(result.version, params, 0, result.folder)
+        with carried(executor, result.place, result.folder) as opened:
+            again = score(job, result.model, opened)
+        assert {k: v.to_dict() for k, v in again.items()} == {
+            k: v.to_dict() for k, v in result.evaluations.items()
+        }
+        result.place.remove_below()  # type: ignore[union-attr]
+    kept = [{name: data for name, data in files.items() if ".lease" not in name} for files in found]
+    assert kept[0] == kept[1]
+    assert any(name.endswith(".safetensors") for name in kept[0])

@@ -1,0 +1,231 @@
+"""The operator ``split``: rows as the kernel would choose them, however they are sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from engine.runs.runner import run
+from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
+from operators.columns import numpy_to_vectors
+from operators.metrics import mmd
+from operators.splits import ConstrainedKernelKMeans
+from operators.splits.operator import Split
+from operators.splits.ranks import order_keys
+from operators.splits.shift import stored_landmarks
+from operators.splits.start import SAMPLE
+from tests.data import small_recipe
+from tests.unit.engine.runs.test_run import published
+from tests.unit.in_memory import MemoryReader, run_operator, split_table
+
+Array = Any
+
+
+def rows(n: int, seed: int, *, equal: bool = False) -> pa.Table:
+    """Features in two heaps, labels and groups; with ``equal`` each row occurs many times."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, 4)).astype(np.float32)
+    X[random.random(n) < 0.3] += 2
+    if equal:
+        X = np.sign(X).astype(np.float32)
+    return pa.table(
+        {
+            FEATURES: numpy_to_vectors(X),
+            LABEL: pa.array(random.integers(0, 2, n), pa.int32()),
+            GROUP: pa.array(random.integers(-1, 2, n), pa.int32()),
+            IS_OUTLIER: random.random(n) < 0.1,
+            "site": pa.array([None if i % 9 == 0 else f"site {i % 7 % 3}" for i in range(n)]),
+        }
+    )
+
+
+def split(
+    params: dict[str, Any], tables: Sequence[pa.Table], seed: int = 3
+) -> tuple[list[str], dict[str, float]]:
+    kind = Split.variant(params)
+    with TemporaryDirectory() as folder:
+        found, metrics = run_operator(kind(kind.Params(**params)), tables, Path(folder), seed)
+        assert not (Path(folder) / "work").exists()
+    return found[SPLIT].to_pylist(), metrics
+
+
+def features(table: pa.Table) -> Array:
+    return np.stack(table[FEATURES].to_numpy()).astype(np.float32)
+
+
+@given(
+    n=st.integers(30, 200),
+    seed=st.integers(0, 1000),
+    cuts=st.lists(st.integers(0, 200), max_size=4),
+    kernel=st.sampled_from(["linear", "rbf"]),
+    within=st.sampled_from(["label", "group", "site"]),
+    tolerance=st.sampled_from([0.0, 0.5]),
+    equal=st.booleans(),
+)
+@settings(max_examples=20, deadline=None)
+def test_rows_are_those_of_the_kernel(
+    n: int, seed: int, cuts: list[int], kernel: Any, within: Any, tolerance: float, equal: bool
+) -> None:
+    table = rows(n, seed, equal=equal)
+    marks: dict[str, Any] = {"landmarks": 20} if kernel == "rbf" else {}
+    params = {"method": "cluster", "kernel": kernel, "tolerance": tolerance, "n_init": 2}
+    if within != "label":
+        marks |= {"within": "domain", "domain": within}
+    found, metrics = split(params | marks, split_table(table, cuts))
+    groups = table[LABEL].to_numpy().astype(str)
+    if within != "label":
+        groups = np.array(
+            [f"{y} {domain}" for y, domain in zip(groups, table[within].to_pylist(), strict=True)]
+        )
+    model = ConstrainedKernelKMeans(
+        0.2,
+        kernel,
+        landmarks=marks.get("landmarks"),
+        tolerance=tolerance,
+        n_init=2,
+        random_state=3,
+        max_iter=50,
+    ).fit(features(table), groups)
+    np.testing.assert_array_equal(np.array(found) == "validation", model.validation_mask_)
+    assert metrics["mmd"] == model.mmd_
+    assert metrics["mmd_random"] == pytest.approx(model.random_mmd_)
+    assert metrics["objective"] == pytest.approx(model.inertia_)
+    assert metrics["steps"] == len(model.objective_)
+    assert (metrics["start_mmd_min"], metrics["start_mmd_max"]) == (
+        model.start_mmds_.min(),
+        model.start_mmds_.max(),
+    )
+
+
+def test_more_rows_than_the_sample_are_those_of_the_kernel_too() -> None:
+    table = rows(SAMPLE + 1500, 0)
+    marks: dict[str, Any] = {"kernel": "rbf", "landmarks": 30, "n_init": 2}
+    model = ConstrainedKernelKMeans(0.2, random_state=3, max_iter=50, **marks)
+    mask = model.fit_predict(features(table), table[LABEL].to_numpy())
+    for cuts in ([], [1, 700, 701, 4000]):
+        found, metrics = split({"method": "cluster", **marks}, split_table(table, cuts))
+        np.testing.assert_array_equal(np.array(found) == "validation", mask)
+        assert metrics["mmd"] == model.mmd_
+
+
+def test_dropped_and_test_rows_stay_out() -> None:
+    table = rows(400, 1)
+    params = {"method": "cluster", "validation": 0.2, "test": 0.25, "drop_outliers": True, "n_init": 2}
+    found, metrics = split(params, split_table(table, [150]))
+    outlier, y = table[IS_OUTLIER].to_numpy(), table[LABEL].to_numpy()
+    assert {part for part, bad in zip(found, outlier, strict=True) if bad} == {"dropped"}
+    kept = np.array(found)[~outlier]
+    for label in (0, 1):
+        of_label = kept[y[~outlier] == label]
+        assert (of_label == "validation").sum() == pytest.approx(0.2 * len(of_label), abs=1)
+        assert (of_label == "test").sum() == pytest.approx(0.25 * len(of_label), abs=1)
+    assert metrics["validation"] == found.count("validation")
+    assert metrics["train"] == found.count("train")
+    assert metrics["test"] == found.count("test")
+    assert metrics["dropped"] == found.count("dropped") == outlier.sum()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("method", ["random", "leave_one_domain_out", "cluster"])
+def test_every_method_says_how_far_its_parts_are_apart(method: str, kernel: Any) -> None:
+    table = rows(300, 2)
+    # All rows as landmarks: the features are exact, up to the rank cut.
+    marks: dict[str, Any] = {"kernel": kernel} | ({"landmarks": 300, "gamma": 0.1} if kernel == "rbf" else {})
+    found, metrics = split({"method": method, **marks}, split_table(table, [100, 110]))
+    X = features(table).astype(np.float64)
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    expected = mmd(z, np.array(found) == "validation", kernel, 0.1)
+    assert metrics["mmd"] == pytest.approx(expected, rel=0.02)
+    random = np.random.default_rng(0)
+    mask = np.array(found) == "validation"
+    floor = [mmd(z, random.permutation(mask), kernel, 0.1) ** 2 for _ in range(100)]
+    assert metrics["mmd_random"] == pytest.approx(np.sqrt(np.mean(floor)), rel=0.2)
+
+
+def test_one_domain_is_left_out() -> None:
+    table = rows(300, 0)
+    sites = np.array(table["site"].to_pylist(), str)
+    for params, expected in (({"leave_out": "site 1"}, "site 1"), ({"validation": 0.3}, "site 2")):
+        wanted = {"method": "leave_one_domain_out", "domain": "site", **params}
+        found, metrics = split(wanted, split_table(table, [5, 120]))
+        if expected == "site 2":
+            found_sites = sorted(set(sites) - {"None"})
+            share = 0.3 * (sites != "None").sum()
+            expected = min(found_sites, key=lambda name: abs((sites == name).sum() - share))
+        assert [part == "validation" for part in found] == (sites == expected).tolist()
+        assert metrics["domains"] == 3
+    by_group, _ = split({"method": "leave_one_domain_out", "leave_out": "1", "drop_outliers": True}, [table])
+    outlier, group = table[IS_OUTLIER].to_numpy(), table[GROUP].to_numpy()
+    assert [part == "validation" for part in by_group] == ((group == 1) & ~outlier).tolist()
+    with pytest.raises(OperatorError, match=r"no row kept has 'site 4' in 'site'. There are: site"):
+        split({"method": "leave_one_domain_out", "domain": "site", "leave_out": "site 4"}, [table])
+    single = table.set_column(table.column_names.index("site"), "site", pa.array(["x"] * 300))
+    with pytest.raises(OperatorError, match="has 1 values among the rows kept"):
+        split({"method": "leave_one_domain_out", "domain": "site"}, [single])
+
+
+def test_bad_input_names_the_operator() -> None:
+    with pytest.raises(OperatorError, match=r"operators\.split: a holdout of 0\.01 of each of 2 groups"):
+        split({"method": "cluster", "validation": 0.01}, [rows(40, 0)])
+    with pytest.raises(OperatorError, match=r"operators\.split: the rbf kernel with gamma = 1e\+06"):
+        split({"method": "cluster", "kernel": "rbf", "gamma": 1e6}, [rows(40, 0)])
+    with pytest.raises(OperatorError, match=r"no method 'clusters'\. Did you mean 'cluster'"):
+        Split.variant({"method": "clusters"})
+    with pytest.raises(ValidationError, match="landmarks is read by kernel: rbf only"):
+        Split.variant({"method": "cluster"}).Params(method="cluster", landmarks=5)
+    with pytest.raises(ValidationError, match="stratify_by_group"):
+        Split.variant({"method": "cluster"}).Params(method="cluster", stratify_by_group=True)
+
+
+def test_split_without_a_kernel_still_works(caplog: pytest.LogCaptureFixture) -> None:
+    """A random split needs no features that differ; then it says nothing of the shift."""
+    table = rows(50, 0).set_column(0, FEATURES, numpy_to_vectors(np.ones((50, 2), np.float32)))
+    found, metrics = split({}, [table])
+    assert found.count("validation") == metrics["validation"] == 10
+    assert "mmd" not in metrics
+    assert "all rows of the sample are the same" in caplog.text
+
+
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2))
+def test_keys_order_as_their_values(values: list[float]) -> None:
+    keys, floats = order_keys(np.array(values)), np.array(values)
+    np.testing.assert_array_equal(keys[:-1] < keys[1:], floats[:-1] < floats[1:])
+    np.testing.assert_array_equal(keys[:-1] == keys[1:], floats[:-1] == floats[1:])
+
+
+@pytest.mark.slow
+def test_a_recipe_runs_with_it(tmp_path: Path) -> None:
+    chosen = {"method": "cluster", "kernel": "rbf", "n_init": 2, "test": 0.1}
+    recipe = small_recipe(tmp_path / "four", operators={"split": chosen})
+    few = small_recipe(tmp_path / "one", shards=1, operators={"split": chosen})
+    first, second = published(run(recipe)), published(run(few))
+    assert first["split"].to_pylist() == second["split"].to_pylist()
+    assert first["split"].to_pylist().count("validation") == 48
+
+
+@pytest.mark.slow
+def test_density_weighted_landmarks_come_from_the_graph(tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="the operator `neighbours` needs FAISS")
+    graph = {"space": "x", "metric": "euclidean", "n_neighbors": 5, "per_class": False}
+    chosen = {"method": "cluster", "kernel": "rbf", "landmarks_by": "density", "landmarks": 30, "n_init": 2}
+    recipe = small_recipe(tmp_path, operators={"neighbours": graph, "split": chosen})
+    assert published(run(recipe))["split"].to_pylist().count("validation") == 48
+
+
+def test_a_graph_over_gradients_gives_no_landmarks(tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_text('{"params": {"space": "gradient"}}')
+    kind = Split.variant({})
+    params = kind.Params(kernel="rbf", landmarks_by="density")
+    assert kind(params).uses == ("neighbours",)
+    context = Context(MemoryReader([rows(20, 0)]), tmp_path, {"neighbours": tmp_path})
+    with pytest.raises(OperatorError, match=r"Set operators\.neighbours\.space to x"):
+        stored_landmarks(params, context)

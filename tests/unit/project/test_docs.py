@@ -1,0 +1,95 @@
+"""The README's commands run as they stand, and its recipe is a recipe."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.recipe.recipe import Recipe
+from tests.data import recipe_for, spurious_table, write_shards
+
+ROOT = Path(__file__).resolve().parents[3]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("$ ")
+]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as after `make demo`: recipes, a small demo dataset, and a recipe of the user's own."""
+    folder = tmp_path_factory.mktemp("docs")
+    shutil.copytree(ROOT / "deploy", folder / "deploy")
+    (folder / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    done = run("python -m connectors.digits demo/data --rows 300", folder)
+    assert done.returncode == 0, done.stderr
+    write_shards(folder / "data", spurious_table())
+    (folder / "my-recipe.yaml").write_text(yaml.safe_dump(recipe_for(Path("data"), Path("out"))))
+    return folder
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """In a shell, with this environment's Python first."""
+    binaries = Path(sys.executable).parent
+    return subprocess.run(
+        ["bash", "-c", f"PATH={binaries}:$PATH; {command}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+# Ray is tested in tests/cluster; here the same commands run in one process, to save the time.
+LOCAL = " --set run.executor=local --set operators.probe.trainer=in_process"
+
+
+ROWSIEVE = [c for c in COMMANDS if "bin/rowsieve " in c]
+# What these run, other tests run too, without a process of their own.
+LONG = ("full.yaml", " compare ", " retrain ", "operators.split.validation")
+MARKED = [pytest.param(c, marks=pytest.mark.slow) if any(part in c for part in LONG) else c for c in ROWSIEVE]
+
+
+@pytest.mark.parametrize("command", MARKED)
+def test_commands_run(command: str, workplace: Path) -> None:
+    expected = 2 if "source.lable" in command else 0
+    local = LOCAL if "deploy/recipes" in command else ""
+    done = run(command + local, workplace)
+    assert done.returncode == expected, done.stderr
+    if expected:
+        assert done.stderr.strip() in README
+
+
+@pytest.mark.parametrize("target", [c.split()[1] for c in COMMANDS if c.startswith("make ")])
+def test_make_knows_its_targets(target: str) -> None:
+    done = run(f"make --dry-run {target}", ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_kind_of_command_is_covered() -> None:
+    rest = [c for c in COMMANDS if c not in ROWSIEVE and not c.startswith("make ")]
+    assert rest == ["git clone <this repository> rowsieve && cd rowsieve"]
+
+
+def test_the_recipe_is_a_recipe() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    assert Recipe.parse(yaml.safe_load(block)).name == "churn"
+
+
+def test_links_lead_somewhere() -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in ROOT.glob("[!.]*/README.md")
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        if not (page.parent / link).exists()
+    ]
+    missing += [link for link in re.findall(r"\]\(([^)#:]+)\)", README) if not (ROOT / link).exists()]
+    assert missing == []

@@ -1,0 +1,112 @@
+"""The house stays in order: imports run one way, every package ships, no name is taken."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from setuptools import find_packages
+
+from engine.api import shadowed
+
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("engine", "operators", "connectors")
+FORBIDDEN = {"operators": {"engine", "connectors"}, "connectors": {"engine", "operators"}, "engine": set()}
+
+
+def imported(path: Path) -> set[str]:
+    """First name of every absolute import in a file, wherever it stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").split(".")[0])
+        elif isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+    return names
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_run_one_way(room: str) -> None:
+    faults = {
+        str(path.relative_to(ROOT)): wrong
+        for path in (ROOT / room).rglob("*.py")
+        if (wrong := imported(path) & (FORBIDDEN[room] | {"tests", "deploy"}))
+    }
+    assert faults == {}
+
+
+@pytest.mark.parametrize("name", ["kernel", "distances", "estimator", "grid"])
+def test_kernels_know_neither_ray_nor_mlflow(name: str) -> None:
+    for path in (ROOT / "operators").rglob(f"{name}.py"):
+        assert not imported(path) & {"ray", "mlflow"}, path
+
+
+def test_every_package_is_listed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = set(project["tool"]["setuptools"]["packages"]) - {"rowsieve"}
+    found = set(find_packages(str(ROOT), include=[f"{room}*" for room in ROOMS])) - {"engine.api"}
+    assert listed == found
+
+
+def test_no_file_shadows_the_standard_library() -> None:
+    names = {path.stem for room in ROOMS for path in (ROOT / room).glob("*.py")} | set(ROOMS)
+    assert not {name for name in names if name in sys.stdlib_module_names and name != "__init__"}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, engine.cli.app as a\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'pyarrow', 'numpy', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "print(*heavy)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_guard_finds_nothing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert shadowed() == ""
+
+
+def test_guard_finds_nothing_where_a_wheel_was_installed(tmp_path: Path) -> None:
+    for name in ROOMS:
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "engine" / "api", tmp_path / "rowsieve")
+    code = "import rowsieve; print(rowsieve.shadowed() or rowsieve.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "rowsieve" / "__init__.py")
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_guard_names_what_is_in_the_way(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    command = Path(sys.executable).parent / "rowsieve"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for env in (environment, {**os.environ, "PYTHONPATH": ""}):
+        done = subprocess.run(
+            [command, "operators"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert str(tmp_path / name) in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_training_knows_ray_and_mlflow_in_one_place_each() -> None:
+    for path in (ROOT / "engine" / "training").rglob("*.py"):
+        allowed = {"on_ray": {"ray"}, "registry": {"mlflow"}}.get(path.stem, set())
+        assert not imported(path) & ({"ray", "mlflow"} - allowed), path
