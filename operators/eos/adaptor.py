@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +23,9 @@ from operators.base import (
     OperatorParams,
     Resources,
 )
+from operators.columns import vectors_to_numpy
 from operators.eos.params import EosParams
+from operators.probe.params import ProbeParams
 
 EOS_WEIGHT = "eos_weight"
 EOS_OUTLIER = "eos_outlier"
@@ -42,8 +44,6 @@ class Eos(Operator[EosParams]):
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
         """Another class where a classifier is trained in each iteration."""
-        from operators.eos.by_probe import EosByProbe
-
         return EosByProbe if params.get("model") == "probe" else cls
 
     @property
@@ -135,6 +135,68 @@ class Eos(Operator[EosParams]):
 
         target = TARGETS.get(self.params.model, "none")
         return Source(context.shards, self.column, self.by_class, target, n_classes)
+
+
+class EosByProbe(Eos):
+    """Starts from the probe as the recipe has trained it: its fit to equal weights."""
+
+    uses = ("ingest", "probe")
+    keeps_open = True
+
+    def __init__(self, params: EosParams, probe: ProbeParams | None = None) -> None:
+        super().__init__(params)
+        self._probe = probe
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> EosByProbe:
+        """With the parameters of the recipe's probe. Raises OperatorError where it has none."""
+        for operator in chain:
+            if isinstance(operator.params, ProbeParams):
+                return EosByProbe(self.params, operator.params)
+        raise OperatorError("operators.eos.model is 'probe', but the recipe has no probe. Add `probe: {}`.")
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """What the probe learns from."""
+        return FEATURES, LABEL
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor, and of one worker of the training: the probe's."""
+        return self._probe.resources if self._probe else self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Learn weights in one task or on Ray Train's workers; leaves the model and ``eos.json``.
+
+        Returns what :meth:`Eos.fit` does.
+        """
+        from operators.eos.probe_job import ProbeJob, run_job
+
+        if self._probe is None:
+            raise OperatorError("operators.eos.model 'probe' stands alone; it needs a recipe with a probe.")
+        states = context.states
+        job = ProbeJob(context.shards, context.state, states["probe"], self.params, self._probe, context.seed)
+        if executor.kind == "ray" and job.on_ray:
+            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+            from operators.eos.probe_ray import run_on_ray
+
+            return run_on_ray(job)
+        (metrics,) = executor.map(run_job, [job], resources=self._probe.resources)
+        return metrics
+
+    def open(self, context: Context) -> Apply:
+        """Load the trained model."""
+        from operators.eos.probe_job import load_scorer
+
+        score = load_scorer(context.state, self.resources)
+
+        def apply(table: pa.Table) -> pa.Table:
+            if not table.num_rows:
+                return self.columns(np.empty(0))
+            return self.columns(
+                score(vectors_to_numpy(table.column(FEATURES)), table.column(LABEL).to_numpy())
+            )
+
+        return apply
 
 
 def class_counts(ingest: Path) -> list[int]:

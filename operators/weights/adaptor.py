@@ -30,10 +30,10 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
-from operators.weights.kernel import balance_keys, group_keys, group_masses, largest_groups
+from operators.weights.kernel import Trust, balance_keys, group_keys, group_masses, largest_groups
 from operators.weights.params import WeightsParams
 from operators.weights.totals import add_up, all_shards, warning
-from operators.weights.weighing import COLUMNS, Factors, Scales, Trust
+from operators.weights.weighing import COLUMNS, Factors, Scales
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob

@@ -7,7 +7,7 @@ from groups of equal weight: otherwise the rows that break a cue would be as unl
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from torch import nn
 
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.models import ModelSpec, prepare_device, save
+from operators.models import ModelSpec, load, prepare_device, save
 from operators.probe.crew import Crew
 from operators.probe.job import CachedShards
 from operators.probe.kernel import train
@@ -30,6 +30,7 @@ from operators.weights.kernel import (
     OUTLIER,
     Floats,
     Ints,
+    Trust,
     balanced_weights,
     doubtful,
     group_keys,
@@ -37,7 +38,6 @@ from operators.weights.kernel import (
     trusted_share,
 )
 from operators.weights.params import CrossFit, WeightsParams
-from operators.weights.weighing import Trust
 
 COLUMNS = (FEATURES, LABEL, GROUP)
 
@@ -159,6 +159,17 @@ class FoldJob:
 def fold_folder(state: Path, fold: int) -> Path:
     """Where the model that has not seen a fold lies."""
     return state / f"without-{fold}"
+
+
+def open_trust(trust: Trust, state: Path) -> Callable[[pa.Table], Floats]:
+    """Load the models of all folds; return a function from a shard's rows to their trust (n,) in [0, 1]."""
+    models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(trust.n_folds)]
+
+    def share(table: pa.Table) -> Floats:
+        rows = arrays_of(table, trust.n_folds, trust.seed)
+        return trust_of(models, *rows, trust.largest, trust.n_classes)
+
+    return share
 
 
 def _width(shards: Shards) -> int:

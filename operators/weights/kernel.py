@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,18 @@ Floats = npt.NDArray[np.float64]
 
 OUTLIER = np.iinfo(np.int64).min
 """Key of the rows that are in no group and marked as outliers."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Rows whose labels are trusted without a check, and how the cross-fitted models divide the others."""
+
+    largest: dict[int, int]
+    """Key of the largest group of each class; its rows need no check."""
+    n_folds: int
+    n_classes: int
+    seed: int
+    """Seed of the hash that assigns rows to folds."""
 
 
 def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> Keys:

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from operators.base import GROUP, IS_OUTLIER, LABEL
-from operators.weights.kernel import Floats, balance_keys, balanced_weights
-
-if TYPE_CHECKING:
-    from torch import nn
+from operators.weights.kernel import Floats, Trust, balance_keys, balanced_weights
 
 COLUMNS = (LABEL, GROUP, IS_OUTLIER)
 STATE = "weights.json"
 Weigh: TypeAlias = Callable[[pa.Table], tuple[Floats, Floats]]
-
-
-@dataclass(frozen=True)
-class Trust:
-    """Which rows need none (their class's largest group), and how the models were dealt the others."""
-
-    largest: dict[int, int]
-    n_folds: int
-    n_classes: int
-    seed: int
-
-    def open(self, state: Path) -> Callable[[pa.Table], Floats]:
-        """Load the models; a function from a shard's rows to what each counts for (n,), in [0, 1]."""
-        from operators.models import load
-        from operators.weights.cross_fit import arrays_of, fold_folder, trust_of
-
-        models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(self.n_folds)]
-
-        def share(table: pa.Table) -> Floats:
-            rows = arrays_of(table, self.n_folds, self.seed)
-            return trust_of(models, *rows, self.largest, self.n_classes)
-
-        return share
 
 
 @dataclass(frozen=True)
@@ -89,7 +63,12 @@ class Scales:
 
     def open(self, state: Path) -> Weigh:
         """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
-        share = self.trust.open(state) if self.trust else None
+        share: Callable[[pa.Table], Floats] | None = None
+        if self.trust:
+            # Imported here because planning imports this module and must not load torch.
+            from operators.weights.cross_fit import open_trust
+
+            share = open_trust(self.trust, state)
 
         def weigh(table: pa.Table) -> tuple[Floats, Floats]:
             base = self.scale * self.factors.product(table)

@@ -13,8 +13,7 @@ import pytest
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.ray_executor import RayExecutor
 from operators.base import Context, Executor, Resources
-from operators.eos.adaptor import Eos
-from operators.eos.by_probe import EosByProbe
+from operators.eos.adaptor import Eos, EosByProbe
 from operators.eos.params import EosParams
 from operators.probe.adaptor import Probe
 from operators.probe.params import ProbeParams

@@ -19,9 +19,8 @@ from pydantic import ValidationError
 from engine.execution.local_executor import LocalExecutor
 from operators.base import Context, OperatorError
 from operators.columns import numpy_to_vectors
-from operators.eos.adaptor import Eos, learner_of
+from operators.eos.adaptor import Eos, EosByProbe, learner_of
 from operators.eos.alpha import choose_alpha, effective_sample_size_curve
-from operators.eos.by_probe import EosByProbe
 from operators.eos.memory import Rows, fitted, weights
 from operators.eos.params import EosParams
 from operators.eos.sharded import runs_of
