@@ -14,7 +14,6 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
 from connectors.tables.exporting import (
-    CONTENT,
     BeatenError,
     Begun,
     Edition,
@@ -23,6 +22,7 @@ from connectors.tables.exporting import (
     Taken,
     storable,
 )
+from connectors.tables.legacy import application_names, content_of
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class DeltaExport(Export):
     def _find(self, table: Any, edition: Edition) -> str:
         if table is None:
             return ""
-        commits = [commit for commit in table.history() if CONTENT in commit]  # newest first
+        commits = [commit for commit in table.history() if content_of(commit) is not None]  # newest first
         if self.mode == "overwrite":
             commits = commits[:1]
         for commit in commits:
-            if commit[CONTENT] == edition.content:
+            if content_of(commit) == edition.content:
                 return f"version {commit['version']}"
-        known = table.transaction_version(_application(edition)) is not None
+        names = application_names(edition.content)
+        known = any(table.transaction_version(name) is not None for name in names)
         return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
 
     def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
@@ -74,7 +75,7 @@ class DeltaExport(Export):
         self.check_unchanged(self._fit(table, schema), schema)
         properties = deltalake.CommitProperties(
             custom_metadata=edition.properties,
-            app_transactions=[deltalake.Transaction(_application(edition), 1)],
+            app_transactions=[deltalake.Transaction(application_names(edition.content)[0], 1)],
         )
         actions, kind = _actions(transaction, files), deltalake.Schema.from_arrow(schema)
         try:
@@ -104,10 +105,6 @@ class DeltaExport(Export):
     def _table(self) -> Any:
         deltalake = library("deltalake", "delta")
         return deltalake.DeltaTable(self.path) if deltalake.DeltaTable.is_deltatable(self.path) else None
-
-
-def _application(edition: Edition) -> str:
-    return f"rowsieve-{edition.content}"
 
 
 def _actions(transaction: Any, files: Sequence[dict[str, Any]]) -> list[Any]:

@@ -17,13 +17,10 @@ from connectors.schema import check_same_names
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, place_of
 from connectors.tables.common import library, location
+from connectors.tables.legacy import CONTENT, VERSION
 
 Format = Literal["delta", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
-VERSION, CONTENT = "rowsieve.version", "rowsieve.content"
-"""Keys in a table's own metadata: a version's name, and the digest of its bytes."""
-
-
 TRIES = 20
 """Commits that others may beat."""
 

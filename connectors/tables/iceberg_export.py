@@ -12,7 +12,6 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
 from connectors.tables.exporting import (
-    CONTENT,
     BeatenError,
     Begun,
     Edition,
@@ -22,6 +21,7 @@ from connectors.tables.exporting import (
     storable,
 )
 from connectors.tables.iceberg import load_catalog, reading_iceberg
+from connectors.tables.legacy import content_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class IcebergExport(Export):
     def _find(self, table: Any, edition: Edition) -> str:
         snapshots = [] if table is None else table.snapshots()
         for snapshot in sorted(snapshots, key=lambda found: found.timestamp_ms, reverse=True):
-            written = snapshot.summary and snapshot.summary.additional_properties.get(CONTENT)
+            written = snapshot.summary and content_of(snapshot.summary.additional_properties)
             if written == edition.content:
                 return f"snapshot {snapshot.snapshot_id}"
             if written and self.mode == "overwrite":

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library
-from connectors.tables.exporting import CONTENT, BeatenError, Begun, Edition, Export, Taken, fitted
+from connectors.tables.exporting import BeatenError, Begun, Edition, Export, Taken, fitted
+from connectors.tables.legacy import content_of
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class LanceExport(Export):
         newest, oldest = dataset.version, min(entry["version"] for entry in dataset.versions())
         for version in range(newest, oldest - 1, -1):
             found = dataset.read_transaction(version)
-            written = (found.transaction_properties or {}).get(CONTENT) if found else None
+            written = content_of(found.transaction_properties) if found else None
             if written == edition.content:
                 return f"version {version}"
             if written is not None and self.mode == "overwrite":

@@ -15,6 +15,7 @@ import pyarrow as pa
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place, place_of, remove_tree, write_whole
 from connectors.tables.exporting import Begun, Edition, Export, ParquetWriter, Taken
+from connectors.tables.legacy import LEGACY_RECORD, content_of, version_of
 
 RECORD = "_rowsieve.json"
 """Readers leave out names that begin with an underscore."""
@@ -32,11 +33,14 @@ class ParquetExport(Export):
 
     def held(self, edition: Edition) -> str:
         """See :class:`Export`."""
-        try:
-            text = (self._folder(edition) / RECORD).read_text("utf-8")
-        except OSError:
-            return ""
-        return f"folder {edition.version}" if json.loads(text) == edition.properties else ""
+        for name in (RECORD, LEGACY_RECORD):
+            try:
+                found = json.loads((self._folder(edition) / name).read_text("utf-8"))
+            except OSError:
+                continue
+            same = (version_of(found), content_of(found)) == (edition.version, edition.content)
+            return f"folder {edition.version}" if same else ""
+        return ""
 
     def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
         """See :class:`Export`. Raises ConnectorError for mode ``overwrite`` too."""

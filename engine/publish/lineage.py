@@ -7,6 +7,7 @@ from typing import Any
 
 from connectors.storage import Place
 from engine.core.errors import InputError
+from engine.core.legacy import tag_names, tag_value
 from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact
 from engine.core.suggestions import nearest
@@ -94,7 +95,9 @@ def _models(version: str, output: Place) -> list[dict[str, Any]]:
     if not _has_records(output):
         return []
     found = client(output)
-    models = [model for model in found.search_model_versions() if model.tags.get(VERSION_TAG) == version]
+    models = [
+        model for model in found.search_model_versions() if tag_value(model.tags, VERSION_TAG) == version
+    ]
     aliases = {model.name: found.get_registered_model(model.name).aliases for model in models}
     return [
         {
@@ -112,14 +115,18 @@ def _runs(version: str, output: Place) -> list[dict[str, Any]]:
         return []
     mlflow_client = client(output)
     experiments = [experiment.experiment_id for experiment in mlflow_client.search_experiments()]
-    found = mlflow_client.search_runs(experiments, f"tags.`{VERSION_TAG}` = '{version}'", max_results=50)
+    found = [
+        run
+        for tag in tag_names(VERSION_TAG)
+        for run in mlflow_client.search_runs(experiments, f"tags.`{tag}` = '{version}'", max_results=50)
+    ]
     return [
         {
             "run_id": run.info.run_id,
             "name": run.info.run_name,
             "status": run.info.status,
             "started_ms": run.info.start_time,
-            "output": run.data.tags.get(OUTPUT_TAG, ""),
+            "output": tag_value(run.data.tags, OUTPUT_TAG) or "",
             "inputs": [
                 {"name": entry.dataset.name, "digest": entry.dataset.digest}
                 for entry in run.inputs.dataset_inputs

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectors.storage import Place
 from engine.core.json_files import write_json
+from engine.core.legacy import tag_names
 from engine.storage.lease import alive
 
 if TYPE_CHECKING:
@@ -130,9 +131,12 @@ def _find(record: Record, client: MlflowClient) -> str | None:
     experiment = client.get_experiment_by_name(record.experiment)
     if experiment is None:
         return None
-    wanted = f"tags.`{RECORD_TAG}` = '{record.id}'"
-    runs = client.search_runs([experiment.experiment_id], wanted, max_results=1)
-    return str(runs[0].info.run_id) if runs else None
+    for tag in tag_names(RECORD_TAG):
+        wanted = f"tags.`{tag}` = '{record.id}'"
+        runs = client.search_runs([experiment.experiment_id], wanted, max_results=1)
+        if runs:
+            return str(runs[0].info.run_id)
+    return None
 
 
 def _send_file(client: MlflowClient, run_id: str, place: Place) -> None:

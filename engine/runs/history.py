@@ -8,6 +8,7 @@ from typing import Any
 
 from connectors.storage import Place, remove_tree
 from engine.core.errors import InputError
+from engine.core.legacy import tag_value
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
 from engine.runs.training_after_run import read_training, training_file
@@ -129,7 +130,7 @@ def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
         return found
     try:
         for model in client(output).search_model_versions():
-            known = found.setdefault(model.tags.get(VERSION_TAG, ""), [])
+            known = found.setdefault(tag_value(model.tags, VERSION_TAG) or "", [])
             known += {f"{model.name} {model.version}"}.difference(known)
     except Exception as error:
         if strict:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
+from engine.core.legacy import tag_value
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
 from engine.publish.tracking import (
@@ -96,7 +97,7 @@ def registered_before(result: TrainResult, name: str) -> Registered | None:
     """The version of a model that was registered for this very training; None where there is none."""
     found = client(result.version.output)
     for version in found.search_model_versions(f"name = '{name}'"):
-        if version.tags.get(TRAINING_TAG) == result.folder.name:
+        if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
             uri = tracking_uri(result.version.output)
             return Registered(name, str(version.version), str(version.run_id), uri)
     return None

@@ -12,6 +12,7 @@ import yaml
 
 from connectors.storage import ObjectPath
 from engine.core.errors import InputError
+from engine.core.legacy import tag_value
 from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.recipe.promotion import Condition
 from engine.training.job import TrainingJob
@@ -104,7 +105,7 @@ def find_dataset(name: str) -> str:
     runs = found.search_runs(experiments, f"dataset.name = '{place}'", max_results=1)
     if not runs:
         raise InputError(f"--dataset {name}: no run on {tracking_uri(here)} published a dataset {place!r}.")
-    return str(runs[0].data.tags[OUTPUT_TAG]) + at + version
+    return str(tag_value(runs[0].data.tags, OUTPUT_TAG)) + at + version
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
