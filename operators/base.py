@@ -1,9 +1,10 @@
-"""What every operator is: the contract between a method and the engine that runs it.
+"""The contract between a method (an operator) and the engine that runs it.
 
-An operator adds columns to each row. A row-wise operator only implements :meth:`Operator.open`;
-one that must see the whole dataset also implements :meth:`Operator.fit`, which leaves a small
-state in a folder that every later ``open`` may read. Nothing row-sized passes through the
-process that calls ``fit``: it hands work to an :class:`Executor` and gets small values back.
+An operator adds columns to each row. A row-wise operator implements only :meth:`Operator.open`. An operator
+that has to see the whole dataset also implements :meth:`Operator.fit`, which writes a small state into a
+folder that every later call of ``open`` may read. No data whose size grows with the number of rows passes
+through the process that calls ``fit``: this process hands work to an :class:`Executor` and receives small
+values.
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ OUTLIER_SOURCE = "outlier_source"
 GROUP_OUTLIER = "group_outlier"
 MARKED_BY = "marked_by"
 MARK = "_outlier"
-"""An operator that marks outliers adds ``<name>_outlier``: bool, or its reason as text, empty for none."""
+"""Suffix of the column of an operator that marks outliers, ``<name>_outlier``: a bool, or the reason as text
+(empty if the row is not marked)."""
 FACTOR = "_weight"
-"""An operator that weighs rows adds ``<name>_weight``, which ``weights`` multiplies."""
+"""Suffix of the column of an operator that weighs rows, ``<name>_weight``: a factor that ``weights``
+multiplies into the published weight."""
 WEIGHT = "weight"
 SPLIT = "split"
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=False))
 CATEGORY = pa.dictionary(pa.int8(), pa.string())
 REASON = pa.struct([("column", pa.string()), ("value", pa.string()), ("error", pa.string())])
-"""Type of ``x_fault``: why a row has no features; null where it has. An operator that adds ``x`` adds it too,
-and ``ingest`` turns it into a rejected row."""
+"""Type of ``x_fault``: the reason why a row has no features, or null. Every operator that adds ``x`` adds
+this column too, and ``ingest`` quarantines the rows that have a reason."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,19 +56,19 @@ Apply = Callable[[pa.Table], pa.Table]
 
 
 class OperatorError(Exception):
-    """The data or parameters cannot be used: the text names the place, the value and the fix."""
+    """The data or the parameters cannot be used. The message names the place, the value and the remedy."""
 
 
 class CannotPredictError(OperatorError):
-    """The new rows are none that a kept state can serve: the text says why. The operator has to fit again."""
+    """A kept state cannot serve the new rows; the operator has to be fitted again. The message says why."""
 
 
 class ResourceError(OperatorError):
-    """The cluster cannot give what the operator asks for: the text has the numbers and the key to change."""
+    """The cluster lacks resources that the operator needs. The message has the amounts and the key."""
 
 
 class RowError(OperatorError):
-    """One row cannot be used. ``shard`` and ``row`` (0-based within the shard) say which."""
+    """One row cannot be used. ``shard`` and ``row`` (0-based within the shard) identify it."""
 
     def __init__(self, message: str, *, shard: int, row: int, column: str = "", value: str = "") -> None:
         super().__init__(message)
@@ -81,18 +84,29 @@ def _rebuild_row_error(message: str, place: dict[str, Any]) -> RowError:
 
 
 class OperatorParams(BaseModel):
-    """Base of every operator's parameters: unknown keys are errors, the text below a field describes it."""
+    """Base class of an operator's parameters. Unknown keys are errors; a field's docstring describes it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
-    """Parameters that say where and how fast, never what: they are no part of the fingerprint."""
+    """Parameters that control where and how fast an operator runs and never change a value. They are left out
+of the fingerprint."""
 
     @classmethod
     def recorded(cls, params: Mapping[str, Any]) -> Self:
-        """Parameters as a manifest records them, which names those at their defaults too.
+        """Validate parameters as a manifest records them, where those at their defaults are named too.
 
-        They count as not given: some may not be given beside others, whatever their value.
+        Parameters at their defaults count as not given, since some parameters exclude each other whatever
+        their value.
+
+        Parameters
+        ----------
+        params : the parameters by name, as JSON values.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            A parameter is unknown or has a wrong value.
         """
         fields = cls.model_fields
         optional = {name: field for name, field in fields.items() if not field.is_required()}
@@ -105,25 +119,25 @@ class OperatorParams(BaseModel):
 
 
 class Resources(OperatorParams):
-    """What one actor of an operator asks of the cluster."""
+    """The resources that one actor of an operator asks of the cluster."""
 
     actors: int | None = None
-    """Actors in the pool; default: as many as the cluster fits, at most one per shard."""
+    """Actors in the pool. Default: as many as fit on the cluster, at most one per shard."""
     cpus: float = 1.0
-    """CPU cores, as Ray counts them; also the threads of torch and FAISS."""
+    """CPU cores as Ray counts them. Torch and FAISS use as many threads."""
     gpus: float = 0.0
-    """GPUs, or a share of one. Default: none; where the operator prefers a GPU, one if there is any."""
+    """GPUs, or a fraction of one. Default: one if the operator prefers a GPU and the cluster has one."""
 
-    def on(self, gpus_there: float, *, prefers_gpu: bool) -> Resources:
-        """The same with a GPU, if that is preferred, there, and not decided by the recipe."""
-        if prefers_gpu and gpus_there and "gpus" not in self.model_fields_set:
+    def on(self, available_gpus: float, *, prefers_gpu: bool) -> Resources:
+        """Return these resources, with one GPU if one is preferred and available and the recipe is silent."""
+        if prefers_gpu and available_gpus and "gpus" not in self.model_fields_set:
             return self.model_copy(update={"gpus": 1.0})
         return self
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a row of a shard was rejected. ``row`` counts from 0 within the shard."""
+    """The reason why a row of a shard was rejected. ``row`` counts from 0 within the shard."""
 
     row: int
     column: str
@@ -133,9 +147,9 @@ class Fault:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """One frozen shard: rows ``first_row .. first_row + n_rows - 1`` of the plan, read from ``path``.
+    """A shard of the plan: the rows ``first_row .. first_row + n_rows - 1``, which are read from ``path``.
 
-    ``file_row`` is the position of the shard's first row inside its file (0-based), for error texts.
+    ``file_row`` is the position of the shard's first row in its file (0-based); errors name it.
     """
 
     index: int
@@ -146,10 +160,10 @@ class ShardInfo:
 
 
 class ShardReader(Protocol):
-    """What an operator may read. Picklable: it travels to actors and opens files there.
+    """Gives an operator the columns that it may read. Picklable: actors open the files themselves.
 
-    ``read`` returns sidecar columns of earlier operators (and ``row_id``), valid rows only, in row
-    order. ``read_source`` returns raw source columns, all rows; truth columns are refused.
+    ``read`` returns ``row_id`` and sidecar columns of earlier operators, for valid rows only, in row order.
+    ``read_source`` returns raw source columns for all rows and refuses truth columns.
     """
 
     @property
@@ -159,149 +173,196 @@ class ShardReader(Protocol):
 
 
 class Executor(Protocol):
-    """Runs functions somewhere: in this process or on a Ray cluster; same contract, same results."""
+    """Runs functions in this process or on a Ray cluster. The results are the same on both."""
 
     kind: Literal["local", "ray"]
 
     def map(self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources = ...) -> Iterator[R]:
-        """``fn(item)`` for every item; results in the items' order. ``fn`` and items must pickle."""
+        """Yield ``fn(item)`` for every item, in the order of the items. Everything passed must pickle."""
         ...
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything an operator gets to know at run time. Picklable."""
+    """Everything that an operator receives at run time. Picklable."""
 
     shards: ShardReader
     state: Path
-    """This operator's own state folder; written by ``fit``, read by ``open``."""
+    """This operator's own state folder, which ``fit`` writes and ``open`` reads."""
     states: Mapping[str, Path] = field(default_factory=dict)
-    """State folders of the operators named by ``uses``."""
+    """State folders of the operators named in ``uses``, by name."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
-class Growth:
-    """What a dataset has become since an operator's state was fitted. Picklable."""
+class DatasetDelta:
+    """How the dataset has changed since an operator's state was fitted. Picklable."""
 
     state: Path
-    """The state folder as it was."""
+    """The existing state folder. It is read-only."""
     metrics: Mapping[str, float]
-    """What ``fit`` or the last ``extend`` returned."""
-    fresh: tuple[int, ...]
-    """Shards whose rows the state has not seen."""
-    gone: bool
-    """Whether rows that it saw are gone: the row ids of those that came after them have moved."""
+    """The metrics that ``fit`` or the last ``partial_fit`` returned."""
+    new_shards: tuple[int, ...]
+    """Indices of the shards whose rows the state has not seen."""
+    rows_removed: bool
+    """Whether rows that the state has seen were removed, so that the row ids after them are smaller now."""
 
 
 class Operator(ABC, Generic[P]):
-    """A method as the engine sees it; see the module's docstring."""
+    """Base class of all operators; the module's docstring describes the contract."""
 
     name: ClassVar[str]
     version: ClassVar[int]
-    """Raise it whenever the same parameters would give other values: it is part of the fingerprint."""
+    """Part of the fingerprint. Raise it whenever the same parameters would give other values."""
     Params: ClassVar[type[OperatorParams]]
     uses: tuple[str, ...] = ()
-    """Names of operators whose state this one reads; an instance may name others than its class."""
+    """Names of the operators whose state this one reads. An instance may name others than its class."""
     prefers_gpu: ClassVar[bool] = False
-    """True where actors should get a GPU if there is one and the recipe does not say."""
+    """Whether an actor gets a GPU if the cluster has one and the recipe does not decide."""
     keeps_open: ClassVar[bool] = False
-    """True where ``open`` is costly, such as loading a model: shards then go to long-lived actors."""
-    extend_changes_rows: ClassVar[bool] = False
-    """True where ``extend`` gives rows other values that were there before, as shares of counts do."""
+    """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
+    shards."""
+    partial_fit_changes_rows: ClassVar[bool] = False
+    """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts."""
 
     def __init__(self, params: P) -> None:
         self.params = params
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
-        """The class that carries these parameters out: this one, unless a key chooses between several.
+        """Return the class that implements these parameters: this class, unless a key selects another one.
 
-        Raises OperatorError where the key names none.
+        Raises
+        ------
+        OperatorError
+            The key selects no known class.
         """
         return cls
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Operator[P]:
-        """This operator among all of a recipe: one whose inputs depend on what there is returns another.
+        """Return the operator to use in this chain, which may have inputs that depend on the others.
 
-        Raises OperatorError where it cannot work among these.
+        Parameters
+        ----------
+        chain : all operators of the recipe.
+
+        Raises
+        ------
+        OperatorError
+            The operator cannot work together with the others.
         """
         return self
 
     @classmethod
     def variants(cls) -> Mapping[str, type[Operator[Any]]]:
-        """Every class that :meth:`variant` may choose, by the value of its key; empty where there is one."""
+        """Return the classes that :meth:`variant` may select, by the value of its key; empty if none."""
         return {}
 
     @property
     @abstractmethod
     def requires(self) -> tuple[str, ...]:
-        """Sidecar columns read; each must be added by an earlier operator."""
+        """Sidecar columns that the operator reads. An earlier operator must add each of them."""
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Raw source columns read; then ``open``'s function gets all rows, not only valid ones, and of
-        ``requires`` only what is there before ``ingest``."""
+        """Raw source columns that the operator reads.
+
+        If there are any, the function of ``open`` receives all rows, not only valid ones, and ``requires``
+        may name only columns that operators before ``ingest`` add.
+        """
         return ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Files read beside the source, absolute: what is in them is part of the fingerprint.
+        """Absolute paths of files read beside the source; the fingerprint covers their content.
 
-        Raises OperatorError where they cannot be used.
+        Raises
+        ------
+        OperatorError
+            A file cannot be used.
         """
         return ()
 
     @property
     def oracle_columns(self) -> tuple[str, ...]:
-        """Truth columns that the recipe, by name, lets this operator read: its results are no inference."""
+        """Truth columns that the recipe explicitly lets this operator read. Its results are not inferred."""
         return ()
 
     @property
     @abstractmethod
     def adds(self) -> tuple[pa.Field, ...]:
-        """Columns written, as Arrow fields."""
+        """The columns that the operator adds, as Arrow fields."""
 
     @property
     def resources(self) -> Resources:
-        """Resources of one actor."""
+        """The resources that one actor of this operator needs."""
         return Resources()
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Look at the whole dataset; leave a state in ``context.state``; return metrics to record."""
+        """Learn from the whole dataset and write the state into ``context.state``.
+
+        Parameters
+        ----------
+        context : readers, state folders and the seed.
+        executor : runs functions over shards, on the cluster or in this process.
+
+        Returns
+        -------
+        Metrics to record, by name.
+        """
         return {}
 
     @property
     def can_predict(self) -> bool:
-        """Whether rows that ``fit`` has not seen can get their columns from the state that it left.
+        """Whether the state can serve rows that ``fit`` has not seen.
 
-        Default: where there is no ``fit``. Incremental runs fit all other operators again.
+        By default this holds for operators without a ``fit``. Incremental runs fit all others again.
         """
         return type(self).fit is Operator.fit
 
-    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
-        """Instead of ``fit``: leave the state for rows that are there and for new ones; return metrics.
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Update the state for new rows instead of fitting again, and write it into ``context.state``.
 
-        Default: a copy of the state, and its metrics. Raises CannotPredictError where the new rows ask for
-        another ``fit``.
+        The default copies the state and returns its metrics.
+
+        Parameters
+        ----------
+        context : readers, state folders and the seed.
+        delta : the previous state, its metrics, and the shards that are new.
+        executor : runs functions over shards.
+
+        Returns
+        -------
+        Metrics to record, by name.
+
+        Raises
+        ------
+        CannotPredictError
+            The new rows require another ``fit``.
         """
-        copy_state(growth.state, context.state)
-        return dict(growth.metrics)
+        copy_state(delta.state, context.state)
+        return dict(delta.metrics)
 
-    def place(self, context: Context) -> Apply:
-        """Like ``open``, for rows that ``fit`` has not seen, after ``extend``."""
+    def open_for_new_rows(self, context: Context) -> Apply:
+        """Return the function for shards that ``fit`` has not seen. It is called after ``partial_fit``.
+
+        The default is the function of ``open``.
+        """
         return self.open(context)
 
     def faults(self, context: Context, table: pa.Table) -> list[Fault]:
-        """Reasons for the rows that ``open``'s function marked as not valid; for ``source_columns`` users."""
+        """Return the reasons for the rows of ``table`` that the function of ``open`` marked as not valid.
+
+        The engine calls this only for operators that add the column ``valid``.
+        """
         return []
 
     @abstractmethod
     def open(self, context: Context) -> Apply:
-        """Load the state once; return a function from a shard's table to its new columns, row for row."""
+        """Load the state and return the function that maps a shard's table to its new columns, row by row."""
 
 
 def copy_state(source: Path, target: Path, leave_out: Sequence[str] = ()) -> None:
-    """Copy what a state folder holds, but for the names that match a pattern (``labels-*``)."""
+    """Copy a state folder, except names that match a pattern in ``leave_out`` (such as ``labels-*``)."""
     ignored = shutil.ignore_patterns(*leave_out)
     shutil.copytree(source, target, ignore=ignored, dirs_exist_ok=True)

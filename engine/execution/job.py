@@ -44,8 +44,8 @@ class Job:
     """Checked before each commit."""
     allowed: int = 0
     """Rows that may be set aside because the operator raises on them."""
-    place: bool = False
-    """Whether the rows are new to the operator's state."""
+    new_rows: bool = False
+    """Whether the operator's state has not seen these rows."""
 
 
 class ShardExecutor(Executor, Protocol):

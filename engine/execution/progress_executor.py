@@ -13,7 +13,7 @@ Watcher = Callable[[int, int, int], None]
 """Called with the number of the pass over the data (from 1), its pieces done, and all its pieces."""
 
 
-class Watched:
+class ProgressExecutor:
     """See ``operators.base.Executor``; every call of :meth:`map` is one pass."""
 
     def __init__(self, executor: Executor, watcher: Watcher) -> None:

@@ -26,7 +26,7 @@ class ShardWorker:
     def __init__(self, job: Job) -> None:
         self.job = job
         job.reader.store.bring([job.context.state, *job.context.states.values()])
-        self._apply = (job.operator.place if job.place else job.operator.open)(job.context)
+        self._apply = (job.operator.open_for_new_rows if job.new_rows else job.operator.open)(job.context)
         self._declared = [field.name for field in job.operator.adds]
 
     def __call__(self, shard: int) -> Commit | Failure:

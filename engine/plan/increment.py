@@ -175,7 +175,7 @@ def actions_of(
             reason = f"{changed[0]} is fitted again"
         elif outcome == "refit" and operator.name not in recipe.incremental.keep:
             reason = "it learns from all rows"
-        elif operator.extend_changes_rows and matching.gone:
+        elif operator.partial_fit_changes_rows and matching.gone:
             reason = "rows are gone"
         elif fingerprint in again:
             reason = "rows that were set aside are tried again"

@@ -11,20 +11,20 @@ import pyarrow.compute as pc
 from connectors.sink import write_parquet
 from connectors.storage import Place, link, make_folder, read_columns
 from engine.core.json_files import write_json
-from operators.base import ROW_ID, Growth
+from operators.base import ROW_ID, DatasetDelta
 
 if TYPE_CHECKING:
     from engine.plan.model import Plan, PlannedOperator
 
 
-def growth_of(plan: Plan, planned: PlannedOperator) -> Growth:
+def delta_of(plan: Plan, planned: PlannedOperator) -> DatasetDelta:
     """What a kept operator is told of the dataset. Raises KeyError where it is not kept."""
     found, kept = plan.increment, planned.kept
     if found is None or not kept:
         raise KeyError(planned.name)
     fitted = plan.store.fitted(kept) or {"metrics": {}}
     fresh = tuple(range(len(found.matching.old), len(found.matching.order)))
-    return Growth(plan.store.state(kept), fitted["metrics"], fresh, bool(found.matching.gone))
+    return DatasetDelta(plan.store.state(kept), fitted["metrics"], fresh, bool(found.matching.gone))
 
 
 def adopt(plan: Plan, planned: PlannedOperator) -> int:
@@ -34,7 +34,7 @@ def adopt(plan: Plan, planned: PlannedOperator) -> int:
     right where rows are gone; quarantine files do, and are written again then.
     """
     found, store, kept = plan.increment, plan.store, planned.kept
-    if found is None or not kept or planned.operator.extend_changes_rows:
+    if found is None or not kept or planned.operator.partial_fit_changes_rows:
         return 0
     theirs, mine = store.committed(kept), store.committed(planned.fingerprint)
     before = found.manifest["source"]["shards"]

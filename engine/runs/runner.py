@@ -17,7 +17,7 @@ from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
 from engine.execution.cluster import executor as open_executor
 from engine.execution.job import Failure, Job, ShardExecutor
-from engine.execution.progress_executor import Watched
+from engine.execution.progress_executor import ProgressExecutor
 from engine.execution.quarantine import allowed_rows, check_budget
 from engine.plan.exports import open_exports
 from engine.plan.model import Plan, PlannedOperator
@@ -28,7 +28,7 @@ from engine.publish.results import OperatorResult, RunResult
 from engine.publish.tracking import Tracker
 from engine.recipe.recipe import Recipe
 from engine.report import write_report
-from engine.runs.base_reuse import adopt, growth_of
+from engine.runs.base_reuse import adopt, delta_of
 from engine.runs.increment_decision import settle
 from engine.runs.journal import Journal
 from engine.runs.prometheus import Gauges
@@ -246,7 +246,7 @@ class Session:
         store = self.plan.store
         with store.fitting(planned.fingerprint) as scratch:
             try:
-                watched = Watched(self.executor, meter.fitting)
+                watched = ProgressExecutor(self.executor, meter.fitting)
                 metrics = self._learn(planned, scratch, watched)
             except CannotPredictError as error:
                 if self.plan.increment is not None and self.plan.increment.undecided:
@@ -264,7 +264,7 @@ class Session:
         context = self._context(planned, state)
         executor = self.plan.store.carrying(executor, planned.fingerprint, context)
         if planned.kept:
-            return planned.operator.extend(context, growth_of(self.plan, planned), executor)
+            return planned.operator.partial_fit(context, delta_of(self.plan, planned), executor)
         return planned.operator.fit(context, executor)
 
     def _apply(self, planned: PlannedOperator, shards: list[int]) -> Iterator[Commit]:
@@ -278,7 +278,7 @@ class Session:
             planned.fingerprint,
             self._lease,
             allowed_rows(self.plan),
-            place=bool(planned.kept),
+            new_rows=bool(planned.kept),
         )
         for result in self.executor.apply(job, shards):
             if isinstance(result, Failure):

@@ -170,7 +170,7 @@ class Groups(GroupsOperator[GroupsParams]):
         """
         return self._apply(context.state, partial(_own_labels, context.state, self._column))
 
-    def place(self, context: Context) -> Apply:
+    def open_for_new_rows(self, context: Context) -> Apply:
         """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
         return self._apply(context.state, partial(_nearest_labels, context.state, self._column))
 

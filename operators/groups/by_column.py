@@ -104,7 +104,7 @@ class Oracle(Groups[OracleParams]):
         """See :meth:`place`."""
         return False
 
-    def place(self, context: Context) -> Apply:
+    def open_for_new_rows(self, context: Context) -> Apply:
         """The truth of new rows cannot be inferred. Raises OperatorError."""
         raise OperatorError(
             "operators.groups: method `oracle` reads the truth of the rows it was given; it cannot place new "

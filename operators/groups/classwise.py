@@ -87,7 +87,7 @@ class ClassWise(Groups[OperatorParams]):
         """Labels of the rows of fit, read as shards ask for them."""
         return self._apply(context.state, partial(stored_labels, context.state))
 
-    def place(self, context: Context) -> Apply:
+    def open_for_new_rows(self, context: Context) -> Apply:
         """Groups of new rows, from the method's ``predict``; a class without a state is an error."""
 
         def predicted(index: int, rows: pa.Table) -> Labels:

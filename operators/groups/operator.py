@@ -18,8 +18,8 @@ from operators.base import (
     ROW_ID,
     Apply,
     Context,
+    DatasetDelta,
     Executor,
-    Growth,
     Operator,
     OperatorError,
     OperatorParams,
@@ -65,15 +65,15 @@ class Groups(Operator[P]):
 
     @property
     def can_predict(self) -> bool:
-        """Every method that ``place`` serves; ``oracle`` reads the groups from the source and is none."""
+        """Whether the method can assign new rows to groups; ``oracle`` reads the groups from the source."""
         return True
 
-    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """The models and the selection; labels stay with the rows that had them. Metrics are of ``fit``."""
-        copy_state(growth.state, context.state, ("labels-*", "grid-*"))
-        return dict(growth.metrics)
+        copy_state(delta.state, context.state, ("labels-*", "grid-*"))
+        return dict(delta.metrics)
 
-    def place(self, context: Context) -> Apply:
+    def open_for_new_rows(self, context: Context) -> Apply:
         """Like ``open``, for rows that ``fit`` has not seen: their groups from the state alone."""
         return self.open(context)
 

@@ -62,4 +62,4 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
         )
     if not isinstance(operator, Groups):
         raise OperatorError(f"operators.groups.assign: method `{params['method']}` cannot place new rows.")
-    return operator.place(Context(_NoShards(), state))(table)
+    return operator.open_for_new_rows(Context(_NoShards(), state))(table)

@@ -22,9 +22,9 @@ from operators.base import (
     Apply,
     CannotPredictError,
     Context,
+    DatasetDelta,
     Executor,
     Fault,
-    Growth,
     Operator,
     OperatorError,
     RowError,
@@ -107,7 +107,7 @@ class Ingest(Operator[IngestParams]):
         """Classes and widths are known."""
         return True
 
-    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the labels of the new rows; of all rows where some are gone.
 
         Raises
@@ -115,11 +115,11 @@ class Ingest(Operator[IngestParams]):
         CannotPredictError
             A label is new, or had no row before.
         """
-        state = json.loads((growth.state / STATE).read_text("utf-8"))
+        state = json.loads((delta.state / STATE).read_text("utf-8"))
         counts = Counter(dict(zip(state["classes"], state["counts"], strict=True)))
         known = [value for value in counts if counts[value]]
-        shards = range(len(context.shards.shards)) if growth.gone else growth.fresh
-        counts = Counter() if growth.gone else counts
+        shards = range(len(context.shards.shards)) if delta.rows_removed else delta.new_shards
+        counts = Counter() if delta.rows_removed else counts
         for found in executor.map(partial(_count, context.shards, self.params.label), shards):
             if self.params.classes is not None:  # others are faults of their rows
                 found = {value: n for value, n in found.items() if value in state["classes"]}
@@ -128,7 +128,7 @@ class Ingest(Operator[IngestParams]):
             counts.update(found)
         state["counts"] = [counts[value] for value in state["classes"]]
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
-        return dict(growth.metrics)
+        return dict(delta.metrics)
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""

@@ -19,8 +19,8 @@ from operators.base import (
     OUTLIER_SOURCE,
     Apply,
     Context,
+    DatasetDelta,
     Executor,
-    Growth,
     Operator,
     OperatorError,
     OperatorParams,
@@ -102,7 +102,7 @@ class Outliers(Operator[OutliersParams]):
         """A verdict is of one row."""
         return True
 
-    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count again: metrics are of all rows."""
         return self.fit(context, executor)
 

@@ -23,8 +23,8 @@ from operators.base import (
     Apply,
     CannotPredictError,
     Context,
+    DatasetDelta,
     Executor,
-    Growth,
     Operator,
     OperatorError,
     ShardReader,
@@ -50,7 +50,7 @@ class Weights(Operator[WeightsParams]):
     name = "weights"
     version = 4
     Params = WeightsParams
-    extend_changes_rows = True
+    partial_fit_changes_rows = True
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
@@ -110,7 +110,7 @@ class Weights(Operator[WeightsParams]):
         """By the trained models; groups are counted again."""
         return True
 
-    def extend(self, context: Context, growth: Growth, executor: Executor) -> dict[str, float]:
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the groups of all rows and scale to mean 1 again; the models stay as they are.
 
         Raises
@@ -118,10 +118,10 @@ class Weights(Operator[WeightsParams]):
         CannotPredictError
             Rows are gone: a row is judged by the model that was trained without its id, and ids have moved.
         """
-        trust = Scales.load(growth.state).trust
-        if growth.gone and trust is not None:
+        trust = Scales.load(delta.state).trust
+        if delta.rows_removed and trust is not None:
             raise CannotPredictError("rows are gone, so that rows are in other folds than their models have")
-        copy_state(growth.state, context.state)
+        copy_state(delta.state, context.state)
         balanced, _ = self._counts(context, executor)
         return self._scaled(context, executor, balanced, trust)
 

@@ -39,7 +39,7 @@ class Filed:
         return np.array(np.load(self.path, mmap_mode="r")[start:stop])
 
 
-class Watched:
+class ProgressExecutor:
     """Calls a function in a worker and notes what the process has used of time and memory."""
 
     def __init__(self, notes: Path, fn: Callable[[Any], Any]) -> None:
@@ -86,7 +86,7 @@ def in_blocks(folder: Path, shape: tuple[int, int], eps: Sequence[float], worker
     before = own_memory()
 
     def map_(fn: Any, items: Sequence[Any]) -> Iterator[Any]:
-        return RayExecutor().map(Watched(notes, fn), items, resources=Resources(actors=workers))
+        return RayExecutor().map(ProgressExecutor(notes, fn), items, resources=Resources(actors=workers))
 
     started = time.perf_counter()
     layout, _ = lay_out(

@@ -10,7 +10,7 @@ from engine import run
 from engine.cli.progress import describe, fit_place
 from engine.core.events import Event, Meter
 from engine.execution.local_executor import LocalExecutor
-from engine.execution.progress_executor import Watched
+from engine.execution.progress_executor import ProgressExecutor
 from engine.runs.prometheus import DESCRIPTIONS, Gauges
 from tests.data import small_recipe
 
@@ -44,7 +44,7 @@ def test_a_run_tells_the_pace_of_its_workers(tmp_path: Path) -> None:
 
 def test_a_watched_executor_counts_passes_and_pieces_and_changes_no_result() -> None:
     heard: list[tuple[int, int, int]] = []
-    watched = Watched(LocalExecutor(), lambda *place: heard.append(place))
+    watched = ProgressExecutor(LocalExecutor(), lambda *place: heard.append(place))
     assert list(watched.map(str, [5, 6])) == ["5", "6"]
     assert list(watched.map(str, [7])) == ["7"]
     assert heard == [(1, 0, 2), (1, 1, 2), (1, 2, 2), (2, 0, 1), (2, 1, 1)]

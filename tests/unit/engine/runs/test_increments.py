@@ -284,7 +284,7 @@ def test_a_broken_off_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Groups, "extend", fails)
+        patched.setattr(Groups, "partial_fit", fails)
         with pytest.raises(RuntimeError, match="power cut"):
             run(recipe(tmp_path))
     result = run(recipe(tmp_path))
