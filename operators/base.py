@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
+
+from operators.report import ReportSection, RowLocation, RowStatistics
 
 ROW_ID = "row_id"
 VALID = "valid"
@@ -208,6 +212,89 @@ class DatasetDelta:
     """Whether rows that the state has seen were removed, so that the row ids after them are smaller now."""
 
 
+Labelings = Callable[[int, NDArray[np.int64]], Iterable[tuple[Hashable, NDArray[np.integer[Any]]]]]
+"""Alternative labelings of some rows: ``(y, row_ids (n,) ascending)`` -> pairs of a name and labels (n,)."""
+
+
+class ReportContext(Protocol):
+    """Data from which an operator makes its section of the report. Used in the driver; not picklable.
+
+    Everything here is bounded in size, except what the operator reads itself through ``shards``.
+    """
+
+    @property
+    def state(self) -> Path:
+        """The operator's own state folder, as ``fit`` left it."""
+        ...
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics that ``fit`` returned."""
+        ...
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Names of the classes, in the order in which ``y`` counts them."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The recipe's seed."""
+        ...
+
+    @property
+    def shards(self) -> ShardReader:
+        """Reader of all columns that the recipe's operators add, including this operator's own."""
+        ...
+
+    @property
+    def executor(self) -> Executor:
+        """Runs functions over shards where these hold too many rows for the driver."""
+        ...
+
+    def counts(self, *columns: str) -> Mapping[tuple[Any, ...], RowStatistics]:
+        """Count the valid rows by the values of some columns.
+
+        Parameters
+        ----------
+        columns : some of ``y``, ``group``, ``split``, ``is_outlier``, ``outlier_source`` and ``marked_by``.
+
+        Returns
+        -------
+        The columns' values, in the order given, to statistics of the rows with these values.
+        """
+        ...
+
+    def sample(self, columns: Sequence[str]) -> pa.Table:
+        """Read a bounded random sample of rows in which small groups are kept whole.
+
+        Returns
+        -------
+        In the order of ``row_id``: ``row_id``, ``y``, ``group``, ``represents`` (float64: number of rows of
+        the same group that the row stands for), and those of ``columns`` that the recipe's operators add.
+        """
+        ...
+
+    def locate(self, row_ids: Sequence[int]) -> list[RowLocation]:
+        """Find the source file of each row and the row's position in that file."""
+        ...
+
+    def agreement_with_truth(self, labelings: Labelings) -> Mapping[tuple[int, Hashable], float]:
+        """Score labelings by the adjusted Rand index with the true groups, within each class.
+
+        The operator does not see the truth itself.
+
+        Parameters
+        ----------
+        labelings : called for the rows of each class in each shard. Labels are integers of at least -1.
+
+        Returns
+        -------
+        Class index and name of the labeling to its score; empty if the recipe names no true groups.
+        """
+        ...
+
+
 class Operator(ABC, Generic[P]):
     """Base class of all operators; the module's docstring describes the contract."""
 
@@ -356,6 +443,14 @@ class Operator(ABC, Generic[P]):
         The engine calls this only for operators that add the column ``valid``.
         """
         return []
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Describe this operator's work for the report of a published version; None for no section.
+
+        The report is drawn after the version is published. If this method raises, the report shows the error
+        in place of the section.
+        """
+        return None
 
     @abstractmethod
     def open(self, context: Context) -> Apply:

@@ -1,0 +1,105 @@
+"""Plain data of which a section of the report consists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Severity: TypeAlias = Literal["information", "warning"]
+Cell: TypeAlias = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence for the summary at the head of the report; warnings are shown in a box."""
+
+    text: str
+    severity: Severity = "information"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A paragraph in a box, for something that the reader has to act on."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table. Numbers are right-aligned and formatted by the report; None is shown as a dash."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure. The report renders a matplotlib figure to PNG and embeds it in the page."""
+
+    image: Figure | bytes
+    """A matplotlib figure, or the bytes of a PNG file."""
+    description: str
+    """Text for readers who cannot see the figure."""
+    title: str = ""
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class ExampleRows:
+    """Rows that the report shows as it shows the rows of a group: as pictures, or with their fields."""
+
+    title: str
+    row_ids: Sequence[int]
+    """At most 24 are shown, in this order."""
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class PointMap:
+    """Some rows of one class as points of a plane.
+
+    The report colours the points by group, and draws the maps of one class side by side.
+    """
+
+    title: str
+    y: int
+    """Index of the class."""
+    row_ids: NDArray[np.int64]
+    """(n,) rows of :meth:`operators.base.ReportContext.sample`."""
+    points: NDArray[np.float64]
+    """(n, 2)"""
+    axes: tuple[str, str] = ("component 1", "component 2")
+
+
+Content: TypeAlias = str | Notice | ReportTable | ReportFigure | ExampleRows
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """What an operator tells the reader of a report about its work."""
+
+    title: str
+    content: Sequence[Content] = ()
+    """Shown in this order. A text is a paragraph; without any content the section is left out."""
+    findings: Sequence[Finding] = ()
+    point_maps: Sequence[PointMap] = ()
+    order: int = 50
+    """Sections with a lower number come first; equal ones stand in the order of the recipe."""
+
+
+@dataclass(frozen=True)
+class RowLocation:
+    """Position of a row in the source."""
+
+    row_id: int
+    path: str
+    row: int
+    """Position within the file, from 0."""
