@@ -116,7 +116,7 @@ class Dckm(Balanced[DckmParams]):
     """Adds ``dckm_weight`` and ``dckm_cluster``: k-means on rows weighted so that features correlate less."""
 
     name = "dckm"
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
     cluster = DCKM_CLUSTER

@@ -12,7 +12,7 @@ import numpy as np
 
 from operators.dckm.moments import Coded
 from operators.dckm.steps import Ids, Wide, nearest
-from operators.splits.hashing import END, row_hashes
+from operators.hashing import row_hashes, uniform
 
 
 class Candidate(NamedTuple):
@@ -26,9 +26,8 @@ class Candidate(NamedTuple):
 def candidate(coded: Coded, row_ids: Ids, centres: Wide, seed: int) -> Candidate:
     """First row of a shard (n >= 1 rows) by its distance from the centres (k, d); k = 0: any row alike."""
     squares = nearest(coded, centres)[1] if len(centres) else np.ones(len(coded))
-    uniform = (row_hashes(row_ids, seed + len(centres)).astype(np.float64) + 0.5) / END
     with np.errstate(divide="ignore"):
-        times = -np.log(np.minimum(uniform, 1 - 2**-53)) / squares
+        times = -np.log(uniform(row_hashes(row_ids, seed + len(centres), "dckm/k-means++"))) / squares
     first = int(times.argmin())
     return Candidate(float(times[first]), int(row_ids[first]), coded.Z[first].astype(np.float64))
 

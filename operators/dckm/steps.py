@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from operators.dckm.balance import Derivative, Moments
 from operators.dckm.moments import Coded, gram, moments, row_gradient, total
-from operators.splits.hashing import row_hashes
+from operators.hashing import row_hashes
 
 Wide = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
@@ -117,7 +117,7 @@ def add(first: S, second: S) -> S:
 def begin(coded: Coded, row_ids: Ids, n_clusters: int, start: float, seed: int) -> tuple[RowState, Begun]:
     """Weights start^2 for all, and a random partition by a hash of seed and row id."""
     n = len(coded)
-    labels = (row_hashes(row_ids, seed) % np.uint64(max(n_clusters, 1))).astype(np.int32)
+    labels = (row_hashes(row_ids, seed, "dckm/partition") % np.uint64(max(n_clusters, 1))).astype(np.int32)
     omega, nothing, ones = np.full(n, start), np.zeros(n), np.ones(n)
     sums = Begun(gram(coded, ones), total(coded, ones), _clusters(coded, labels, ones[None], n_clusters))
     return RowState(omega, omega, nothing, labels, nothing), sums

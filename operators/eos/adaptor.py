@@ -37,7 +37,7 @@ class Eos(Operator[EosParams]):
     """Adds ``eos_weight``, mean 1 over all valid rows, and ``eos_outlier``."""
 
     name = "eos"
-    version = 1
+    version = 2
     Params: ClassVar[type[OperatorParams]] = EosParams
     uses: tuple[str, ...] = ("ingest",)
 

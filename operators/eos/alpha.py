@@ -35,8 +35,10 @@ WIDEST = 4.0
 """First alpha, in units of the spread of the losses of an unweighted fit: nearly equal weights."""
 COLLAPSED = 0.25
 """The curve ends at the first alpha whose effective sample size is below this share of the rows."""
-MAJORITY = 0.5
-"""It also ends where more than this share of the rows is flagged; no such alpha is chosen."""
+MOST_FLAGGED = 0.5
+"""The curve also ends where more than this share of a class is flagged; no such alpha is chosen. It is the
+default of ``most_flagged`` in the estimator and in the operator: a majority of good rows is all that robust
+estimators can ask for (their breakdown point)."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def effective_sample_size_curve(
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.tally.effective_sample_size / first.effective_sample_size
         curve.append(Point(alpha, share, *flagged_shares(fit, rows, threshold)))
-        if share < COLLAPSED or curve[-1].worst_share > MAJORITY:
+        if share < COLLAPSED or curve[-1].worst_share > MOST_FLAGGED:
             break
     return curve
 
@@ -91,7 +93,7 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
 
 
 def choose_alpha(
-    curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MAJORITY
+    curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
 ) -> float:
     """The least alpha of the curve that is efficient enough on the rows it keeps: most of every class.
 

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
 from operators.eos import memory
-from operators.eos.alpha import EFFICIENCY, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED, choose_alpha, effective_sample_size_curve
 from operators.eos.centroids import SPA, KMeans
 from operators.eos.descent import Fit, collapse
 from operators.eos.gaussian import Gaussian
@@ -55,6 +55,8 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         size of ``efficiency`` times the rows that are not flagged (``operators/eos/alpha.py`` says why).
         :func:`operators.eos.validated_alpha` picks it by a validation score, the paper's way.
     efficiency : in (0, 1), default .75; only "auto" reads it.
+    most_flagged : in (0, .5], default .5: "auto" takes no alpha that flags this share of a class or more, if
+        there is another. The operator ``eos`` has the same default.
     start : "uniform" (default) or "random" weights (uniform on the simplex) before the first fit.
     n_init : starts, default 1; the lowest end is kept. All but the first start from random weights.
     max_iter : most iterations, default 100.
@@ -83,6 +85,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         *,
         alpha: float | Literal["auto"] = "auto",
         efficiency: float = EFFICIENCY,
+        most_flagged: float = MOST_FLAGGED,
         start: Literal["uniform", "random"] = "uniform",
         n_init: int = 1,
         max_iter: int = 100,
@@ -92,7 +95,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
     ) -> None:
         self.loss, self.alpha, self.efficiency, self.start = loss, alpha, efficiency, start
         self.n_init, self.max_iter, self.tol, self.threshold = n_init, max_iter, tol, threshold
-        self.random_state = random_state
+        self.most_flagged, self.random_state = most_flagged, random_state
 
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn weights and model.
@@ -130,7 +133,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
             return float(self.alpha)
         limits: dict[str, Any] = {"threshold": self.threshold, "max_iter": self.max_iter}
         self.curve_ = effective_sample_size_curve(sample, learner, seed=seed, **limits)
-        return choose_alpha(self.curve_, self.efficiency)
+        return choose_alpha(self.curve_, self.efficiency, self.most_flagged)
 
     def _keep(self, rows: memory.Rows, fit: Fit) -> None:
         self.model_, self._tally = fit.model, fit.tally
@@ -208,6 +211,14 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
             check_scalar(self.alpha, "alpha", Real, min_val=0, max_val=np.inf, include_boundaries="neither")
         for name in ("efficiency", "threshold"):
             check_scalar(getattr(self, name), name, Real, min_val=0, max_val=1, include_boundaries="neither")
+        check_scalar(
+            self.most_flagged,
+            "most_flagged",
+            Real,
+            min_val=0,
+            max_val=MOST_FLAGGED,
+            include_boundaries="right",
+        )
         for name in ("n_init", "max_iter"):
             check_scalar(getattr(self, name), name, Integral, min_val=1)
         check_scalar(self.tol, "tol", Real, min_val=0)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from operators.splits.hashing import row_hashes
+from operators.hashing import Hashes, row_hashes, uniform
 
 Floats = npt.NDArray[np.float64]
 Target = npt.NDArray[Any] | None
@@ -204,9 +204,13 @@ def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Floats:
 
     They depend on seed and row id alone, so that shards can draw them apart.
     """
-    uniform = (row_hashes(row_ids, seed) >> np.uint64(11)).astype(np.float64)
-    found: Floats = -np.log((uniform + 0.5) * 2.0**-53)
+    found: Floats = -np.log(uniform(row_hashes(row_ids, seed, "eos/starting weights")))
     return found
+
+
+def sample_hashes(row_ids: npt.NDArray[np.integer], seed: int) -> Hashes:
+    """Return the hash of each row id that decides which rows are in the sample: those with the least."""
+    return row_hashes(row_ids, seed, "eos/sample")
 
 
 def random_rows(row_ids: npt.NDArray[np.integer], size: int, seed: int) -> npt.NDArray[np.int64]:
@@ -214,4 +218,4 @@ def random_rows(row_ids: npt.NDArray[np.integer], size: int, seed: int) -> npt.N
 
     The samples of shards, thrown together and cut to ``size`` again, are the sample of all.
     """
-    return np.argsort(row_hashes(row_ids, seed), kind="stable")[:size]
+    return np.argsort(sample_hashes(row_ids, seed), kind="stable")[:size]

@@ -45,11 +45,22 @@ class Rows:
         return Rows(self.X[places], y, self.prior[places], self.ids[places])
 
     def sample(self, seed: int, size: int = SAMPLE) -> Rows:
-        """Up to ``size`` of the rows that count, at random."""
+        """Draw up to ``size`` of the rows with a positive prior at random.
+
+        Where targets are classes, one row of each class that the draw missed joins: a learner takes the
+        number of classes from its sample.
+        """
         counted = np.flatnonzero(self.prior > 0)
         if len(counted) <= size and len(counted) == len(self):
             return self
-        return self.take(np.sort(counted[random_rows(self.ids[counted], size, seed)]))
+        drawn = counted[random_rows(self.ids[counted], size, seed)]
+        return self.take(np.sort(np.concatenate([drawn, self._first_of_missing_classes(drawn)])))
+
+    def _first_of_missing_classes(self, drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if self.y is None or self.y.ndim > 1 or not np.issubdtype(self.y.dtype, np.integer):
+            return np.empty(0, np.int64)
+        classes, first = np.unique(self.y, return_index=True)
+        return first[~np.isin(classes, self.y[drawn])]
 
     def starting(self, draw: int | None) -> Floats:
         """(n,) prior weights, times random ones where ``draw`` is their seed."""

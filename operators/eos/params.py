@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
+from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED
 
 MODEL_KEYS = {
     "gaussian": {"features", "by_class", "regularization"},
@@ -41,13 +42,13 @@ class EosParams(OperatorParams):
         "effective sample size of `efficiency` times the rows that are not flagged, found on a sample of "
         "4,096 rows; with the model probe, for the losses of the probe as it is",
     )
-    efficiency: float = Field(default=0.75, gt=0, lt=1, description="Only `alpha: auto` reads it")
+    efficiency: float = Field(default=EFFICIENCY, gt=0, lt=1, description="Only `alpha: auto` reads it")
     most_flagged: float = Field(
-        default=0.1,
+        default=MOST_FLAGGED,
         gt=0,
-        le=0.5,
+        le=MOST_FLAGGED,
         description="`alpha: auto` takes no alpha that flags this share of a class or more, if there is "
-        "another; raise it where more is known to be corrupt",
+        "another; lower it, to 0.1 say, where a rare group must not be flagged for being far from the rest",
     )
     threshold: float = Field(
         default=0.01,

@@ -17,7 +17,7 @@ from operators.base import Resources, ShardReader
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.fixed import FixedLosses
-from operators.eos.kernel import Floats, Tally, merged, random_weights, tally_of_losses
+from operators.eos.kernel import Floats, Tally, merged, random_weights, sample_hashes, tally_of_losses
 from operators.eos.memory import SAMPLE, rows_of
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, RECORD, constants, record, summary
@@ -30,7 +30,6 @@ from operators.probe.params import ProbeParams
 from operators.probe.rows import Rows
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
-from operators.splits.hashing import row_hashes
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class Worker:
         for shard in self.slots.shards(slot):
             rows = self.shards[shard]
             if len(rows):
-                hashes = row_hashes(self._ids(shard, rows), self.job.seed).astype(np.float64)
+                hashes = sample_hashes(self._ids(shard, rows), self.job.seed).astype(np.float64)
                 both = np.concatenate([kept, np.column_stack([hashes, self.losses(model, rows), rows.y])])
                 kept = both[np.argsort(both[:, 0], kind="stable")][:SAMPLE]
         return torch.tensor(kept.ravel())

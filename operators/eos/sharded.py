@@ -21,11 +21,11 @@ from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resourc
 from operators.columns import vectors_to_numpy
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit, best_of, from_sums
-from operators.eos.kernel import Tally, merged, random_rows, tally
+from operators.eos.kernel import Tally, merged, random_rows, sample_hashes, tally
 from operators.eos.memory import SAMPLE, Rows
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, Scorer
-from operators.splits.hashing import END, row_hashes
+from operators.hashing import END
 
 RUNS = 64
 """The most workers that can share a pass. Another number gives other last bits."""
@@ -163,7 +163,7 @@ def _candidates(
 ) -> dict[int, Rows]:
     found: dict[int, list[Rows]] = {key: [] for key in limits}
     for rows, keys in source.each(shards):
-        share = row_hashes(rows.ids, seed) / float(END)
+        share = sample_hashes(rows.ids, seed) / float(END)
         for key, limit in limits.items():
             places = np.flatnonzero((keys == key) & (share <= limit))
             if len(places):

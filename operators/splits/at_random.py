@@ -22,19 +22,17 @@ from operators.base import (
     OperatorParams,
     ShardReader,
 )
+from operators.hashing import END, Hashes, row_hashes
 from operators.splits.hashing import (
     DROPPED,
-    END,
     PARTS,
     TEST,
     TRAIN,
     VALIDATION,
-    Hashes,
     Ints,
     Search,
     assign_parts,
     part_sizes,
-    row_hashes,
 )
 from operators.splits.operator import Split, split_column, stratum_keys
 from operators.splits.params import RandomParams, SplitParams

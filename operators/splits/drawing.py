@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.hashing import Hashes, row_hashes
 from operators.splits.features import Float32
-from operators.splits.hashing import Hashes, Ints, row_hashes
+from operators.splits.hashing import Ints
 from operators.splits.start import SAMPLE
 
 

@@ -14,33 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.hashing import END, Hashes
+
 BITS = 8
 BINS = 1 << BITS
-END = 1 << 64
-"""One more than the largest hash."""
 TRAIN, VALIDATION, TEST, DROPPED = range(4)
 PARTS = ("train", "validation", "test", "dropped")
 
-Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
-
-
-def row_hashes(row_ids: npt.NDArray[np.integer], seed: int) -> Hashes:
-    """Hash of each row id; for one seed no two rows have the same.
-
-    The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-    generators, OOPSLA 2014, figure 15), which maps 64-bit integers one to one.
-    """
-    start = _mix(np.array([seed % END], np.uint64))
-    return _mix(row_ids.astype(np.uint64) ^ start)
-
-
-def _mix(x: Hashes) -> Hashes:
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Hashes = x ^ (x >> np.uint64(31))
-    return mixed
 
 
 def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Ints:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.base import Executor, Resources
-from operators.splits.hashing import BINS, Hashes, Ints, Search, histograms
+from operators.hashing import Hashes
+from operators.splits.hashing import BINS, Ints, Search, histograms
 
 Keyed: TypeAlias = Callable[[int], tuple[Ints, Hashes]]
 """Shard -> stratum (n,), -1 for none, and rank key (n,) uint64 of its rows."""

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.base import Executor, Resources
+from operators.hashing import END, Hashes
 from operators.splits.drawing import Taking
 from operators.splits.features import FeatureMap, Float64, Ints
-from operators.splits.hashing import END, Hashes, Search
+from operators.splits.hashing import Search
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.lloyd import Chosen
 from operators.splits.ranks import find_ends, order_keys

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from operators.hashing import row_hashes
 from operators.splits.features import FeatureMap, Float32, Kernel, make_map
-from operators.splits.hashing import row_hashes
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.landmarks import Way, pick_landmarks
 from operators.splits.lloyd import Pair

@@ -18,6 +18,7 @@ from torch import nn
 
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
+from operators.hashing import row_hashes
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.probe.crew import Crew
 from operators.probe.job import CachedShards
@@ -25,7 +26,6 @@ from operators.probe.kernel import train
 from operators.probe.rows import Rows, Shards
 from operators.probe.scoring import predict
 from operators.probe.settings import Settings
-from operators.splits.hashing import row_hashes
 from operators.weights.kernel import (
     OUTLIER,
     Floats,

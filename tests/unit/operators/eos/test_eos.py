@@ -26,7 +26,7 @@ from operators.eos.kernel import (
     tally,
     tally_of_losses,
 )
-from operators.eos.memory import fitted, look, losses, rows_of, step, weights
+from operators.eos.memory import SAMPLE, fitted, look, losses, rows_of, step, weights
 
 Floats = npt.NDArray[np.float64]
 LEARNERS = [Gaussian(), KMeans(4), LeastSquares(), LeastSquares(0.1), Logistic(), SPA(4)]
@@ -325,3 +325,16 @@ def test_bad_rows_are_named() -> None:
 )
 def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("loss", ["spa", "logistic"])
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_class_that_the_sample_misses_is_learnt(loss: str, missing: int) -> None:
+    n, seed = 5000, int(np.random.RandomState(0).randint(2**31 - 1))
+    left_out = np.setdiff1d(np.arange(n), random_rows(np.arange(n), SAMPLE, seed))
+    y = np.arange(n) % 2 + (missing == 0)
+    y[left_out[0]] = missing
+    X = np.random.default_rng(0).normal(size=(n, 2)) + 4 * y[:, None]
+    model = EntropicOutlierSparsification(loss, alpha=2.0, random_state=0, max_iter=3).fit(X, y)
+    assert model.weights_.shape == (n,)
+    assert model.predict_proba(X).shape == (n, 3)

@@ -19,12 +19,15 @@ from pydantic import ValidationError
 from engine.execution.local_executor import LocalExecutor
 from operators.base import Context, OperatorError
 from operators.columns import numpy_to_vectors
+from operators.eos import EntropicOutlierSparsification
 from operators.eos.adaptor import Eos, EosByProbe, learner_of
 from operators.eos.alpha import choose_alpha, effective_sample_size_curve
+from operators.eos.kernel import random_rows, random_weights
 from operators.eos.memory import Rows, fitted, weights
 from operators.eos.params import EosParams
 from operators.eos.sharded import runs_of
 from operators.eos.state import Scorer
+from operators.hashing import END, row_hashes
 from operators.probe.adaptor import Probe
 from operators.probe.params import ProbeParams
 from operators.registry import operator_class
@@ -94,6 +97,27 @@ def expected_weights(table: pa.Table, params: EosParams) -> Floats:
         fit = fitted(rows, learner, alpha, draws=draws, seed=7, tol=params.tol)
         found[part] = weights(fit.model, fit.tally, rows) * len(ids)
     return found
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_the_operator_and_the_estimator_flag_the_same_rows_by_default(share: float) -> None:
+    rng = np.random.default_rng(3)
+    is_far = np.arange(1000) >= round((1 - share) * 1000)
+    X = np.where(is_far[:, None], rng.uniform(1, 6, (1000, 10)), rng.normal(size=(1000, 10)))
+    table = pa.table({"x": numpy_to_vectors(X.astype(np.float32)), "y": np.zeros(1000, np.int32)})
+    estimator = EntropicOutlierSparsification(random_state=0).fit(X)
+    mask = run(table, by_class=False)[0]["eos_outlier"].to_numpy()
+    assert (mask == estimator.outlier_mask_).mean() >= 0.998
+    assert mask.mean() == pytest.approx(share, abs=0.01)
+
+
+def test_the_sample_of_alpha_is_independent_of_the_validation_rows() -> None:
+    ids = np.arange(10_000)
+    validation = np.argsort(row_hashes(ids, 7))[:1000]
+    sample = random_rows(ids, 1000, 7)
+    # 100 rows are expected in both, with a standard deviation below 10.
+    assert 50 < len(np.intersect1d(validation, sample)) < 150
+    assert abs(np.corrcoef(row_hashes(ids, 7) / END, random_weights(ids, 7))[0, 1]) < 0.05
 
 
 @pytest.mark.parametrize("model", SUMS)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, VECTOR
+from operators.hashing import END, row_hashes
 from operators.splits.at_random import Random
-from operators.splits.hashing import END, PARTS, Search, assign_parts, histograms, part_sizes, row_hashes
+from operators.splits.hashing import PARTS, Search, assign_parts, histograms, part_sizes
 from operators.splits.params import RandomParams
 from tests.unit.in_memory import run_operator, split_table
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, WEIGHT
 from operators.columns import numpy_to_vectors, vectors_to_numpy
-from operators.splits.hashing import row_hashes
+from operators.hashing import row_hashes
 from operators.weights.adaptor import Weights
 from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.kernel import balance_keys, balanced_weights, group_masses

@@ -1,0 +1,63 @@
+"""Deterministic pseudorandom numbers of rows: hashes of row ids that do not depend on shards or workers.
+
+Operators draw samples, folds and starting weights from these hashes. Each use names its ``purpose``, so that
+two draws of one seed are independent of each other. Only the validation and test rows of ``split`` have the
+empty purpose: published splits would change otherwise.
+
+Source: the output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+OOPSLA 2014, figure 15), which maps 64-bit integers one to one.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+END = 1 << 64
+"""One more than the largest hash."""
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+
+def row_hashes(row_ids: npt.NDArray[np.integer], seed: int, purpose: str = "") -> Hashes:
+    """Hash each row id; for one seed and purpose no two rows have the same hash.
+
+    Parameters
+    ----------
+    row_ids : (n,) integers.
+    seed : any integer; only its value modulo 2^64 counts.
+    purpose : what the hashes decide, as ``operator/use``, such as ``eos/sample``. Hashes of different
+        purposes are independent.
+
+    Returns
+    -------
+    (n,) uint64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> row_hashes(np.arange(3), seed=0).tolist() == row_hashes(np.arange(3), seed=0).tolist()
+    True
+    """
+    key = _mix(np.array([seed % END], np.uint64))
+    if purpose:
+        salt = int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
+        key = _mix(key ^ np.uint64(salt))
+    return _mix(row_ids.astype(np.uint64) ^ key)
+
+
+def uniform(hashes: Hashes) -> npt.NDArray[np.float64]:
+    """Map hashes (n,) to float64 in the open interval (0, 1), by their upper 53 bits."""
+    found: npt.NDArray[np.float64] = ((hashes >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return found
+
+
+def _mix(x: Hashes) -> Hashes:
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Hashes = x ^ (x >> np.uint64(31))
+    return mixed
