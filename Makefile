@@ -31,7 +31,7 @@ demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the repo
 nights: $(VENV)/.run  ## Three nights of a dataset that drifts: increments, retraining, who is champion
 	rm -rf demo/nights demo/nights-out
 	for night in 1 2 3; do \
-	  $(BIN)/python -m connectors.nights demo/nights $$night && $(BIN)/rowsieve run deploy/recipes/nightly.yaml || exit; \
+	  $(BIN)/python -m connectors.drifting_digits demo/nights $$night && $(BIN)/rowsieve run deploy/recipes/nightly.yaml || exit; \
 	done
 	$(BIN)/rowsieve versions demo/nights-out
 

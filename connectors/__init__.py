@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from connectors.base import ConnectorError, Listing, Source, SourceShard
-    from connectors.files import open_source
+    from connectors.registry import open_source
 
 __all__ = ["ConnectorError", "Listing", "Source", "SourceShard", "open_source"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: who only hides secrets needs no pyarrow."""
+    """Import on first use, so that a program which only redacts text starts without pyarrow."""
     from importlib import import_module
 
     if name not in __all__:
         raise AttributeError(f"module 'connectors' has no attribute {name!r}")
-    home = "connectors.files" if name == "open_source" else "connectors.base"
+    home = "connectors.registry" if name == "open_source" else "connectors.base"
     return getattr(import_module(home), name)

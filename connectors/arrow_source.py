@@ -19,8 +19,7 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.listing import check_rows, each_file
-from connectors.paths import find_names, identify, reading, resolve
+from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
 
 MAGIC = b"ARROW1"
@@ -78,7 +77,7 @@ class ArrowSource(FileSource):
                 f"bytes in memory, and source.max_shard_bytes allows {self.spec.max_bytes}. Raise that, or "
                 f"write smaller batches."
             )
-        return cast_table(self._converted(table.select([*columns])), wanted, shard)
+        return cast_table(self._converted(table.select([*columns])), wanted, shard.rows_text)
 
     def _paths(self) -> Sequence[str]:
         return find_names(self.spec, Arrow)

@@ -5,35 +5,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from connectors.hiding import hide
+from connectors.errors import ConnectorError, CorruptError
+from connectors.filters import Predicate
 
-if TYPE_CHECKING:
-    from connectors.filters import Predicate
+__all__ = [
+    "MAX_SHARD",
+    "SHARD_BYTES",
+    "Connector",
+    "ConnectorError",
+    "CorruptError",
+    "FileSource",
+    "Identities",
+    "LateColumns",
+    "Listing",
+    "OptionsT",
+    "Source",
+    "SourceOptions",
+    "SourceShard",
+    "SourceSpec",
+]
 
 Identities = Callable[[Iterable[str]], dict[str, str]]
 SHARD_BYTES = 128 * 2**20
 """Default size of a shard, in bytes."""
 MAX_SHARD = 8 * 2**30
 """Default limit of what a shard may take in memory, in bytes."""
-
-
-class ConnectorError(Exception):
-    """A source or sink cannot be used: the text names the file, row, column, value and the fix.
-
-    Users, passwords and keys in the URIs of the text are hidden.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(hide(text))
-
-
-class CorruptError(ConnectorError):
-    """The bytes of a file, or of one of its shards, are not what its format asks for."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class SourceShard:
     n_rows: int
     file_row: int
     n_bytes: int
+
+    @property
+    def rows_text(self) -> str:
+        """The file and the rows of the shard as an error message names them."""
+        return f"{self.path}, rows {self.file_row} to {self.file_row + self.n_rows - 1}"
 
 
 @dataclass(frozen=True)

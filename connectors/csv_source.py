@@ -15,11 +15,10 @@ import pyarrow.csv as pv
 from pydantic import Field
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
-from connectors.cutting import BadByteError, RowScanner, n_fields
-from connectors.names import extension
+from connectors.locations import extension
+from connectors.row_ranges import BadByteError, RowScanner, n_fields
 from connectors.schema import check_names, check_same_names, number_repeated
-from connectors.text_source import BOM, TextSource, quote_value, whole
-from connectors.unpacking import CODECS
+from connectors.text_source import BOM, CODECS, TextSource, quote_value, whole
 
 NUMBER = r"^\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan|n/a|na|null|[+-]?inf(inity)?))\s*$"
 MOSTLY = 0.8

@@ -1,87 +1,320 @@
-"""Open whatever lies behind a path or URI as a source."""
+"""Find, identify and open the files behind a path, folder or glob, on any filesystem."""
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-from connectors.base import Connector, ConnectorError, Source, SourceSpec
-from connectors.filters import Predicate
-from connectors.names import extension
-from connectors.paths import identity, list_files, marked, nothing_fits
-from connectors.registry import connector, connectors
-from connectors.view import View, pushed
+import pyarrow as pa
+from pyarrow import fs
 
-__all__ = ["identity", "open_source"]
+from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
+from connectors.locations import (
+    OBJECT_STORES,
+    extension,
+    glob_pattern,
+    is_fsspec,
+    is_quoted,
+    relative,
+    split_glob,
+    split_query,
+)
+
+T = TypeVar("T")
+AT_A_TIME = 8
+"""Files of an object store that are looked at together while listing: most of that time is waiting."""
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
 
 
-def open_source(
-    path: str,
-    format: str = "auto",
-    *,
-    options: Mapping[str, Any] | None = None,
-    filter: Predicate | None = None,
-    rename: Mapping[str, str] | None = None,
-    **settings: Any,
-) -> Source:
-    """Source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
+@dataclass(frozen=True)
+class File:
+    """A listed file: its name the way the user wrote the path, bytes, and when it was written."""
 
-    Parameters
-    ----------
-    path
-        Relative paths start at the working directory of this call, wherever the source is read later.
-    format
-        A name of :func:`connectors.registry.connectors`. "auto" goes by the URI's scheme, then by what
-        marks a folder, then by the endings of the files.
-    options
-        The format's own options, checked by its model.
-    filter
-        Rows to take, from :func:`connectors.filters.parse`; default: all.
-    rename
-        Old name -> new name, also of a field inside a struct ("metadata.language"). All else, ``filter`` too,
-        goes by the new names.
-    settings
-        The other fields of :class:`connectors.base.SourceSpec`.
+    name: str
+    size: int
+    mtime_ns: int
 
-    Raises
-    ------
-    ConnectorError
-        Nothing readable is there, several formats are, or there is no format of that name.
-    pydantic.ValidationError
-        An option is unknown or wrong.
 
+@dataclass(frozen=True)
+class Behind:
+    """The files behind a path, sorted by name.
+
+    ``named``: the user named them, one by one or by a pattern, so that any ending will do.
     """
-    found = find_connector(path, format)
-    checked = found.Options.model_validate(dict(options or {}))
-    asked = pushed(filter, rename or {})
-    spec = SourceSpec(path, root=os.getcwd(), guessed=format == "auto", filter=asked, **settings)
-    source = found.open(spec, checked)
-    return View(source, path, rename or {}, filter) if filter or rename else source
+
+    files: tuple[File, ...]
+    named: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(file.name for file in self.files)
 
 
-def find_connector(path: str, format: str = "auto") -> Connector[Any]:
-    """The format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
-    return connector(format) if format != "auto" else _guess(path, os.getcwd())
-
-
-def _guess(path: str, root: str) -> Connector[Any]:
-    known = connectors().values()
-    scheme = path.partition("://")[0] if "://" in path else ""
-    for found in known:
-        if scheme in found.schemes:
-            return found
-    for found in known:
-        if found.markers and marked(path, found.markers, root):
-            return found
-    endings = {ending: found for found in known for ending in found.extensions}
-    names = list_files(path, root).names
-    behind = {endings[end].name: endings[end] for name in names if (end := extension(name, endings))}
-    if not behind:
-        raise nothing_fits(path, names, "readable")
-    if len(behind) > 1:
+def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
+    """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd."""
+    if "://" not in path:
+        return fs.LocalFileSystem(), os.path.abspath(os.path.join(root, os.path.expanduser(path)))
+    open_uri = _by_fsspec if is_fsspec(path) else fs.FileSystem.from_uri
+    try:
+        filesystem, where = open_uri(path)
+    except (pa.ArrowInvalid, OSError, ValueError, ImportError) as error:
         raise ConnectorError(
-            f"{path} holds several formats ({', '.join(sorted(behind))}): say which one to read with "
-            f"source.format."
+            f"Cannot open {path}: {error}. Correct the URI or its access settings."
+        ) from error
+    return filesystem, where
+
+
+def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
+    """Whatever fsspec knows: https, sftp, memory, hf, ...; some ask for a package of their own."""
+    from fsspec.core import url_to_fs
+
+    found, where = url_to_fs(path)
+    return fs.PyFileSystem(fs.FSSpecHandler(found)), str(where)
+
+
+def identity(path: str) -> str:
+    """What changes when a file's bytes do: sha256 of a local file, else size and etag, or modification time.
+
+    Copying or touching a local file does not change its identity.
+    """
+    filesystem, where = resolve(path)
+    with reading(path):
+        if isinstance(filesystem, fs.LocalFileSystem):
+            with Path(where).open("rb") as file:
+                return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+        info, tag = filesystem.get_file_info(where), _tag(filesystem, where)
+    return f"size:{info.size},etag:{tag}" if tag else f"size:{info.size},mtime_ns:{info.mtime_ns}"
+
+
+def _tag(filesystem: fs.FileSystem, where: str) -> str:
+    """What an object store calls the version of an object's bytes; empty where there is no such thing."""
+    if isinstance(filesystem, fs.PyFileSystem):
+        info = filesystem.handler.fs.info(where)
+        found = next((info[key] for key in ("ETag", "etag", "generation") if info.get(key)), "")
+    else:
+        with filesystem.open_input_stream(where, buffer_size=0) as file:
+            metadata = {str(key).lower(): value for key, value in (file.metadata() or {}).items()}
+        found = metadata.get("etag", b"").decode()
+    return str(found).strip('"')
+
+
+def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
+    """Path -> :func:`identity`; ``spec.identities`` may answer for local files from a cache."""
+    absolute = {path: path if "://" in path else resolve(path, spec.root)[1] for path in paths}
+    local = [name for path, name in absolute.items() if "://" not in path]
+    known = spec.identities(local) if spec.identities else {}
+    missing = [name for name in dict.fromkeys(absolute.values()) if not known.get(name)]
+    known |= dict(zip(missing, each(spec, missing, identity), strict=True))
+    return {path: known[name] for path, name in absolute.items()}
+
+
+def each(spec: SourceSpec, paths: Sequence[str], do: Callable[[str], T]) -> Iterator[T]:
+    """Results of ``do`` for every path, in order; of several at a time where they are fetched from afar.
+
+    Raises what ``do`` raises for the first path for which it does.
+    """
+    if "://" not in spec.path or spec.path.startswith("file://"):
+        yield from map(do, paths)
+        return
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        waiting: deque[Future[T]] = deque()
+        for path in paths:  # never many more than run: results may be large, and an error ends it all
+            waiting.append(pool.submit(do, path))
+            if len(waiting) > 2 * AT_A_TIME:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn the operating system's errors while reading ``path`` into a ConnectorError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ConnectorError(f"{path} is gone: put it back, or plan again without it.") from error
+    except PermissionError as error:
+        raise ConnectorError(
+            f"{path} cannot be read: permission denied. Make it readable for this user."
+        ) from error
+    except (OSError, ImportError) as error:
+        raise ConnectorError(f"{path} cannot be read: {_reason(error)}") from error
+    except Exception as error:
+        unknown = type(error) is pa.ArrowException  # what a store's own library raises, not Arrow itself
+        if isinstance(error, ConnectorError) or not (unknown or is_fsspec(path)):
+            raise
+        raise ConnectorError(
+            f"{path} cannot be read: {_reason(error)}"
+        ) from error  # each has errors of its own
+
+
+def _reason(error: Exception) -> str:
+    text = " ".join(str(error).split()).rstrip(". ") or type(error).__name__
+    if any(word in text for word in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "403", "401")):
+        return f"access denied ({text}). Check the keys, or the role, and that they may list and read."
+    if any(word in text for word in ("NETWORK_CONNECTION", "Could not connect", "curlCode")):
+        return f"no connection ({text}). Check the endpoint and the network."
+    return f"{text}. Check the file and the path."
+
+
+def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
+    """Sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
+
+    In a folder those with one of the format's endings count. A file, or those that a glob matches, may
+    have any ending if the user named the format. Raises ConnectorError where none is left. With ``folder``,
+    one of theirs, only those are looked for that lie in it, not deeper.
+    """
+    behind = list_files(spec.path, spec.root, folder)
+    any_ending = behind.named and not spec.guessed
+    fitting = [file for file in behind.files if any_ending or extension(file.name, kind.extensions)]
+    if not fitting:
+        raise nothing_fits(spec.path, behind.names, kind.name)
+    return tuple(fitting)
+
+
+def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
+    """Names of :func:`find_files`."""
+    return tuple(file.name for file in find_files(spec, kind))
+
+
+def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
+    """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
+
+    With ``only``, a folder, those that lie directly in it.
+
+    Names that start with ``.`` or ``_`` are left out of folders and globs. Raises ConnectorError where
+    there is nothing of that name.
+    """
+    folder, pattern = split_glob(path)
+    with reading(path):
+        filesystem, where = resolve(folder if "://" in path else path, root)
+        info = filesystem.get_file_info(where)
+        if not pattern and info.type == fs.FileType.NotFound:
+            raise _missing(path, filesystem, where)
+        if info.type == fs.FileType.File:
+            return Behind((File(path, info.size, info.mtime_ns),), named=True)
+        start = (path if not pattern else folder) if only is None else only
+        found = sorted(_below(start, root, deep=only is None), key=lambda file: file.name)
+        if not pattern:
+            return Behind(tuple(found), named=False)
+        rule = glob_pattern(path, pattern)
+        matched = tuple(file for file in found if rule.fullmatch(relative(file.name, folder)))
+    if not matched:
+        raise ConnectorError(f"No file matches {path}. Correct the pattern; '**' also looks into subfolders.")
+    return Behind(matched, named=True)
+
+
+def exists(spec: SourceSpec, path: str) -> bool:
+    """Whether there is something of that name."""
+    filesystem, where = resolve(path, spec.root)
+    with reading(path):
+        return bool(filesystem.get_file_info(where).type != fs.FileType.NotFound)
+
+
+def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
+    """Whether ``path`` is a folder that holds something of one of these names."""
+    if split_glob(path)[1]:
+        return False
+    with reading(path):
+        filesystem, where = resolve(path, root)
+        infos = filesystem.get_file_info([f"{where.rstrip('/')}/{marker}" for marker in markers])
+    return any(info.type != fs.FileType.NotFound for info in infos)
+
+
+def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
+    """All files below a folder, or directly in it, named with the folder as the user wrote it."""
+    filesystem, where = resolve(folder or ".", root)
+    if filesystem.get_file_info(where).type != fs.FileType.Directory:
+        raise _missing(folder, filesystem, where)
+    base, query = split_query(folder)
+    base = f"{base.rstrip('/')}/" if base else ""
+    for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
+        name = info.path[len(where) :].lstrip("/")
+        if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
+            continue
+        shown = quote(name, safe="/=") if is_quoted(folder) else name
+        yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
+
+
+def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
+    """The error of a path without a file of that format; it names some that are there."""
+    held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
+    fix = "Correct source.path, or name the format with source.format"
+    if any(name.lower().endswith(PACKED) for name in names):
+        fix = "Of packed files only CSV and JSON lines are read (.gz, .bz2, .zst): unpack the others"
+    return ConnectorError(f"{path} holds no {format} file; it holds: {held}. {fix}.")
+
+
+def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError:
+    """Name the first part of the path that does not exist and what there is instead."""
+    folder, name = os.path.split(where.rstrip("/"))
+    while folder not in ("", "/") and filesystem.get_file_info(folder).type == fs.FileType.NotFound:
+        folder, name = os.path.split(folder)
+    text = f"{path} does not exist"
+    if is_fsspec(path):
+        return ConnectorError(f"{text}, or cannot be reached. Correct source.path.")
+    if folder in ("", "/") and path.partition("://")[0] in OBJECT_STORES:
+        return ConnectorError(f"{text}: there is no bucket {name!r}, or these keys do not see it.")
+    if filesystem.get_file_info(folder or "/").type != fs.FileType.Directory:
+        return ConnectorError(f"{text}. Correct source.path.")
+    infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    names = sorted(info.base_name for info in infos)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return ConnectorError(
+            f"{text}: there is no {name!r} in its folder, but a {close[0]!r}. Correct source.path."
         )
-    return next(iter(behind.values()))
+    held = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
+    return ConnectorError(
+        f"{text}: there is no {name!r} in its folder, which holds: {held}. Correct source.path."
+    )
+
+
+def each_file(
+    spec: SourceSpec, paths: Sequence[str], look: Callable[[str], T]
+) -> tuple[dict[str, T], dict[str, str]]:
+    """What ``look`` finds in each file, and why files were skipped, both by path.
+
+    Raises ConnectorError, and CorruptError unless files that cannot be read are to be left out.
+    """
+    found: dict[str, T] = {}
+    skipped: dict[str, str] = {}
+    for path, seen in zip(paths, each(spec, paths, partial(_look, spec, look)), strict=True):
+        if isinstance(seen, CorruptError):
+            skipped[path] = str(seen)
+        else:
+            found[path] = seen
+    return found, skipped
+
+
+def _look(spec: SourceSpec, look: Callable[[str], T], path: str) -> T | CorruptError:
+    try:
+        return look(path)
+    except CorruptError as error:
+        if not spec.skip_corrupt:
+            raise
+        return error
+
+
+def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> None:
+    """Raise ConnectorError where no shard is left."""
+    if not shards:
+        raise no_row(spec.path, skipped, filtered=spec.filter is not None)
+
+
+def no_row(path: str, skipped: Mapping[str, str], *, filtered: bool) -> ConnectorError:
+    """The error of a source without rows; it shows why a file was skipped, if one was."""
+    reason = f" {next(iter(skipped.values()))}" if skipped else ""
+    if filtered:
+        return ConnectorError(f"{path}: source.filter leaves no row. Widen it.{reason}")
+    return ConnectorError(f"{path} holds no rows. Point source.path at files with rows.{reason}")

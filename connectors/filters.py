@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.base import ConnectorError
+from connectors.errors import ConnectorError
 from connectors.schema import pick
 
 Clause = tuple[str, str, Any]

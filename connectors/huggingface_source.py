@@ -14,8 +14,8 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.names import inside
-from connectors.paths import exists, reading, resolve
+from connectors.files import exists, reading, resolve
+from connectors.locations import inside
 from connectors.schema import nearest, plain_schema
 
 SPLITS, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"

@@ -20,9 +20,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.listing import check_rows
-from connectors.names import below, folder_of, is_quoted, path_of
-from connectors.paths import File, find_files, identify, reading, resolve
+from connectors.files import File, check_rows, find_files, identify, reading, resolve
+from connectors.locations import below, folder_of, is_quoted, path_of
 from connectors.schema import cast_table, pick
 
 Shards = list[SourceShard]
@@ -84,7 +83,7 @@ class ImageSource(FileSource):
         if "image" in columns:
             found["image"] = [self._bytes(file) for file in files]
         table = pa.table({name: pa.array(values, SCHEMA.field(name).type) for name, values in found.items()})
-        return cast_table(table.select([*columns]), wanted, shard)
+        return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name a row by its file: "file 0017.png"."""

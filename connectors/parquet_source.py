@@ -1,10 +1,12 @@
-"""Parquet files as a source: shards are runs of row groups."""
+"""Parquet files as a source: shards are runs of row groups; Hive folder names become columns."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +24,9 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.filters import Predicate
-from connectors.hive import constant, partition_schema
-from connectors.listing import check_rows, each_file
-from connectors.paths import find_names, identify, reading, resolve
+from connectors.locations import below
 from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
@@ -94,7 +95,7 @@ class ParquetSource(FileSource):
             raise _changed(shard)
         for name, values in folders.items():
             table = table.append_column(name, values)
-        return cast_table(table.select([*columns]), wanted, shard)
+        return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """What is left of the filter once the file's folders are known: False if they rule the file out."""
@@ -243,3 +244,41 @@ def _changed(shard: SourceShard) -> ConnectorError:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(". ") + "."
+
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+def partition(spec: SourceSpec, path: str) -> dict[str, str | None]:
+    """Columns that the folders between ``spec.path`` and a file name, and their values as text."""
+    parts = (part.partition("=") for part in below(spec.path, path).split("/")[:-1])
+    return {name: None if value == NULL else unquote(value) for name, mark, value in parts if name and mark}
+
+
+def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
+    """Their types over all files: int64 if all values are whole numbers, else text.
+
+    Columns in ``spec.text_columns`` are text. Raises ConnectorError where folders name other columns.
+    """
+    first = partition(spec, paths[0])
+    seen: dict[str, bool] = dict.fromkeys(first, True)
+    for path in paths:
+        found = partition(spec, path)
+        if list(found) != list(first):
+            raise ConnectorError(
+                f"{path} lies in folders that name the columns {list(found)}, {paths[0]} in ones that name "
+                f"{list(first)}. Give all files the same folders, narrow source.path, or set "
+                f"source.options.hive: false."
+            )
+        for name, value in found.items():
+            seen[name] &= value is None or INTEGER.fullmatch(value) is not None
+    number = {name for name, whole in seen.items() if whole and name not in spec.text_columns}
+    return pa.schema([(name, pa.int64() if name in number else pa.string()) for name in first])
+
+
+def constant(spec: SourceSpec, path: str, schema: pa.Schema, n_rows: int) -> dict[str, pa.Array]:
+    """A file's partition columns, those that ``schema`` has, with its types."""
+    found = partition(spec, path)
+    texts = {name: pa.scalar(found[name], pa.string()) for name in schema.names if name in found}
+    return {name: pa.repeat(text.cast(schema.field(name).type), n_rows) for name, text in texts.items()}

@@ -9,7 +9,7 @@ from itertools import chain, count
 
 import pyarrow as pa
 
-from connectors.base import ConnectorError, SourceShard
+from connectors.errors import ConnectorError
 
 
 def number_repeated(names: Sequence[str]) -> list[str]:
@@ -127,8 +127,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
 
 
-def cast_table(table: pa.Table, schema: pa.Schema, shard: SourceShard) -> pa.Table:
-    """The table's columns with the types of ``schema``. Raises ConnectorError for one that does not fit."""
+def cast_table(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
+    """Cast the table's columns to the types of ``schema``; ``where`` names the rows in an error.
+
+    Raises ConnectorError for a column whose values do not fit.
+    """
     columns = []
     for field in schema:
         column = table[field.name]
@@ -136,8 +139,7 @@ def cast_table(table: pa.Table, schema: pa.Schema, shard: SourceShard) -> pa.Tab
             columns.append(column.cast(field.type))
         except pa.ArrowException as error:
             raise ConnectorError(
-                f"{shard.path}, rows {shard.file_row} to {shard.file_row + shard.n_rows - 1}, column "
-                f"{field.name!r}: {column.type} values do not fit {field.type}: "
+                f"{where}, column {field.name!r}: {column.type} values do not fit {field.type}: "
                 f"{str(error).splitlines()[0].rstrip('. ')}. Write the column with one type in all files."
             ) from error
     return table.select([]) if not columns else pa.table(columns, schema=schema)

@@ -1,8 +1,9 @@
-"""What CSV and JSON lines share: byte-range shards, one schema for all, errors that name the line."""
+"""Common base of the CSV and JSON-lines sources: byte-range shards, one schema, errors that name the line."""
 
 from __future__ import annotations
 
 import io
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,12 +13,19 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from connectors.base import Connector, ConnectorError, CorruptError, FileSource, Listing, SourceShard
-from connectors.cutting import BadByteError, cut, first_failing, row_spans
-from connectors.listing import check_rows, each_file
-from connectors.paths import find_names, identify
+from connectors.base import (
+    Connector,
+    ConnectorError,
+    CorruptError,
+    FileSource,
+    Listing,
+    SourceShard,
+    SourceSpec,
+)
+from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
+from connectors.locations import path_of
+from connectors.row_ranges import BadByteError, cut, first_failing, row_spans
 from connectors.schema import pick
-from connectors.unpacking import compression, file_size, text_blocks
 
 Shards = list[SourceShard]
 BLOCK_BYTES = 4 * 2**20
@@ -202,3 +210,53 @@ def quote_value(value: Any) -> str:
     """A value as an error text shows it, shortened."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+def compression(path: str) -> str | None:
+    """Name of the codec that a file's ending stands for."""
+    return CODECS.get(os.path.splitext(path_of(path))[1].lower())
+
+
+def file_size(spec: SourceSpec, path: str) -> int:
+    """Bytes on disk. Raises ConnectorError."""
+    filesystem, where = resolve(path, spec.root)
+    with reading(path), filesystem.open_input_file(where) as file:
+        return int(file.size())
+
+
+def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -> Iterator[bytes]:
+    """Bytes ``start`` to ``stop`` (or the end) of the text, in blocks of up to ``size``.
+
+    What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError.
+    """
+    filesystem, where = resolve(path, spec.root)
+    codec = compression(path)
+    with reading(path), filesystem.open_input_file(where) as file:
+        if codec is None:
+            stop = min(stop, file.size())
+            for offset in range(start, stop, size):
+                yield bytes(file.read_at(min(size, stop - offset), offset))
+            return
+        stream = pa.CompressedInputStream(file, codec)
+        _skip(path, stream, start, size)
+        while start < stop and (block := _unpacked(path, stream, min(size, stop - start))):
+            start += len(block)
+            yield block
+
+
+def _skip(path: str, stream: pa.NativeFile, n_bytes: int, size: int) -> None:
+    while n_bytes > 0 and (block := _unpacked(path, stream, min(size, n_bytes))):
+        n_bytes -= len(block)
+
+
+def _unpacked(path: str, stream: pa.NativeFile, size: int) -> bytes:
+    try:
+        return bytes(stream.read(size))
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptError(
+            f"{path} cannot be unpacked: {str(error).splitlines()[0].rstrip('. ')}. It may have been cut off "
+            f"while written or copied, or not be compressed as its name says: write or copy it again."
+        ) from error

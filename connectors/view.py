@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, CorruptError, LateColumns, Listing, Source, SourceShard
+from connectors.files import no_row
 from connectors.filters import Predicate
-from connectors.listing import no_row
 from connectors.schema import check_names, pick
 
 

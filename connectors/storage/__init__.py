@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from connectors.storage.opening import split_uri
-from connectors.storage.paths import ObjectPath, Tag
+from connectors.storage.clients import split_uri
+from connectors.storage.object_path import ObjectPath, Tag
 
 __all__ = [
     "MANY",

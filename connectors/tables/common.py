@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, SourceShard, SourceSpec
-from connectors.paths import resolve
+from connectors.files import resolve
 from connectors.schema import check_names, check_types, pick
 
 

@@ -25,8 +25,7 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.listing import no_row
-from connectors.paths import resolve
+from connectors.files import no_row, resolve
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
-from connectors.tables.exporting import (
-    BeatenError,
-    Begun,
-    Edition,
+from connectors.tables.export import (
+    CommitConflictError,
+    CommitResult,
     Export,
     ParquetWriter,
-    Taken,
+    PendingExport,
+    VersionTag,
     storable,
 )
 from connectors.tables.legacy import application_names, content_of
@@ -27,34 +27,34 @@ from connectors.tables.legacy import application_names, content_of
 
 @dataclass(frozen=True)
 class DeltaExport(Export):
-    """See :class:`connectors.tables.exporting.Export`. The edition stands in the commit info.
+    """See :class:`connectors.tables.export.Export`. The tag stands in the commit info.
 
     It is also an application transaction, which Delta keeps when its log is cleaned.
     """
 
     format = "delta"
 
-    def held(self, edition: Edition) -> str:
+    def held(self, tag: VersionTag) -> str:
         """See :class:`Export`."""
-        return self._find(self._table(), edition)
+        return self._find(self._table(), tag)
 
-    def _find(self, table: Any, edition: Edition) -> str:
+    def _find(self, table: Any, tag: VersionTag) -> str:
         if table is None:
             return ""
         commits = [commit for commit in table.history() if content_of(commit) is not None]  # newest first
         if self.mode == "overwrite":
             commits = commits[:1]
         for commit in commits:
-            if content_of(commit) == edition.content:
+            if content_of(commit) == tag.content:
                 return f"version {commit['version']}"
-        names = application_names(edition.content)
+        names = application_names(tag.content)
         known = any(table.transaction_version(name) is not None for name in names)
         return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
 
-    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
         wanted = self._fit(self._table(), storable(schema))
-        return Begun(ParquetWriter(self.path, wanted, edition), partial(self._commit, wanted, edition))
+        return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
         """The types that the table has. Raises ConnectorError where it cannot take the columns."""
@@ -66,16 +66,16 @@ class DeltaExport(Export):
         self.check_columns(there, wanted)
         return there
 
-    def _commit(self, schema: pa.Schema, edition: Edition, files: Sequence[dict[str, Any]]) -> Taken:
+    def _commit(self, schema: pa.Schema, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
         """One attempt. Delta refuses a second commit of an application's transaction on the same version."""
         deltalake, transaction = library("deltalake", "delta"), library("deltalake.transaction", "delta")
         table = self._table()
-        if known := self._find(table, edition):
-            return Taken(known, written=False)
+        if known := self._find(table, tag):
+            return CommitResult(known, written=False)
         self.check_unchanged(self._fit(table, schema), schema)
         properties = deltalake.CommitProperties(
-            custom_metadata=edition.properties,
-            app_transactions=[deltalake.Transaction(application_names(edition.content)[0], 1)],
+            custom_metadata=tag.properties,
+            app_transactions=[deltalake.Transaction(application_names(tag.content)[0], 1)],
         )
         actions, kind = _actions(transaction, files), deltalake.Schema.from_arrow(schema)
         try:
@@ -90,8 +90,8 @@ class DeltaExport(Export):
             text = f"{self.path} did not take the version: {' '.join(str(error).split())}"
             now = self._table()
             moved = now is not None and (table is None or now.version() != table.version())
-            raise (BeatenError if moved else ConnectorError)(text) from error
-        return Taken(f"version {deltalake.DeltaTable(self.path).version()}", written=True)
+            raise (CommitConflictError if moved else ConnectorError)(text) from error
+        return CommitResult(f"version {deltalake.DeltaTable(self.path).version()}", written=True)
 
     def _check_plain(self, table: Any) -> None:
         """Raise ConnectorError for a table whose files are more than its columns, as they stand."""

@@ -20,8 +20,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.files import no_row
 from connectors.filters import Clause, Predicate
-from connectors.listing import no_row
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 
 Catalog = str | dict[str, str] | None

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library, plain
-from connectors.tables.exporting import (
-    BeatenError,
-    Begun,
-    Edition,
+from connectors.tables.export import (
+    CommitConflictError,
+    CommitResult,
     Export,
     ParquetWriter,
-    Taken,
+    PendingExport,
+    VersionTag,
     storable,
 )
 from connectors.tables.iceberg import load_catalog, reading_iceberg
@@ -26,26 +26,26 @@ from connectors.tables.legacy import content_of
 
 @dataclass(frozen=True)
 class IcebergExport(Export):
-    """See :class:`connectors.tables.exporting.Export`. The edition stands in the snapshot's summary."""
+    """See :class:`connectors.tables.export.Export`. The tag stands in the snapshot's summary."""
 
     format = "iceberg"
 
-    def held(self, edition: Edition) -> str:
+    def held(self, tag: VersionTag) -> str:
         """See :class:`Export`."""
         with reading_iceberg(self.path):
-            return self._find(self._table(), edition)
+            return self._find(self._table(), tag)
 
-    def _find(self, table: Any, edition: Edition) -> str:
+    def _find(self, table: Any, tag: VersionTag) -> str:
         snapshots = [] if table is None else table.snapshots()
         for snapshot in sorted(snapshots, key=lambda found: found.timestamp_ms, reverse=True):
             written = snapshot.summary and content_of(snapshot.summary.additional_properties)
-            if written == edition.content:
+            if written == tag.content:
                 return f"snapshot {snapshot.snapshot_id}"
             if written and self.mode == "overwrite":
                 return ""
         return ""
 
-    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
         with reading_iceberg(self.path):
             table = self._table()
@@ -53,7 +53,7 @@ class IcebergExport(Export):
             if table is None:
                 self._catalog().create_namespace_if_not_exists(self.path.rpartition(".")[0])
             folder = f"{self._transaction(table, wanted).table_metadata.location}/data"
-        return Begun(ParquetWriter(folder, wanted, edition), partial(self._commit, wanted, folder, edition))
+        return PendingExport(ParquetWriter(folder, wanted, tag), partial(self._commit, wanted, folder, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
         """The types that the table has. Raises ConnectorError where it cannot take the columns."""
@@ -81,23 +81,23 @@ class IcebergExport(Export):
         return table.transaction()
 
     def _commit(
-        self, schema: pa.Schema, folder: str, edition: Edition, files: Sequence[dict[str, Any]]
-    ) -> Taken:
+        self, schema: pa.Schema, folder: str, tag: VersionTag, files: Sequence[dict[str, Any]]
+    ) -> CommitResult:
         """One attempt. The catalog refuses it if the current snapshot is no longer the one looked at."""
         errors = library("pyiceberg.exceptions", "iceberg")
         with reading_iceberg(self.path):
             table = self._table()
-            if known := self._find(table, edition):
-                return Taken(known, written=False)
+            if known := self._find(table, tag):
+                return CommitResult(known, written=False)
             self.check_unchanged(self._fit(table, schema), schema)
             transaction = self._transaction(table, schema)
             if table is not None and self.mode == "overwrite":
                 everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
-                transaction.delete(everything, snapshot_properties=edition.properties)
+                transaction.delete(everything, snapshot_properties=tag.properties)
             paths = [f"{folder}/{file['name']}" for file in files]
-            transaction.add_files(paths, snapshot_properties=edition.properties)
+            transaction.add_files(paths, snapshot_properties=tag.properties)
             try:
                 done = transaction.commit_transaction()
             except (errors.CommitFailedException, errors.TableAlreadyExistsError) as error:
-                raise BeatenError(f"{self.path} did not take the version: {error}") from error
-        return Taken(f"snapshot {done.current_snapshot().snapshot_id}", written=True)
+                raise CommitConflictError(f"{self.path} did not take the version: {error}") from error
+        return CommitResult(f"snapshot {done.current_snapshot().snapshot_id}", written=True)

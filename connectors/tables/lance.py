@@ -20,7 +20,7 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.listing import no_row
+from connectors.files import no_row
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 
 

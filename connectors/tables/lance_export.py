@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.tables.common import library
-from connectors.tables.exporting import BeatenError, Begun, Edition, Export, Taken, fitted
+from connectors.tables.export import (
+    CommitConflictError,
+    CommitResult,
+    Export,
+    PendingExport,
+    VersionTag,
+    fitted,
+)
 from connectors.tables.legacy import content_of
 
 
@@ -34,28 +41,28 @@ class LanceWriter:
 
 @dataclass(frozen=True)
 class LanceExport(Export):
-    """See :class:`connectors.tables.exporting.Export`. The edition stands in the transaction's properties."""
+    """See :class:`connectors.tables.export.Export`. The tag stands in the transaction's properties."""
 
     format = "lance"
 
-    def held(self, edition: Edition) -> str:
+    def held(self, tag: VersionTag) -> str:
         """See :class:`Export`."""
-        return self._find(self._dataset(), edition)
+        return self._find(self._dataset(), tag)
 
-    def _find(self, dataset: Any, edition: Edition) -> str:
+    def _find(self, dataset: Any, tag: VersionTag) -> str:
         if dataset is None:
             return ""
         newest, oldest = dataset.version, min(entry["version"] for entry in dataset.versions())
         for version in range(newest, oldest - 1, -1):
             found = dataset.read_transaction(version)
             written = content_of(found.transaction_properties) if found else None
-            if written == edition.content:
+            if written == tag.content:
                 return f"version {version}"
             if written is not None and self.mode == "overwrite":
                 return ""
         return ""
 
-    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """See :class:`Export`."""
         dataset = self._dataset()
         self.check_absent(dataset is not None)
@@ -65,13 +72,15 @@ class LanceExport(Export):
             self.check_columns(dataset.schema, wanted)
             wanted = pa.schema([dataset.schema.field(name) for name in dataset.schema.names])
         mode = "create" if dataset is None else "append" if adds else "overwrite"
-        return Begun(LanceWriter(self.path, wanted, mode), partial(self._commit, adds, wanted, edition))
+        return PendingExport(LanceWriter(self.path, wanted, mode), partial(self._commit, adds, wanted, tag))
 
     def _adds(self, dataset: Any) -> bool:
         """Whether there are rows to add to; with none, rows to append replace nothing."""
         return self.mode == "append" and dataset is not None and bool(dataset.get_fragments())
 
-    def _commit(self, adds: bool, schema: pa.Schema, edition: Edition, records: Sequence[list[str]]) -> Taken:
+    def _commit(
+        self, adds: bool, schema: pa.Schema, tag: VersionTag, records: Sequence[list[str]]
+    ) -> CommitResult:
         """One attempt.
 
         Lance lets appends pass each other. This one is therefore an update that leaves one fragment as it is:
@@ -80,8 +89,8 @@ class LanceExport(Export):
         lance, fragment = library("lance", "lance"), library("lance.fragment", "lance")
         refused = library("lance.commit", "lance").CommitConflictError
         dataset = self._dataset()
-        if known := self._find(dataset, edition):
-            return Taken(known, written=False)
+        if known := self._find(dataset, tag):
+            return CommitResult(known, written=False)
         self.check_absent(dataset is not None)
         self.check_unchanged(self._adds(dataset), adds)
         found = [fragment.FragmentMetadata.from_json(record) for record in chain.from_iterable(records)]
@@ -91,15 +100,15 @@ class LanceExport(Export):
         else:
             work = lance.LanceOperation.Overwrite(schema, found)
         version = 0 if dataset is None else dataset.version
-        transaction = lance.Transaction(version, work, transaction_properties=edition.properties)
+        transaction = lance.Transaction(version, work, transaction_properties=tag.properties)
         try:
             done = lance.LanceDataset.commit(self.path, transaction, max_retries=20 if adds else 0)
         except (OSError, ValueError, RuntimeError, refused) as error:
             text = f"{self.path} did not take the version: {' '.join(str(error).split())}"
             now = self._dataset()
             moved = now is not None and now.version != version
-            raise (BeatenError if moved else ConnectorError)(text) from error
-        return Taken(f"version {done.version}", written=True)
+            raise (CommitConflictError if moved else ConnectorError)(text) from error
+        return CommitResult(f"version {done.version}", written=True)
 
     def _dataset(self) -> Any:
         lance = library("lance", "lance")

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place, place_of, remove_tree, write_whole
-from connectors.tables.exporting import Begun, Edition, Export, ParquetWriter, Taken
+from connectors.tables.export import CommitResult, Export, ParquetWriter, PendingExport, VersionTag
 from connectors.tables.legacy import LEGACY_RECORD, content_of, version_of
 
 RECORD = "_rowsieve.json"
@@ -23,7 +23,7 @@ RECORD = "_rowsieve.json"
 
 @dataclass(frozen=True)
 class ParquetExport(Export):
-    """See :class:`connectors.tables.exporting.Export`. The edition stands in ``_rowsieve.json``.
+    """See :class:`connectors.tables.export.Export`. The tag stands in ``_rowsieve.json``.
 
     A local folder is renamed in whole. An object store cannot do that: there the record is put last, under
     the condition that none is there, and a version without it is unfinished.
@@ -31,60 +31,60 @@ class ParquetExport(Export):
 
     format = "parquet"
 
-    def held(self, edition: Edition) -> str:
+    def held(self, tag: VersionTag) -> str:
         """See :class:`Export`."""
         for name in (RECORD, LEGACY_RECORD):
             try:
-                found = json.loads((self._folder(edition) / name).read_text("utf-8"))
+                found = json.loads((self._folder(tag) / name).read_text("utf-8"))
             except OSError:
                 continue
-            same = (version_of(found), content_of(found)) == (edition.version, edition.content)
-            return f"folder {edition.version}" if same else ""
+            same = (version_of(found), content_of(found)) == (tag.version, tag.content)
+            return f"folder {tag.version}" if same else ""
         return ""
 
-    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """See :class:`Export`. Raises ConnectorError for mode ``overwrite`` too."""
         if self.mode == "overwrite":
             raise ConnectorError(
                 f"{self.path}: Parquet files cannot be replaced all at once. Export with mode create or "
                 f"append, or to delta, iceberg or lance."
             )
-        there = _names(place_of(self.path)) - {edition.version}
+        there = _names(place_of(self.path)) - {tag.version}
         self.check_absent(any(not name.startswith(("_", ".")) for name in there))
-        target = self._folder(edition)
+        target = self._folder(tag)
         if isinstance(target, Path):
-            staged = target.with_name(f"_{edition.version}.{uuid.uuid4().hex}")
-            return Begun(ParquetWriter(staged, schema, edition), partial(self._rename, staged, edition))
-        if any(not name.startswith(edition.stem) for name in _names(target)):
+            staged = target.with_name(f"_{tag.version}.{uuid.uuid4().hex}")
+            return PendingExport(ParquetWriter(staged, schema, tag), partial(self._rename, staged, tag))
+        if any(not name.startswith(tag.stem) for name in _names(target)):
             raise ConnectorError(f"{target} holds files of another export. Remove them.")
-        return Begun(ParquetWriter(target, schema, edition), partial(self._mark, target, edition))
+        return PendingExport(ParquetWriter(target, schema, tag), partial(self._mark, target, tag))
 
-    def _folder(self, edition: Edition) -> Place:
-        return place_of(self.path) / edition.version
+    def _folder(self, tag: VersionTag) -> Place:
+        return place_of(self.path) / tag.version
 
-    def _rename(self, staged: Path, edition: Edition, files: Sequence[dict[str, Any]]) -> Taken:
-        known, target = self.held(edition), staged.with_name(edition.version)
+    def _rename(self, staged: Path, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
+        known, target = self.held(tag), staged.with_name(tag.version)
         try:
             if not known:
-                write_whole(staged / RECORD, json.dumps(edition.properties).encode())
+                write_whole(staged / RECORD, json.dumps(tag.properties).encode())
                 staged.rename(target)
         except OSError as error:
-            known = self.held(edition)
+            known = self.held(tag)
             if not known:
                 raise ConnectorError(f"{target}: {error.strerror}. Remove it.") from error
-        for rest in staged.parent.glob(f"_{edition.version}.*"):  # of exports that died or came too late
+        for rest in staged.parent.glob(f"_{tag.version}.*"):  # of exports that died or came too late
             remove_tree(rest)
-        return Taken(known or f"folder {edition.version}", written=not known)
+        return CommitResult(known or f"folder {tag.version}", written=not known)
 
-    def _mark(self, target: ObjectPath, edition: Edition, files: Sequence[dict[str, Any]]) -> Taken:
+    def _mark(self, target: ObjectPath, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
         try:
-            (target / RECORD).create(json.dumps(edition.properties).encode())
+            (target / RECORD).create(json.dumps(tag.properties).encode())
         except FileExistsError as error:
-            known = self.held(edition)
+            known = self.held(tag)
             if not known:
                 raise ConnectorError(f"{target} holds another version. Remove it.") from error
-            return Taken(known, written=False)
-        return Taken(f"folder {edition.version}", written=True)
+            return CommitResult(known, written=False)
+        return CommitResult(f"folder {tag.version}", written=True)
 
 
 def _names(folder: Place) -> set[str]:

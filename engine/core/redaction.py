@@ -6,9 +6,9 @@ import os
 import re
 from typing import Any
 
-from connectors.hiding import HIDDEN, WORD, hide
+from connectors.errors import HIDDEN, SECRET_WORDS, redact_uris
 
-_NAME = re.compile(rf"{WORD}$", re.IGNORECASE)
+_NAME = re.compile(rf"{SECRET_WORDS}$", re.IGNORECASE)
 SHORTEST = 8
 """A shorter value of a variable is no secret worth the name, and would hide ordinary words."""
 
@@ -18,7 +18,7 @@ def redact(text: str) -> str:
 
     The latter are values of variables with names such as ``..._TOKEN``, ``..._PASSWORD``, ``..._ACCESS_KEY``.
     """
-    text = hide(text)
+    text = redact_uris(text)
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and _NAME.search(name) and value in text:
             text = text.replace(value, HIDDEN)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from connectors.base import ConnectorError
-from connectors.tables.exporting import Export, open_export
+from connectors.tables.export import Export, open_export
 from engine.core.errors import InputError
 from engine.recipe.recipe import ExportSection
 

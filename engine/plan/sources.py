@@ -10,8 +10,9 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from connectors import Listing, Source, open_source
-from connectors.files import find_connector, identity
+from connectors.files import identity
 from connectors.filters import parse
+from connectors.registry import find_connector
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.output_layout import output_of

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
-from connectors.tables.exporting import Edition, Export
+from connectors.tables.export import Export, VersionTag
 from engine.core.errors import InputError
 from operators.base import Executor
 
@@ -54,22 +54,22 @@ def export(
     InputError
         The table cannot be opened, is there although it should be made, or has other columns.
     """
-    edition = Edition(manifest["version"], manifest["content"])
+    tag = VersionTag(manifest["version"], manifest["content"])
     try:
-        known = table.held(edition)
+        known = table.held(tag)
         if known:
             return Exported(table.format, table.path, known, written=False)
-        begun = table.begin(_schema(folder, manifest), edition)
+        pending = table.begin(_schema(folder, manifest), tag)
         parts = [folder / part["path"] for part in manifest["parts"]]
-        jobs = [_PartJob(begun.write, part, number) for number, part in enumerate(parts)]
+        jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:
             records = list(executor().map(_write, jobs))
         except (ConnectorError, InputError, OSError):
-            known = table.held(edition)  # another export was faster and has swept what it found unfinished
+            known = table.held(tag)  # another export was faster and has swept what it found unfinished
             if not known:
                 raise
             return Exported(table.format, table.path, known, written=False)
-        done = begun.commit(records)
+        done = pending.commit(records)
         return Exported(table.format, table.path, done.state, done.written)
     except ConnectorError as error:
         raise InputError(f"Export to {table.format}: {error}") from None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.base import ConnectorError
-from connectors.files import open_source
+from connectors.registry import open_source
 from tests.data import spurious_table
 from tests.faults.fuzzing import HOW_MANY, judged, often
 

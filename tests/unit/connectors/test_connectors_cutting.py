@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connectors.cutting import BadByteError, Piece, cut, first_failing, n_fields, row_spans
+from connectors.row_ranges import BadByteError, Piece, cut, first_failing, n_fields, row_spans
 
 
 def reference_rows(data: bytes, quoted: bool) -> list[tuple[int, int]]:

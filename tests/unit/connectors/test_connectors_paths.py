@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from connectors import open_source, paths
+from connectors import files, open_source
 from connectors.base import ConnectorError, SourceSpec
 from connectors.csv_source import Csv
-from connectors.files import find_connector
+from connectors.files import find_names, identify, identity, list_files, reading
 from connectors.jsonl_source import Jsonl
 from connectors.parquet_source import Parquet
-from connectors.paths import find_names, identify, identity, list_files, reading
+from connectors.registry import find_connector
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_identity_follows_the_content_alone(tree: Path) -> None:
 
 def test_identity_of_a_remote_file_is_size_and_time(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
     remote = fs.SubTreeFileSystem(str(tree), fs.LocalFileSystem())
-    monkeypatch.setattr(paths, "resolve", lambda path, root="": (remote, path))
+    monkeypatch.setattr(files, "resolve", lambda path, root="": (remote, path))
     mtime = Path("data/a.csv").stat().st_mtime_ns
     assert identity("data/a.csv") == f"size:4,mtime_ns:{mtime}"
 

@@ -12,7 +12,7 @@ import pytest
 from connectors import open_source, registry
 from connectors.base import Connector, ConnectorError, Source, SourceOptions, SourceSpec
 from connectors.csv_source import CsvSource
-from connectors.files import find_connector
+from connectors.registry import find_connector
 from engine import Recipe
 from engine.core.errors import InputError
 from engine.plan.planner import make_plan

@@ -12,10 +12,9 @@ import pytest
 
 from connectors import open_source
 from connectors.base import ConnectorError, CorruptError, SourceSpec
+from connectors.errors import redact_uris
+from connectors.files import AT_A_TIME, each, each_file
 from connectors.filters import parse
-from connectors.hiding import hide
-from connectors.listing import each_file
-from connectors.paths import AT_A_TIME, each
 from engine import Recipe
 from engine.plan.planner import make_plan
 from tests.s3 import REGION, SECRET, USER, S3Server
@@ -141,7 +140,7 @@ def test_any_filesystem_of_fsspec_is_read(tmp_path: Path) -> None:
 
 def test_secrets_of_uris_are_hidden() -> None:
     text = "s3://KEY:abc@b/x?endpoint=e&secret_key=q1 https://b.blob/x?sv=1&sig=Zm9v&x=1"
-    assert hide(text) == "s3://***@b/x?endpoint=e&secret_key=*** https://b.blob/x?sv=1&sig=***&x=1"
+    assert redact_uris(text) == "s3://***@b/x?endpoint=e&secret_key=*** https://b.blob/x?sv=1&sig=***&x=1"
 
 
 def test_remote_files_are_looked_at_together_in_order_and_local_ones_one_by_one() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectors.tables.exporting import Edition, Export, open_export
+from connectors.tables.export import Export, VersionTag, open_export
 from tests import tables
 
 for package in ("lance", "deltalake", "pyiceberg"):
@@ -72,12 +72,12 @@ def former_iceberg(folder: Path) -> Export:
 )
 def test_a_former_export_is_found(former: Callable[[Path], Export], tmp_path: Path) -> None:
     table = former(tmp_path)
-    assert table.held(Edition("v1", "c0ffee"))
-    assert not table.held(Edition("v1", "deadbeef"))
+    assert table.held(VersionTag("v1", "c0ffee"))
+    assert not table.held(VersionTag("v1", "deadbeef"))
 
 
 @pytest.mark.parametrize("former", [former_parquet, former_delta, former_lance, former_iceberg])
 def test_a_former_export_is_not_written_again(former: Callable[[Path], Export], tmp_path: Path) -> None:
-    edition = Edition("v1", "c0ffee")
+    edition = VersionTag("v1", "c0ffee")
     begun = former(tmp_path).begin(ROWS.schema, edition)
     assert not begun.commit([begun.write(ROWS, 0)]).written

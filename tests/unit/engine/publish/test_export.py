@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from connectors import open_source
 from connectors.sink import write_parquet
-from connectors.tables.exporting import CONTENT, VERSION, Mode
+from connectors.tables.export import CONTENT, VERSION, Mode
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor

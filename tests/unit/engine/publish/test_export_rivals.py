@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from connectors import open_source
-from connectors.tables.exporting import Mode, open_export
+from connectors.tables.export import Mode, open_export
 from engine.core.errors import InputError
 from engine.publish.export import Exported
 from tests.s3 import S3Server
@@ -24,14 +24,14 @@ FORMATS = ("delta", "iceberg", "lance", "parquet")
 EXPORT = """
 import json, os, signal, sys, time
 from pathlib import Path
-from connectors.tables.exporting import Begun
+from connectors.tables.export import PendingExport
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.export import export
 from engine.plan.exports import open_exports
 from engine.recipe.recipe import ExportSection
 
 section, folder, manifest, gate = json.loads(sys.argv[1])
-whole = Begun.commit
+whole = PendingExport.commit
 def commit(begun, records):
     if gate == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -39,7 +39,7 @@ def commit(begun, records):
     while len(os.listdir(gate)) < 2:
         time.sleep(0.001)
     return whole(begun, records)
-Begun.commit = commit
+PendingExport.commit = commit
 (table,) = open_exports([ExportSection.model_validate(section)])
 print(export(Path(folder), manifest, table, lambda: LocalExecutor()).written)
 """

@@ -92,9 +92,9 @@ def test_parquet_has_the_same_bytes_everywhere(place: Place, tmp_path: Path) -> 
 def test_of_a_large_object_only_what_is_asked_for_is_fetched(
     key: ObjectPath, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from connectors.storage import paths
+    from connectors.storage import object_path
 
-    monkeypatch.setattr(paths, "SMALL", 1000)
+    monkeypatch.setattr(object_path, "SMALL", 1000)
     wide = np.random.default_rng(0).random(1_000_000)
     table = pa.table({"a": wide, "b": np.arange(len(wide)) % 7})
     size = write_parquet(table, key).n_bytes
@@ -157,9 +157,9 @@ def test_no_secret_in_its_texts(key: ObjectPath) -> None:
 
 
 def test_a_store_that_denies_or_does_not_answer(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    from connectors.storage import opening
+    from connectors.storage import clients
 
-    monkeypatch.setattr(opening, "RETRIES", 0)
+    monkeypatch.setattr(clients, "RETRIES", 0)
     for uri in (
         s3.uri("no-such-bucket-here", "a"),
         "s3://a:b@bucket/a?endpoint_override=127.0.0.1:9&scheme=http",
@@ -209,9 +209,9 @@ def test_a_right_that_is_missing_is_named(key: ObjectPath, s3: S3Server) -> None
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from connectors.storage import opening
+    from connectors.storage import clients
 
-    monkeypatch.setattr(opening, "find_spec", lambda name: None)
+    monkeypatch.setattr(clients, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"output\.path: s3://b: .*rowsieve\[storage\]"):
         output_of("s3://b/x")
     assert output_of("x") == Path("x").absolute()

@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection
 from urllib.parse import quote, unquote
 
-from connectors.base import ConnectorError
+from fsspec.utils import glob_translate
+
+from connectors.errors import ConnectorError
 
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
 NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
@@ -77,13 +79,14 @@ def relative(name: str, folder: str) -> str:
     return unquote(rest) if is_quoted(folder) else rest
 
 
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """``*`` and ``?`` stay within one part of the path, ``**/`` spans any number of folders."""
-    rules = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", pattern)
-    return re.compile("".join(rules.get(t) or (_bracket(t) if len(t) > 1 else re.escape(t)) for t in tokens))
+def glob_pattern(path: str, pattern: str) -> re.Pattern[str]:
+    """Compile a glob: ``*`` and ``?`` match within one folder, ``**`` matches any number of folders.
 
-
-def _bracket(token: str) -> str:
-    inside = token[1:-1].replace("\\", "\\\\")
-    return f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
+    Raises ConnectorError where ``**`` is only a part of a name.
+    """
+    try:
+        return re.compile(glob_translate(pattern))
+    except ValueError as error:
+        raise ConnectorError(
+            f"{path}: {error}. Write '**' between two slashes, as in data/**/*.csv."
+        ) from error

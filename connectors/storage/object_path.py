@@ -5,15 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-from connectors.storage.opening import client, shown
-from connectors.storage.ranges import Ranges
+from connectors.storage.clients import client, shown
 
 SMALL = 2**20
 """Bytes up to which one request for all costs less than several for parts."""
@@ -31,6 +30,42 @@ class ObjectStat(NamedTuple):
 
     st_size: int
     st_mtime: float
+
+
+class RangeReader(io.RawIOBase):
+    """Seekable file of ``size`` bytes that requests exactly the bytes read, by ``fetch(start, length)``.
+
+    obstore's own reader lacks ``closed``, which pyarrow asks for, and fetches 1 MiB for every read.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        self._fetch, self._size, self._at = fetch, size, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return up to ``size`` bytes from the current position; by default all that follow."""
+        left = max(0, self._size - self._at)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._fetch(self._at, length) if length else b""
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position and return it."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Return the position at which the next read begins."""
+        return self._at
+
+    def readable(self) -> bool:
+        """Return True: the file is readable."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: the file is seekable."""
+        return True
 
 
 @dataclass(frozen=True, order=True)
@@ -124,7 +159,7 @@ class ObjectPath:
         """Put it if the content is still the one of ``tag`` (``If-Match``). Raises FileExistsError."""
         self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
 
-    def open(self) -> BinaryIO | Ranges:
+    def open(self) -> BinaryIO | RangeReader:
         """A file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
@@ -132,7 +167,7 @@ class ObjectPath:
             found = obstore.get(client(self.root), self.key, options={"range": (0, SMALL)})
             if found.meta["size"] <= SMALL:
                 return io.BytesIO(bytes(found.bytes()))
-        return Ranges(self.read_range, found.meta["size"])
+        return RangeReader(self.read_range, found.meta["size"])
 
     def read_range(self, start: int, length: int) -> bytes:
         """Some of the content."""

@@ -33,7 +33,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Edition:
+class VersionTag:
     """What a table is told of the version it gets."""
 
     version: str
@@ -54,34 +54,34 @@ class Edition:
         return f"{self.stem}{number:05d}.parquet"
 
 
-class BeatenError(Exception):
+class CommitConflictError(Exception):
     """Somebody changed the table between the look at its history and the commit: look again."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What the table calls the state that has an edition; ``written`` by this commit or by another one."""
+class CommitResult:
+    """What the table calls the state that has an tag; ``written`` by this commit or by another one."""
 
     state: str
     written: bool
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingExport:
     """A write that has begun. Until ``commit`` returns nobody sees anything of it."""
 
     write: Callable[[pa.Table, int], Any]
     """Writes part ``number`` and returns a small record. Picklable; runs on workers."""
-    attempt: Callable[[Sequence[Any]], Taken]
+    attempt: Callable[[Sequence[Any]], CommitResult]
     """Takes the records in order, in the process that began. Looks at the history and commits on the very
-    state it looked at. Raises BeatenError where that is no longer the newest, and ConnectorError."""
+    state it looked at. Raises CommitConflictError where that is no longer the newest, and ConnectorError."""
 
-    def commit(self, records: Sequence[Any]) -> Taken:
-        """Make all of it visible, unless another export of the edition has. Raises ConnectorError."""
+    def commit(self, records: Sequence[Any]) -> CommitResult:
+        """Make all of it visible, unless another export of the tag has. Raises ConnectorError."""
         for tried in range(TRIES):
             try:
                 return self.attempt(records)
-            except BeatenError as error:
+            except CommitConflictError as error:
                 last = error
             time.sleep(random.uniform(0, 0.1 * 2 ** min(tried, 5)))
         raise ConnectorError(
@@ -100,14 +100,14 @@ class Export(ABC):
     format: ClassVar[Format]
 
     @abstractmethod
-    def held(self, edition: Edition) -> str:
-        """What the table calls the state that has this edition already, by its history; empty if none has.
+    def held(self, tag: VersionTag) -> str:
+        """What the table calls the state that has this tag already, by its history; empty if none has.
 
-        With ``overwrite`` only the edition written last counts: an older one may be wanted back.
+        With ``overwrite`` only the tag written last counts: an older one may be wanted back.
         """
 
     @abstractmethod
-    def begin(self, schema: pa.Schema, edition: Edition) -> Begun:
+    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """Look whether the table can take the rows. Raises ConnectorError."""
 
     def check_absent(self, there: bool) -> None:
@@ -155,11 +155,11 @@ class ParquetWriter:
 
     folder: str | Place
     schema: pa.Schema
-    edition: Edition
+    tag: VersionTag
 
     def __call__(self, table: pa.Table, number: int) -> dict[str, Any]:
         """Name, rows and bytes of the file."""
-        name = self.edition.file(number)
+        name = self.tag.file(number)
         place = place_of(self.folder)
         make_folder(place)
         written = write_parquet(fitted(table, self.schema), place / name)

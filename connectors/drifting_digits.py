@@ -4,7 +4,7 @@ Night 1 brings 1,000 digits, night 2 another 400 of the same kind. On night 3 th
 background of 397 digits says nothing about the label, so that what was a rare group is as common as others.
 The features alone look as before, since as many backgrounds are bright; gradients and groups do not.
 
-    python -m connectors.nights demo/nights 1
+    python -m connectors.drifting_digits demo/nights 1
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write_night(out: Path, night: int, *, seed: int = 0) -> list[Path]:
 def main() -> None:
     """Command line of this module."""
     parser = argparse.ArgumentParser(
-        prog="python -m connectors.nights", description="Write a night's digits."
+        prog="python -m connectors.drifting_digits", description="Write a night's digits."
     )
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument("night", type=int, help="1, 2 or 3")

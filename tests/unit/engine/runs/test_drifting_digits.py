@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectors.digits import make_digits
-from connectors.nights import make_night, write_night
+from connectors.drifting_digits import make_night, write_night
 from engine.publish.lineage import trace
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
