@@ -14,8 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from operators.dbscan.clusters import cluster
 from operators.dbscan.distances import METRICS, Matrix, Metric, Points
-from operators.dbscan.prepared import Preparable
 from operators.dbscan.tiles import Device
+from operators.factored import FactoredGradients
+from operators.factored.points import FactoredPoints
 
 if TYPE_CHECKING:
     from operators.neighbours.approximate import Quality
@@ -104,9 +105,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ImportError : approximate neighbours, and FAISS is not installed.
         """
         self._check_parameters()
-        # To ask an array for a protocol takes longer than to cluster a few rows.
-        prepares_itself = not isinstance(X, np.ndarray) and isinstance(X, Preparable)
-        if prepares_itself:
+        factored = isinstance(X, FactoredGradients)
+        if factored:
             if self.neighbours in ("ivf", "hnsw"):
                 raise ValueError(
                     f"DBSCAN: neighbours is {self.neighbours!r}, and X is {type(X).__name__}, which FAISS "
@@ -122,7 +122,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         weight = sample_weight
         if weight is not None:
             weight = _check_sample_weight(weight, np.empty((X.shape[0], 0)), dtype=np.float64)
-        points = X.points(self.metric) if prepares_itself else Points(X, self.metric)
+        points = FactoredPoints(X, self.metric) if factored else Points(X, self.metric)
         labels, cores = cluster(points, [self.eps], [self.min_samples], weight, self.device)
         self.labels_: npt.NDArray[np.intp] = labels[0, 0].astype(np.intp)
         self.core_sample_indices_: npt.NDArray[np.intp] = np.flatnonzero(cores[0, 0])

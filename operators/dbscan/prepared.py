@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,18 +27,3 @@ class Prepared(Protocol):
     def coordinates(self, rows: Index, random: np.random.Generator) -> Float64: ...  # noqa: D102
     def within(self, rows: Index, cols: Index, eps: float) -> Mask: ...  # noqa: D102
     def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask: ...  # noqa: D102
-
-
-@runtime_checkable
-class Preparable(Protocol):
-    """Rows that prepare themselves, where they are no matrix."""
-
-    shape: tuple[int, int]
-
-    def check_finite(self, name: str) -> None:
-        """Raises ValueError naming the first value that is not finite."""
-        ...
-
-    def points(self, metric: Metric) -> Prepared:
-        """The rows prepared for a metric."""
-        ...

@@ -14,14 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from operators.dbscan.distances import Metric
-    from operators.factored.points import FactoredPoints
 
 Float64: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -147,12 +143,6 @@ class FactoredGradients:
             parts += [(d[:, :, None] * a[:, None, :]).reshape(len(self), -1)] if layer.weight else []
             parts += [d] if layer.bias else []
         return np.concatenate(parts, axis=1)
-
-    def points(self, metric: Metric, mean: MeanGradient | None = None) -> FactoredPoints:
-        """The rows prepared for a metric, as DBSCAN takes them; ``mean`` as in that class."""
-        from operators.factored.points import FactoredPoints  # which needs this module
-
-        return FactoredPoints(self, metric, mean)
 
     def all_equal(self) -> bool:
         """Whether no flat gradient differs from the first by more than 3e-7 of both: float64 sees no less."""

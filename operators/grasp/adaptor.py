@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -37,19 +36,17 @@ from operators.grasp.kept_grid import keeps_grid, write_grid
 from operators.grasp.large_classes import count_rows, infer_in_blocks, large_classes
 from operators.grasp.params import GroupsParams
 from operators.grasp.source import Source, read_projection
-from operators.grasp.state import (
-    Labels,
-    class_record,
+from operators.grasp.state import class_record, read_offsets, write_selection
+from operators.groups.base import GroupsBase, LabelClass, by_class, stored_labels
+from operators.groups.kernel import Labels
+from operators.groups.state import (
+    class_names,
     has_labels,
     model_path,
     number_groups,
-    read_offsets,
     write_labels,
-    write_selection,
+    write_record,
 )
-from operators.groups.operator import Groups as GroupsOperator
-from operators.groups.operator import LabelClass, by_class, stored_labels
-from operators.groups.state import write_record
 
 if TYPE_CHECKING:
     from operators.grasp.drawing import DrawnClass
@@ -59,7 +56,7 @@ _log = logging.getLogger("rowsieve")
 SPACES = {"grasp": GRADIENT, "feasp": FEATURES}
 
 
-class Groups(GroupsOperator[GroupsParams]):
+class Groups(GroupsBase[GroupsParams]):
     """Adds ``group`` (-1: in no cluster) and ``group_outlier``.
 
     ``fit`` leaves in its state folder ``groups.json`` with the parameters, per class
@@ -131,7 +128,7 @@ class Groups(GroupsOperator[GroupsParams]):
         """
         maker = context.states.get(self._maker)
         parts = read_parts(maker) if maker and self._column == FACTORS else None
-        names = [str(value) for value in _classes(context.states["ingest"])]
+        names = class_names(context.states["ingest"])
         run = partial(executor.map, resources=self.params.resources)
         counts = count_rows(context.shards, run, len(names))
         large = {} if self._column == FACTORS else large_classes(context.shards, counts, self.params)
@@ -251,11 +248,6 @@ def _infer_class(
         write_labels(state, index, row_ids, labels)
     model.save(model_path(state, index))
     return class_record(index, name, replace(selection, drawn_from=drawn_from))
-
-
-def _classes(ingest: Path) -> list[Any]:
-    found: list[Any] = json.loads((ingest / "classes.json").read_text("utf-8"))["classes"]
-    return found
 
 
 def _plain(name: str) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from operators.dbscan.distances import Metric, blocks
 from operators.factored import FactoredGradients, Layer, MeanGradient
+from operators.factored.points import FactoredPoints
 from operators.grasp.model import BLOCK, NOISE, ClassModel
 
 
@@ -44,10 +45,10 @@ class FactoredModel:
         """
         if not len(self.cores):
             return np.full(len(gradients), NOISE, np.int32)
-        cores = self.cores.points(self.metric, self.mean)
+        cores = FactoredPoints(self.cores, self.metric, self.mean)
         labels = np.empty(len(gradients), np.int32)
         for rows in blocks(len(gradients), BLOCK):
-            measures = gradients[rows].points(self.metric, self.mean).measures(cores)
+            measures = FactoredPoints(gradients[rows], self.metric, self.mean).measures(cores)
             nearest = np.argmin(measures, axis=1)
             apart = measures[np.arange(len(rows)), nearest]
             near = (np.sqrt(apart) if self.metric == "euclidean" else apart) <= self.eps

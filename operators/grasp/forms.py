@@ -50,7 +50,7 @@ def class_rows(gradients: Matrix | FactoredGradients, metric: Metric) -> ClassRo
 
 
 def _factored_rows(gradients: FactoredGradients, metric: Metric) -> ClassRows:
-    points = gradients.points(metric)
+    points = FactoredPoints(gradients, metric)
 
     def model(eps: float, kept: Index, labels: Labels) -> FactoredModel:
         return FactoredModel(metric, eps, points.mean, gradients[kept], labels)

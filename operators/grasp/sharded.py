@@ -25,7 +25,7 @@ from operators.grasp.picked import Selection, describe_pick
 from operators.grasp.scores import cells_of, row_tasks, score_all, score_rows, scores_of
 from operators.grasp.selection import FAILED, GridFacts, pick_by_facts
 from operators.grasp.spill import SpilledRows
-from operators.grasp.state import model_path, write_label_part, write_label_starts
+from operators.groups.state import model_path, write_label_part, write_label_starts
 from operators.metrics import Silhouettes
 from operators.metrics.silhouettes import EXACT_ROWS, sampled_rows
 

@@ -13,8 +13,8 @@ import numpy as np
 from operators.base import ShardReader
 from operators.factored import Part, unpack
 from operators.gradients.adaptor import PROJECTION
-from operators.grasp.state import Ids
 from operators.groups.gather import gather_class
+from operators.groups.state import Ids
 
 if TYPE_CHECKING:
     from operators.grasp.drawing import DrawnClass

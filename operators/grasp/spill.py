@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from operators.base import LABEL, ROW_ID, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.layout import save_array
-from operators.grasp.state import Ids
+from operators.groups.state import Ids
 
 
 def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:

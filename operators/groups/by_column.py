@@ -21,14 +21,14 @@ from operators.base import (
     OperatorParams,
     ShardReader,
 )
-from operators.groups.operator import Groups, group_columns
+from operators.groups.base import GroupsBase, group_columns
 from operators.groups.params import NoneParams, OracleParams
 from operators.groups.state import read_record, write_record
 
 MOST_VALUES = 10_000
 
 
-class ClassLabel(Groups[NoneParams]):
+class ClassLabel(GroupsBase[NoneParams]):
     """Group = class: what is known without any method."""
 
     version = 2
@@ -49,7 +49,7 @@ class ClassLabel(Groups[NoneParams]):
         return lambda table: group_columns(table.column(LABEL).to_numpy().astype(np.int32))
 
 
-class Oracle(Groups[OracleParams]):
+class Oracle(GroupsBase[OracleParams]):
     """Group = a column with the truth: no inference, an upper bound to compare with.
 
     Groups are the values of the column as they are, numbered in the order of their text; rows without a

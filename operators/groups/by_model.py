@@ -21,7 +21,7 @@ from operators.base import (
     Resources,
 )
 from operators.columns import vectors_to_numpy
-from operators.groups.operator import Groups, group_columns
+from operators.groups.base import GroupsBase, group_columns
 from operators.groups.params import EiilParams, JttParams
 from operators.groups.state import write_record
 from operators.probe.params import ProbeParams
@@ -31,7 +31,7 @@ Part = Callable[[pa.Table], Bools]
 P = TypeVar("P", EiilParams, JttParams)
 
 
-class ByModel(Groups[P], Generic[P]):
+class ByModel(GroupsBase[P], Generic[P]):
     """Group 2y + 1 for the rows of class y that a model, kept in the state, sets apart; 2y for the rest."""
 
     keeps_open = True

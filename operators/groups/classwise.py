@@ -20,14 +20,21 @@ from operators.base import (
     Resources,
     ShardReader,
 )
-from operators.grasp.state import number_groups, write_labels
+from operators.groups.base import GroupsBase, LabelClass, by_class, stored_labels
 from operators.groups.gather import column_to_numpy, gather_class
 from operators.groups.kernel import NOISE, GroupMethod, Labels
-from operators.groups.operator import Groups, LabelClass, by_class, stored_labels
-from operators.groups.state import class_names, read_arrays, read_record, write_arrays, write_record
+from operators.groups.state import (
+    class_names,
+    number_groups,
+    read_arrays,
+    read_record,
+    write_arrays,
+    write_labels,
+    write_record,
+)
 
 
-class ClassWise(Groups[OperatorParams]):
+class ClassWise(GroupsBase[OperatorParams]):
     """Adds the groups of a method that splits class by class.
 
     ``fit`` leaves ``groups.json`` and, per class, ``labels-<class>.parquet`` and ``model-<class>.npz``.

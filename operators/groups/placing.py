@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import Context, OperatorError, ShardInfo
+from operators.groups.base import GroupsBase
 from operators.groups.methods import method_class
-from operators.groups.operator import Groups
 from operators.groups.state import RECORD, read_record
 
 
@@ -52,7 +52,7 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
         ) from None
     kind = method_class(str(params["method"]))
     operator = kind(kind.Params.recorded(params))
-    if isinstance(operator, Groups):
+    if isinstance(operator, GroupsBase):
         operator = operator.as_fitted(record)
     missing = sorted(set(operator.requires) - set(table.column_names))
     if missing:
@@ -60,6 +60,6 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
             f"operators.groups.assign: method `{params['method']}` needs the column {missing[0]!r} of the "
             f"new rows; there are: {', '.join(table.column_names)}."
         )
-    if not isinstance(operator, Groups):
+    if not isinstance(operator, GroupsBase):
         raise OperatorError(f"operators.groups.assign: method `{params['method']}` cannot place new rows.")
     return operator.open_for_new_rows(Context(_NoShards(), state))(table)

@@ -8,6 +8,7 @@ import numpy as np
 
 from operators.dbscan.distances import Float64, Metric
 from operators.factored import FactoredGradients
+from operators.factored.points import FactoredPoints
 from operators.neighbours.geometry import SQUARABLE
 from operators.neighbours.graph import Float32, Graph, Ids, gather
 from operators.neighbours.recall import SAMPLE, Truth, check_size, draw
@@ -26,7 +27,7 @@ class FactoredRows:
     """
 
     def __init__(self, gradients: FactoredGradients, metric: Metric) -> None:
-        self._points, self._metric = gradients.points(metric), metric
+        self._points, self._metric = FactoredPoints(gradients, metric), metric
 
     def check_size(self, reach: Reach, limit: int, seed: int) -> None:
         """Raises ValueError where the graph is expected to have more than ``limit`` edges."""
@@ -45,7 +46,7 @@ class FactoredRows:
     ) -> Iterator[tuple[Ids, Ids, Float32]]:
         step = max(1, PAIRS // self._points.n)
         for start in range(0, len(queries), step):
-            block = queries[start : start + step].points(self._metric, self._points.mean)
+            block = FactoredPoints(queries[start : start + step], self._metric, self._points.mean)
             measures = block.measures(self._points)
             listed = np.flatnonzero(own[start : start + step] >= 0)
             measures[listed, own[start + listed]] = np.inf  # a row is not its own neighbour

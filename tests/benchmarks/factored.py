@@ -21,6 +21,7 @@ from operators.dbscan.distances import Points, rounding_error
 from operators.dbscan.operand import Operand
 from operators.dbscan.prepared import Prepared
 from operators.factored import FactoredGradients, Layer
+from operators.factored.points import FactoredPoints
 from tests.benchmarks.harness import Row, bar, cpu, figure, machine, measure, ratio, table, write_section
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def distances(n: int, flat_repeats: int) -> tuple[list[Row], list[Row]]:
     """Rows of the table and of the bars, for n rows of a head of 100 classes."""
     gradients = head_gradients(n, CLASSES)
     flat = gradients.flat()
-    points = gradients.points(METRIC), Points(flat, METRIC)
+    points = FactoredPoints(gradients, METRIC), Points(flat, METRIC)
     factored, product = (AllPairs(prepared) for prepared in points)
     some = torch.arange(min(n, 500))
     apart = (factored.tile(some, some).clone() - product.tile(some, some)).abs().max().item()

@@ -267,7 +267,7 @@ def test_a_base_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_broken_off_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from operators.groups.operator import Groups
+    from operators.groups.base import GroupsBase
 
     nights(tmp_path / "data", 160, 80)
     run(recipe(tmp_path))
@@ -284,7 +284,7 @@ def test_a_broken_off_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Groups, "partial_fit", fails)
+        patched.setattr(GroupsBase, "partial_fit", fails)
         with pytest.raises(RuntimeError, match="power cut"):
             run(recipe(tmp_path))
     result = run(recipe(tmp_path))

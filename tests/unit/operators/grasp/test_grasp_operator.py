@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources, ShardInfo
 from operators.grasp import GroupInference
-from operators.grasp import state as state_module
 from operators.grasp.adaptor import Groups
 from operators.grasp.drawing import drawn_rows
 from operators.grasp.kernel import infer_class
 from operators.grasp.model import ClassModel
 from operators.grasp.params import GroupsParams
+from operators.groups import state as state_module
 from operators.groups.gather import gather_class
 
 NAMES = ["cat", "dog!", "empty", "lone"]
