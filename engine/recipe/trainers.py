@@ -83,15 +83,32 @@ class TrainParams(OperatorParams):
 
 
 class ErmParams(TrainParams):
-    """Weighted empirical risk minimisation."""
+    """Empirical risk minimisation with the published weights."""
 
     trainer: Literal["erm"] = "erm"
+
+
+class BaselineParams(TrainParams):
+    """The two baselines that every robust model is compared with. They do not read the published weights.
+
+    ``erm_plain`` gives every row the same weight; ``erm_class_balanced`` gives every class the same total.
+    """
+
+    trainer: Literal["erm_plain", "erm_class_balanced"]
+    weights: Literal[False] = False
+    """The published weights are not read."""
+    sampling: Literal["shuffle"] = "shuffle"
+    """Every epoch takes each row once."""
 
 
 class GdroParams(TrainParams):
     """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
 
     trainer: Literal["gdro"] = "gdro"
+    sampling: Literal["shuffle", "group_balanced", "weight"] = "group_balanced"
+    """An epoch's rows, drawn with replacement: each group as often (by weight inside a group), as in the
+    paper's experiments. With ``shuffle`` a group below 1/batch_size of the rows is absent from most steps, so
+    that its weight does not grow."""
     step_size: float = Field(default=0.01, gt=0)
     """q_g grows by exp(step_size * loss_g) a step."""
     adjustment: float = Field(default=0.0, ge=0)
@@ -112,6 +129,8 @@ class JttParams(TrainParams):
     """Just train twice (Liu et al. 2021)."""
 
     trainer: Literal["jtt"] = "jtt"
+    sampling: Literal["shuffle"] = "shuffle"
+    """Every epoch takes each row once, rows of the error set ``upweight`` times."""
     first_epochs: int = Field(default=5, ge=1)
     """Epochs of the first model, whose errors on the train rows are found."""
     upweight: int = Field(default=10, ge=1)
@@ -122,6 +141,8 @@ class BoostedParams(TrainParams):
     """Boosted CVaR classification (Zhai et al. 2021, NeurIPS): a mixture of models."""
 
     trainer: Literal["boosted_cvar"] = "boosted_cvar"
+    sampling: Literal["shuffle"] = "shuffle"
+    """Of the first model. The others draw rows by their sample weights times the published ones."""
     rounds: int = Field(default=30, ge=1)
     """Base models T. The first is the ERM model, trained for ``epochs``; each other starts from it."""
     round_epochs: int = Field(default=2, ge=1)
@@ -151,6 +172,8 @@ class BoostedParams(TrainParams):
 TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
     {
         "erm": ErmParams,
+        "erm_plain": BaselineParams,
+        "erm_class_balanced": BaselineParams,
         "gdro": GdroParams,
         "cvar_doro": DoroParams,
         "chi2_dro": DoroParams,

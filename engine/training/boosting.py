@@ -12,6 +12,9 @@ from engine.training.sampling import Draw, Floats
 from engine.training.session import Bools, Phase, Session
 from operators.lpboost import SampleWeightSolver, Solution
 
+MOST_DRAWS = 50.0
+"""A row is drawn at most so many times as often as its published weight alone would have it drawn."""
+CAP_ROUNDS = 50
 TOTAL, LOSSES, SOLVED, WEIGHTS = "total", "losses", "solved", "sample_weights"
 
 
@@ -41,14 +44,15 @@ class Boosted:
         total = _add_up(wrong, session)
         ada = self._params.boosting == "ada"
         weights = self._ada(total, session) if ada else self._by_lp(wrong, session)
-        session.progress.by_slot[WEIGHTS] = self._trimmed(weights, session)
+        session.progress.by_slot[WEIGHTS] = self._trusted(self._trimmed(weights, session), session)
         session.learner.restore(session.kept("warm"))
 
     def phase(self, phase: int, session: Session) -> Phase:
         """See :class:`engine.training.session.Method`."""
         if phase == 0:
             return Phase(Erm(), Draw(), self._params.epochs)
-        return Phase(Erm(), Draw(weights=session.progress.by_slot[WEIGHTS]), self._params.round_epochs)
+        draw = Draw(weights=session.progress.by_slot[WEIGHTS])
+        return Phase(Erm(), draw, self._params.round_epochs, weighted=False)
 
     def finish(self, session: Session) -> int:
         """See :class:`engine.training.session.Method`."""
@@ -98,6 +102,49 @@ class Boosted:
             value, gap = kept["proof"].tolist()
             solver.restore(earlier, Solution(weights, kept["model_weights"].numpy(), value, gap, "kept"))
         return solver
+
+    def _trusted(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
+        """Sample weights times the rows' published weights.
+
+        The published weight decides how often a row is drawn, not how much its loss counts: a row that is
+        trusted little would otherwise never be learnt, always be wrong, and take most of the draws.
+        """
+        if not self._params.weights:
+            return weights
+        published = session.of_rows("train", lambda rows: rows.weight)
+        found = {slot: own * published[slot] for slot, own in weights.items()}
+        ends = session.slots.each(
+            lambda slot: torch.tensor(
+                [published[slot].min(initial=np.inf), published[slot].max(initial=0.0)], dtype=torch.float64
+            )
+        )
+        if float(ends[:, 0].min()) == float(ends[:, 1].max()):
+            return weights  # equal weights: the paper's draws
+        return self._capped(found, published, session)
+
+    def _capped(
+        self, drawn: dict[int, Floats], published: dict[int, Floats], session: Session
+    ) -> dict[int, Floats]:
+        """Draws (sum 1) of which no row has more than ``MOST_DRAWS`` times its published share.
+
+        Each round cuts the rows above their cap and shares what was cut out over the others.
+        """
+        total = float(session.slots.total(lambda s: torch.tensor([published[s].sum()])))
+        caps = {slot: MOST_DRAWS * own / total for slot, own in published.items()}
+        capped = {slot: np.zeros(len(own), bool) for slot, own in drawn.items()}
+        found = drawn
+        for _ in range(CAP_ROUNDS):
+            sums = session.slots.total(
+                lambda s: torch.tensor([caps[s][capped[s]].sum(), drawn[s][~capped[s]].sum()])  # noqa: B023
+            )
+            held, free = float(sums[0]), float(sums[1])
+            scale = (1 - held) / free if free > 0 else 0.0
+            found = {s: np.where(capped[s], caps[s], scale * own) for s, own in drawn.items()}
+            over = {s: ~capped[s] & (own > caps[s]) for s, own in found.items()}
+            if not int(session.slots.total(lambda s: torch.tensor([float(over[s].sum())]))):  # noqa: B023
+                break
+            capped = {s: capped[s] | over[s] for s in capped}
+        return {s: np.minimum(own, caps[s]) for s, own in found.items()}
 
     def _trimmed(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
         """No weight for the share ``trim`` of rows that most models get wrong; on the edge, part of it."""

@@ -11,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.training.ensemble import Ensemble
+from engine.training.group_scores import MIN_ROWS, compare_groups, worst_of
 from engine.training.tally import GroupTally, Tally, cvar_of_steps, tally_rows
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
+NAMED = 5
+"""Members of a pool that its name lists."""
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
@@ -27,8 +30,10 @@ class GroupScore:
     accuracy: float | None
     low: float
     high: float
-    """Wilson interval, 95 %."""
+    """Wilson interval of this group by itself, 95 %."""
     train_rows: int
+    pooled: bool = False
+    """Whether it has too few rows to be compared by itself, see :mod:`engine.training.group_scores`."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,12 @@ class GroupTable:
 
     groups: tuple[GroupScore, ...]
     worst_group: str | None
+    """Of the groups that carry a statement; small ones are pooled under one name."""
+    worst_group_rows: int
     worst_group_accuracy: float | None
-    """Over groups with rows."""
+    worst_group_low: float | None
+    worst_group_high: float | None
+    """Interval that holds the lowest true accuracy of any compared group with probability 95 %."""
     average: float | None
     """Group accuracies weighted by the groups' shares of the train rows, as in the papers; over groups with
     rows. None where no train rows are known."""
@@ -78,7 +87,8 @@ class Evaluation:
 
     rows: int
     accuracy: float | None
-    """Plain mean over rows; of a mixture, the expected accuracy of one drawn model."""
+    """Share of rows that the served model classifies correctly; it answers by the mean of the base models'
+    probabilities."""
     groupings: dict[str, GroupTable]
     cvar: tuple[CvarPoint, ...]
     calibration: CalibrationCurve
@@ -93,6 +103,7 @@ class Evaluation:
         for name, table in self.groupings.items():
             start = "" if name == INFERRED else f"{name}_"
             found[f"{start}worst_group_accuracy"] = table.worst_group_accuracy
+            found[f"{start}worst_group_accuracy_low"] = table.worst_group_low
             found[f"{start}average_accuracy"] = table.average
         found |= {f"cvar_{point.alpha:g}": point.value for point in self.cvar}
         return {prefix + key: value for key, value in found.items() if value is not None}
@@ -106,6 +117,7 @@ def evaluate(
     *,
     alphas: Sequence[float] = ALPHAS,
     train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+    min_rows: int = MIN_ROWS,
 ) -> Evaluation:
     """Score a model on rows in memory.
 
@@ -113,14 +125,23 @@ def evaluate(
     ----------
     model : what training left.
     X, y : (n, d) features and (n,) class indices.
-    groups : (n,) group of each row, called ``inferred``, where -1 - c is the noise of class c; or several
-        such by name, then of any values.
+    groups : (n,) group of each row, called ``inferred``, where any negative number means that the row is in
+        no group; or several such by name, then of any values.
     alphas : tails of the CVaR curve, each in (0, 1].
     train_rows : by grouping, train rows of each group; default: none are known.
+    min_rows : scored rows below which groups are pooled before the worst is looked for.
     """
-    named = groups if isinstance(groups, Mapping) else {INFERRED: groups}
+    named = dict(groups) if isinstance(groups, Mapping) else {INFERRED: groups}
+    if INFERRED in named:
+        named[INFERRED] = by_class(named[INFERRED], y)
     mixtures = mixtures_for(model, alphas)
-    return summarise(tally_rows(model, X, y, named, mixtures), model, alphas, train_rows)
+    return summarise(tally_rows(model, X, y, named, mixtures), model, alphas, train_rows, min_rows)
+
+
+def by_class(groups: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Groups (n,); rows of class c that are in no group, which any negative number says, are named -1 - c."""
+    numbers = np.asarray(groups, np.int64)
+    return np.where(numbers < 0, -1 - np.asarray(y, np.int64), numbers)
 
 
 def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[npt.NDArray[np.float64]]:
@@ -133,39 +154,61 @@ def summarise(
     model: Ensemble,
     alphas: Sequence[float],
     train_rows: Mapping[str, Mapping[Any, int]] | None = None,
+    min_rows: int = MIN_ROWS,
 ) -> Evaluation:
     """Scores from counts; the losses beyond the first are those of ``mixtures_for(model, alphas)``."""
     known = train_rows or {}
-    tables = {name: _table(name, found, known.get(name, {})) for name, found in tally.groupings.items()}
+    tables = {
+        name: _table(name, found, known.get(name, {}), min_rows) for name, found in tally.groupings.items()
+    }
     return Evaluation(
         tally.n, _accuracy(tally), tables, _curve(tally, model.spec.n_classes, alphas), _reliability(tally)
     )
 
 
 def _accuracy(tally: Tally) -> float | None:
-    return 1 - cvar_of_steps(tally.losses[0], 1.0) if tally.n else None
+    return tally.correct / tally.n if tally.n else None
 
 
-def _table(grouping: str, found: GroupTally, train_rows: Mapping[Any, int]) -> GroupTable:
+def _table(grouping: str, found: GroupTally, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=_place)
+    compared = compare_groups({name: found.rows[name] for name in names}, found.right, min_rows=min_rows)
+    alone = {group.members[0] for group in compared if not group.pooled}
     scores = []
     for name in names:
-        n, right = found.rows.get(name, 0), found.right.get(name, 0.0)
+        n, right = found.rows[name], found.right[name]
         low, high = wilson_interval(min(right, n), n)
         accuracy = right / n if n else None
-        label = f"noise of class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
-        scores.append(GroupScore(label, n, accuracy, float(low), float(high), train.get(name, 0)))
+        pooled = n > 0 and name not in alone
+        label = group_label(grouping, name)
+        scores.append(GroupScore(label, n, accuracy, float(low), float(high), train.get(name, 0), pooled))
     scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
-    worst = min(scored, key=lambda pair: pair[0], default=None)
+    worst = worst_of(compared)
     share = sum(score.train_rows for _, score in scored)
     return GroupTable(
         tuple(scores),
-        worst[1].group if worst else None,
-        worst[0] if worst else None,
+        _joined([group_label(grouping, name) for name in worst.members]) if worst else None,
+        worst.rows if worst else 0,
+        worst.accuracy if worst else None,
+        min((group.low for group in compared), default=None),
+        min((group.high for group in compared), default=None),
         sum(accuracy * score.train_rows for accuracy, score in scored) / share if share else None,
         tuple(score.group for score in scores if not score.rows),
     )
+
+
+def group_label(grouping: str, name: Any) -> str:
+    """Name of a group for people; an inferred one below 0 is the rows of a class that are in no group."""
+    return f"rows without a group, class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
+
+
+def _joined(labels: Sequence[str]) -> str:
+    """One name for a group, or for several that are pooled."""
+    if len(labels) == 1:
+        return labels[0]
+    more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
+    return f"small groups together: {', '.join(labels[:NAMED])}{more}"
 
 
 def _place(group: Any) -> tuple[bool, float, str]:

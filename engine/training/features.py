@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.storage import read_columns
-from engine.training.rows import SPLITS, Cached, Dataset, GroupedRows, Noise, group_indices, group_names
+from engine.training.rows import SPLITS, CachedShards, Dataset, GroupedRows, Noise, group_indices, group_names
 from engine.training.version import Version, VersionReader
 from operators.base import (
     FEATURES,
@@ -162,5 +162,7 @@ def dataset_of_version(version: Version, maker: FeatureMaker, noise: Noise) -> D
     n_classes = len(maker.classes)
     names = group_names(numbers, n_classes, noise)
     budget = [CACHE_BYTES]
-    splits = {name: Cached(SplitRows(maker, version.prefix, name, names, noise), budget) for name in SPLITS}
+    splits = {
+        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise), budget) for name in SPLITS
+    }
     return Dataset(splits, names, maker.n_features, n_classes)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
+import numpy.typing as npt
 
 from engine.recipe.trainers import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
 from engine.training.boosting import Boosted
@@ -11,6 +14,8 @@ from engine.training.rules import Chi2Doro, CvarDoro, Erm, GroupDro, Rule
 from engine.training.sampling import Draw, balance
 from engine.training.session import Method, Phase, Session
 from operators.base import OperatorError
+
+_log = logging.getLogger("rowsieve")
 
 
 def method_of(params: TrainParams) -> Method:
@@ -26,6 +31,7 @@ def rule_of(params: TrainParams, session: Session) -> Rule:
     """The rule of a trainer with one."""
     if isinstance(params, GdroParams):
         sizes = session.counts.group_rows
+        _warn_of_absent_groups(params, sizes)
         if not sizes.any():
             raise OperatorError(
                 "train.trainer gdro: no train row is in a group, all are noise. Set train.noise to "
@@ -36,6 +42,23 @@ def rule_of(params: TrainParams, session: Session) -> Rule:
         kind = CvarDoro if params.trainer == "cvar_doro" else Chi2Doro
         return kind(params.alpha, params.eps)
     return Erm()
+
+
+def _warn_of_absent_groups(params: GdroParams, sizes: npt.NDArray[np.int64]) -> None:
+    """Warn where a group is expected in fewer than one row of a step: its weight q then hardly grows."""
+    if params.sampling == "group_balanced":
+        return
+    there = sizes[sizes > 0]
+    expected = params.batch_size * float(there.min()) / float(there.sum())
+    if expected < 1:
+        _log.warning(
+            "train.sampling is %r: a step of %d rows holds %.2f rows of the smallest group (%d rows) on "
+            "average, so that group DRO hardly sees it. Set sampling to group_balanced, or raise batch_size.",
+            params.sampling,
+            params.batch_size,
+            expected,
+            int(there.min()),
+        )
 
 
 def draw_of(session: Session) -> Draw:
@@ -75,8 +98,9 @@ class Plain:
 class Jtt(Plain):
     """Just train twice (Liu et al. 2021): a second model sees the first one's errors more often.
 
-    The second starts from the same initial weights. Repeats are whole rows of the epoch, as in the paper, so
-    an epoch of the second has n + (upweight - 1) |error set| rows.
+    The errors are those of the first phase's last epoch, whatever ``keep`` says. The second model starts from
+    the same initial weights. Repeats are whole rows of the epoch, as in the paper, so an epoch of the second
+    phase has n + (upweight - 1) |error set| rows.
     """
 
     n_phases = 2
@@ -99,5 +123,5 @@ class Jtt(Plain):
     def phase(self, phase: int, session: Session) -> Phase:
         """See :class:`engine.training.session.Method`."""
         if phase == 0:
-            return Phase(Erm(), draw_of(session), self._jtt.first_epochs)
+            return Phase(Erm(), draw_of(session), self._jtt.first_epochs, selects=False)
         return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)

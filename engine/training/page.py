@@ -78,14 +78,15 @@ def sentences(result: TrainResult, verdict: Verdict | None = None) -> list[str]:
 
 def _worst(split: str, evaluation: Evaluation) -> str:
     table = evaluation.groupings[INFERRED]
-    worst = next((group for group in table.groups if group.group == table.worst_group), None)
-    if worst is None or worst.accuracy is None or evaluation.accuracy is None:
+    if table.worst_group is None or table.worst_group_accuracy is None or evaluation.accuracy is None:
         return f"No inferred group has rows among the {split} rows."
-    name = worst.group if worst.group.startswith("noise") else f"group {worst.group}"
+    name = f"group {table.worst_group}" if table.worst_group.isdecimal() else table.worst_group
+    bounds = (table.worst_group_low or 0.0, table.worst_group_high or 1.0)
     return (
         f"On {count(evaluation.rows, split + ' row')} the model is worst on {name}: "
-        f"{percent(worst.accuracy)} of {count(worst.rows, 'row')} right (95 % interval "
-        f"{interval((worst.low, worst.high))}), against {percent(evaluation.accuracy)} overall."
+        f"{percent(table.worst_group_accuracy)} of {count(table.worst_group_rows, 'row')} right, against "
+        f"{percent(evaluation.accuracy)} overall. With 95 % confidence the accuracy of the worst group lies "
+        f"within {interval(bounds)}."
     )
 
 

@@ -244,7 +244,9 @@ def signature(version: Version, classes: list[Any]) -> ModelSignature:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
-    schema = pq.read_schema(version.folder / version.manifest["parts"][0]["path"])
+    part = version.folder / version.manifest["parts"][0]["path"]
+    with part.open("rb") if isinstance(part, Path) else part.open() as handle:
+        schema = pq.read_schema(handle)
     inputs = [
         ColSpec(column_type(schema.field(name).type), name) for name in version.manifest["source"]["features"]
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
@@ -103,26 +105,40 @@ def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], 
     return found
 
 
-@dataclass
-class Cached:
-    """A split's shards; the first ones read stay in memory until a common budget is used up."""
+class CachedShards:
+    """A split's shards, each made once: kept in memory within a budget, beyond it in files mapped to memory.
 
-    read: Shards
-    budget: list[int]
-    """Bytes left, one number shared by the splits of a dataset."""
-    _kept: dict[int, GroupedRows] = field(default_factory=dict)
+    An epoch takes rows of every shard in every window, so a shard must be cheap to read again; making it
+    means reading Parquet and encoding columns.
+    """
+
+    def __init__(self, read: Shards, budget: list[int]) -> None:
+        """``budget``: bytes of memory left, one number shared by the splits of a dataset."""
+        self._read, self._budget = read, budget
+        self._kept: dict[int, GroupedRows] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __len__(self) -> int:
-        return len(self.read)
+        return len(self._read)
 
     def __getitem__(self, shard: int, /) -> GroupedRows:
-        if shard in self._kept:
-            return self._kept[shard]
-        rows = self.read[shard]
-        if rows.X.nbytes <= self.budget[0]:
-            self.budget[0] -= rows.X.nbytes
+        if shard not in self._kept:
+            rows = self._read[shard]
+            if rows.X.nbytes <= self._budget[0]:
+                self._budget[0] -= rows.X.nbytes
+            else:
+                rows = self._mapped(shard, rows)
             self._kept[shard] = rows
-        return rows
+        return self._kept[shard]
+
+    def _mapped(self, shard: int, rows: GroupedRows) -> GroupedRows:
+        """The same rows, with features in a file of a temporary folder."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="rowsieve-rows-")
+        path = Path(self._folder.name) / f"{shard}.npy"
+        np.save(path, rows.X)
+        # A plain array over the map: rows that are taken from it are copies in memory.
+        return replace(rows, X=np.asarray(np.load(path, mmap_mode="r")))
 
 
 def dataset_of_arrays(

@@ -24,11 +24,11 @@ from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import writing
 from engine.storage.object_run_store import carried, working_copy
 from engine.training.ensemble import Ensemble
-from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, mixtures_for, summarise
+from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.rows import Ints
-from engine.training.tally import NO_GROUP, Tally, tally_rows
+from engine.training.tally import Tally, tally_rows
 from engine.training.version import Version, open_version
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
@@ -214,11 +214,11 @@ def tally_shards(
     """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker."""
     model = replace(Ensemble.load(folder), model_weights=mixtures[0])
     data = dataset_of_version(job.version, job.maker, job.params.noise)
-    names = np.array([*data.group_names, NO_GROUP])
+    names = np.array([*data.group_names, -1])
     tallies = []
     for shard in shards:
         rows = data.splits[split][shard]
-        groupings: dict[str, npt.NDArray[Any]] = {INFERRED: names[rows.group]}
+        groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
         if truth:
             groupings["true"] = _truth(job, truth, shard, rows.row_id)
         tallies.append(tally_rows(model, rows.X, rows.y, groupings, mixtures[1:]))

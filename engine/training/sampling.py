@@ -13,7 +13,8 @@ from engine.training.rows import GroupedRows, Ints, Shards, join
 from operators.probe.crew import Slots
 
 WINDOW = 2**16
-"""Rows of a slot that are shuffled together and held in memory at once (whole shards, so a few more)."""
+"""Rows of a slot that are shuffled together and held in memory at once (a few more where counts do not
+divide)."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -115,23 +116,33 @@ def pieces(shards: Shards, slots: Slots, epoch: Epoch, slot: int) -> Iterator[tu
 def _windows(
     shards: Shards, mine: Sequence[int], times: Ints | None, generator: np.random.Generator
 ) -> Iterator[GroupedRows]:
-    """Shards in random order, shuffled together a window at a time."""
-    offsets = {}
-    if times is not None:
-        sizes = [len(shards[shard]) for shard in mine]
-        offsets = dict(zip(mine, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
-    held: list[GroupedRows] = []
-    for shard in generator.permutation(np.asarray(mine)).tolist():
-        rows = shards[shard]
-        if times is not None:
-            own = times[offsets[shard] : offsets[shard] + len(rows)]
-            rows = rows.take(np.repeat(np.arange(len(rows)), own))
-        held.append(rows)
-        if sum(map(len, held)) >= WINDOW:
-            yield _shuffled(held, generator)
-            held = []
-    if held:
+    """A slot's rows in random order, a window at a time; every window has rows of every shard.
+
+    A window of whole shards would hold one class alone where the source is sorted by class.
+    """
+    taken = _taken(shards, mine, times)
+    order = generator.permutation(np.asarray(mine)).tolist()
+    n_windows = max(1, -(-sum(len(rows) for rows in taken.values()) // WINDOW))
+    if n_windows > 1:
+        taken = {shard: generator.permutation(taken[shard]) for shard in order}
+    cuts = {shard: np.array_split(taken[shard], n_windows) for shard in order}
+    for window in range(n_windows):
+        # Rotated, so that the longer pieces of ``array_split`` do not all fall into the first window.
+        held = [
+            shards[shard].take(cuts[shard][(window + place) % n_windows]) for place, shard in enumerate(order)
+        ]
         yield _shuffled(held, generator)
+
+
+def _taken(shards: Shards, mine: Sequence[int], times: Ints | None) -> dict[int, Ints]:
+    """Positions of the rows that an epoch takes of each shard, repeated where ``times`` says so."""
+    found, start = {}, 0
+    for shard in mine:
+        n_rows = len(shards[shard])
+        places = np.arange(n_rows, dtype=np.int64)
+        found[shard] = places if times is None else np.repeat(places, times[start : start + n_rows])
+        start += n_rows
+    return found
 
 
 def _shuffled(held: list[GroupedRows], generator: np.random.Generator) -> GroupedRows:

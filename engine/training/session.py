@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.recipe.trainers import TrainParams
+from engine.recipe.trainers import BaselineParams, TrainParams
 from engine.training.checkpoint import Checkpoints, Progress, Shelf
+from engine.training.group_scores import compare_groups, worst_of
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
 from engine.training.rows import Dataset, GroupedRows, Shards
 from engine.training.rules import Rule
-from engine.training.sampling import Draw, Floats, plan_epoch
+from engine.training.sampling import Draw, Floats, balance, plan_epoch
 from operators.base import OperatorError
 from operators.probe.crew import Slots
 from operators.probe.scoring import predict
@@ -56,12 +57,32 @@ class Unweighted:
 
 
 @dataclass(frozen=True)
+class ClassWeighted:
+    """Shards whose rows weigh by their class alone."""
+
+    shards: Shards
+    weight_of_class: Floats
+    """(C,)"""
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __getitem__(self, shard: int, /) -> GroupedRows:
+        rows = self.shards[shard]
+        return replace(rows, weight=self.weight_of_class[rows.y])
+
+
+@dataclass(frozen=True)
 class Phase:
     """A stretch of epochs under one rule."""
 
     rule: Rule
     draw: Draw
     epochs: int
+    weighted: bool | None = None
+    """Whether losses are multiplied by the rows' weights; default: where rows are not drawn by weight."""
+    selects: bool = True
+    """Whether ``keep: best`` applies to it."""
 
 
 class Method(Protocol):
@@ -99,9 +120,6 @@ class Session:
         self.data, self.params, self.slots, self.learner = data, params, slots, learner
         self.counts, self.seed, self.shelf = counts, seed, shelf
         self._checkpoints = checkpoints
-        weighted = params.weights and params.sampling == "shuffle"
-        self.train: Shards = data.train if weighted else Unweighted(data.train)
-        self.mean_weight = counts.total_weight / counts.n_rows if weighted else 1.0
         self.progress = Progress(notes={"curve": []})
 
     def run(self, method: Method) -> int:
@@ -128,13 +146,16 @@ class Session:
         progress = self.progress
         restored = self._tensors("rule.")
         phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
+        shards, mean_weight = self._weighed_rows(phase)
         while progress.epoch < phase.epochs:
             place = (self.seed, progress.phase, progress.epoch)
             epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.batch_size, place)
-            loss = run_epoch(self.learner, phase.rule, self.train, self.slots, epoch, self.mean_weight)
+            loss = run_epoch(self.learner, phase.rule, shards, self.slots, epoch, mean_weight)
             progress.epoch += 1
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
-            progress.notes["curve"].append(note | self._consider_best(progress.epoch))
+            progress.notes["curve"].append(
+                note | (self._consider_best(progress.epoch) if phase.selects else {})
+            )
             done = progress.notes.get("since_checkpoint", 0) + 1
             progress.notes["since_checkpoint"] = done % self.params.checkpoint_every
             self._put("rule.", {k: torch.from_numpy(np.array(v)) for k, v in phase.rule.state.items()})
@@ -145,15 +166,40 @@ class Session:
             self.learner.restore(best)
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
 
+    def _weighed_rows(self, phase: Phase) -> tuple[Shards, float]:
+        """The train shards with the weights that the phase's losses are multiplied by, and their mean."""
+        params, counts = self.params, self.counts
+        if isinstance(params, BaselineParams) and params.trainer == "erm_class_balanced":
+            return ClassWeighted(self.data.train, self._class_weights()), 1.0
+        weighted = params.sampling == "shuffle" if phase.weighted is None else phase.weighted
+        if params.weights and weighted:
+            return self.data.train, counts.total_weight / counts.n_rows
+        return Unweighted(self.data.train), 1.0
+
+    def _class_weights(self) -> Floats:
+        """(C,) weights of mean 1 over the train rows under which every class has the same total."""
+        labels = self.of_rows("train", lambda rows: rows.y)
+        n_classes = self.data.n_classes
+
+        def count(slot: int) -> torch.Tensor:
+            return torch.from_numpy(np.bincount(labels[slot], minlength=n_classes).astype(np.float64))
+
+        return balance(self.slots.total(count).numpy())[:-1]
+
     def _consider_best(self, epoch: int) -> dict[str, Any]:
+        """Keep the model if the worst group, then the average accuracy, is better than in earlier epochs."""
         if self.params.keep != "best":
             return {}
-        worst = self.worst_group("validation")
+        worst, average = self.scores("validation")
         best = self.progress.notes.get("best")
-        if best is None or worst > best["worst_group_accuracy"]:
-            self.progress.notes["best"] = {"epoch": epoch, "worst_group_accuracy": worst}
+        if best is None or (worst, average) > (best["worst_group_accuracy"], best["accuracy"]):
+            self.progress.notes["best"] = {
+                "epoch": epoch,
+                "worst_group_accuracy": worst,
+                "accuracy": average,
+            }
             self._put("best.", model_state(self.learner.state()))
-        return {"worst_group_accuracy": worst}
+        return {"worst_group_accuracy": worst, "accuracy": average}
 
     def _save(self) -> None:
         self._drop("learner.")
@@ -203,16 +249,20 @@ class Session:
         wrong: Bools = predict(self.learner.model, rows.X, rows.y)[0] != rows.y
         return wrong
 
-    def worst_group(self, split: str) -> float:
-        """Lowest accuracy over the inferred groups that have rows in the split; over all rows if none has."""
+    def scores(self, split: str) -> tuple[float, float]:
+        """Accuracy of the worst inferred group of a split, and of all its rows.
+
+        Small groups are pooled, see :mod:`engine.training.group_scores`; the rows of a class that are in no
+        group count as one of the groups. Raises OperatorError where the split has no rows.
+        """
         wrong = self.errors(split)
-        groups = self.of_rows(split, lambda rows: rows.group)
-        n = self.data.n_groups
+        keys = self.of_rows(split, lambda rows: np.where(rows.group >= 0, rows.group, -1 - rows.y))
+        n_classes, size = self.data.n_classes, self.data.n_groups + self.data.n_classes
 
         def count(slot: int) -> torch.Tensor:
-            place = groups[slot] + 1
-            rows = np.bincount(place, minlength=n + 1)
-            right = np.bincount(place, ~wrong[slot], minlength=n + 1)
+            place = keys[slot] + n_classes
+            rows = np.bincount(place, minlength=size)
+            right = np.bincount(place, ~wrong[slot], minlength=size)
             return torch.from_numpy(np.concatenate([rows, right]).astype(np.float64))
 
         rows, right = self.slots.total(count).numpy().reshape(2, -1)
@@ -221,10 +271,10 @@ class Session:
                 f"train.keep: there are no {split} rows to choose an epoch by. Set split.{split} in the "
                 "recipe, or keep: last."
             )
-        inside = rows[1:] > 0
-        if not inside.any():
-            return float(right.sum() / rows.sum())
-        return float((right[1:][inside] / rows[1:][inside]).min())
+        compared = compare_groups(dict(enumerate(rows.astype(int).tolist())), dict(enumerate(right.tolist())))
+        worst = worst_of(compared)
+        average = float(right.sum() / rows.sum())
+        return (worst.accuracy if worst else average), average
 
     def of_rows(
         self, split: str, value: Callable[[GroupedRows], npt.NDArray[Any]]

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from engine.training.ensemble import Ensemble, Floats
 from operators.metrics.calibration import Calibration, calibration
 
-NO_GROUP = np.iinfo(np.int64).min
-"""Group of a row that is in none; it counts everywhere else."""
 STEPS = 10**6
 """Expected losses are counted to this part of one, so that a dataset's are never held one by one."""
 BINS = 15
@@ -22,7 +20,7 @@ BINS = 15
 
 @dataclass
 class GroupTally:
-    """Rows and expected right answers of each group of one grouping."""
+    """Rows of each group of one grouping, and those that the served model classifies correctly."""
 
     rows: Counter[Any]
     right: Counter[Any]
@@ -41,12 +39,16 @@ class Tally:
     n: int
     groupings: dict[str, GroupTally]
     losses: list[Counter[int]]
-    """Expected 0/1 loss in steps of 1e-6 -> rows; of the mixture as it is, then for each alpha reweighted."""
+    """Expected 0/1 loss in steps of 1e-6 -> rows; of the mixture as it is, then for each alpha reweighted.
+    This is the loss of the randomised classifier, which answers each request by one drawn base model."""
     calibration: Calibration
+    correct: int
+    """Rows that the served model, the mean of the base models' probabilities, classifies correctly."""
 
     def add(self, other: Tally) -> None:
         """Take over another's counts."""
         self.n += other.n
+        self.correct += other.correct
         for name, found in other.groupings.items():
             self.groupings.setdefault(name, GroupTally(Counter(), Counter())).add(found)
         for mine, theirs in zip(self.losses, other.losses, strict=True):
@@ -63,16 +65,18 @@ def tally_rows(
 ) -> Tally:
     """Count rows X (n, d), y (n,).
 
-    groupings : name -> (n,) group of each row: any values, ``NO_GROUP`` where it is in none.
+    groupings : name -> (n,) group of each row: any values.
     mixtures : other model weights (T,) whose expected losses are counted too.
     """
     y = np.asarray(y, np.int64)
     every = model.losses(X, y)
     expected = (every @ model.model_weights).clip(0, 1)
     columns = [expected, *((every @ mixture).clip(0, 1) for mixture in mixtures)]
-    found = {name: _by_group(np.asarray(groups), 1 - expected) for name, groups in groupings.items()}
-    shape = calibration(model.predict_proba(X), y, BINS)
-    return Tally(len(y), found, [_steps(column) for column in columns], shape)
+    probabilities = model.predict_proba(X)
+    correct = (probabilities.argmax(axis=1) == y).astype(np.float64)
+    found = {name: _by_group(np.asarray(groups), correct) for name, groups in groupings.items()}
+    shape = calibration(probabilities, y, BINS)
+    return Tally(len(y), found, [_steps(column) for column in columns], shape, int(correct.sum()))
 
 
 def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
@@ -90,8 +94,6 @@ def _steps(losses: Floats) -> Counter[int]:
 
 
 def _by_group(groups: npt.NDArray[Any], right: Floats) -> GroupTally:
-    if groups.dtype.kind == "i":
-        groups, right = groups[groups != NO_GROUP], right[groups != NO_GROUP]
     names, place = np.unique(groups, return_inverse=True)
     keys = names.tolist()
     rows = np.bincount(place, minlength=len(keys)).tolist()

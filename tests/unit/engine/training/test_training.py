@@ -31,7 +31,9 @@ HERE = "tests.unit.engine.training.test_training"
 METHODS: list[dict[str, Any]] = [
     {"trainer": "erm"},
     {"trainer": "gdro", "adjustment": 1.0, "noise": "erm"},
-    {"trainer": "gdro", "sampling": "group_balanced", "keep": "best"},
+    {"trainer": "gdro", "sampling": "shuffle", "keep": "best"},
+    {"trainer": "erm_plain"},
+    {"trainer": "erm_class_balanced"},
     {"trainer": "cvar_doro", "eps": 0.05},
     {"trainer": "chi2_dro", "optimizer": "adam"},
     {"trainer": "jtt", "first_epochs": 1, "upweight": 3},
@@ -138,7 +140,8 @@ def test_gdro_is_algorithm_1(adjustment: float) -> None:
         return q @ stacked
 
     assert rows.n_groups == 6
-    check_full_batch({"trainer": "gdro", "step_size": 0.3, "adjustment": adjustment}, loss_of)
+    how = {"trainer": "gdro", "sampling": "shuffle", "step_size": 0.3, "adjustment": adjustment}
+    check_full_batch(how, loss_of)
 
 
 def test_gdro_takes_rows_of_no_group_by_their_share() -> None:
@@ -341,7 +344,8 @@ def test_a_loss_that_is_no_number_stops_with_its_rows(trainer: str, workers: int
     X = np.zeros((60, 1))
     X[[7, 31, 45]] = 99
     rows = dataset_of_arrays(X, np.arange(60) % 2, n_shards=4)
-    options = params(trainer=trainer, model=f"{HERE}:Poisoned", batch_size=1000, standardize=False)
+    how: dict[str, Any] = {"sampling": "shuffle", "batch_size": 1000, "standardize": False}
+    options = params(trainer=trainer, model=f"{HERE}:Poisoned", **how)
 
     def train(crew: Crew) -> Fitted:
         return fit(rows, options, crew=crew)

@@ -19,9 +19,9 @@ from engine.execution.local_executor import LocalExecutor
 from engine.storage.lease import writing
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.group_scores import MIN_ROWS
 from engine.training.selection import select
 from engine.training.version import open_version
-from operators.metrics import worst_group_accuracy
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.operators.embed.test_embed_run import text_recipe
 
@@ -111,9 +111,12 @@ def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) 
         assert found.rows == mine.sum()
         assert found.accuracy == pytest.approx(right[mine].mean())
         true = found.groupings["true"]
-        assert true.worst_group_accuracy == pytest.approx(
-            worst_group_accuracy(right[mine], frame["truth"][mine])
+        truth = frame["truth"][mine].to_numpy()
+        assert {s.group: s.accuracy for s in true.groups if s.rows} == pytest.approx(
+            {name: right[mine][truth == name].mean() for name in np.unique(truth)}
         )
+        sizes = frame["truth"][mine].value_counts()
+        assert {s.group for s in true.groups if s.pooled} == set(sizes[sizes < MIN_ROWS].index)
         counts = frame["truth"][frame.split == "train"].value_counts()
         assert {s.group: s.train_rows for s in true.groups} == counts.to_dict()
     assert result.model.about["version"] == open_version(published).name

@@ -1,0 +1,77 @@
+"""Small groups decide nothing, and intervals hold for all groups at once."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from engine.training.ensemble import Ensemble
+from engine.training.evaluation import evaluate
+from engine.training.group_scores import MIN_ROWS, compare_groups, worst_of
+from engine.training.job import mix
+from engine.training.kernel import fit
+from engine.training.rows import dataset_of_arrays
+from tests.unit.engine.training.test_training import data, params
+
+
+def test_small_groups_are_pooled_under_their_names() -> None:
+    rows = {"a": 400, "b": 30, "c": 2, "d": 40, "empty": 0}
+    right = {"a": 380.0, "b": 24.0, "c": 0.0, "d": 30.0}
+    large, pool = compare_groups(rows, right)
+    assert (large.members, large.rows, large.pooled) == (("a",), 400, False)
+    assert (pool.members, pool.rows, pool.pooled) == (("b", "c", "d"), 72, True)
+    assert pool.accuracy == pytest.approx(54 / 72)
+    assert worst_of((large, pool)) is pool
+
+
+def test_a_pool_that_is_too_small_says_nothing() -> None:
+    (only,) = compare_groups({0: 500, 1: 2}, {0: 450.0, 1: 0.0})
+    assert only.members == (0,)
+
+
+def test_without_a_large_group_all_rows_are_one() -> None:
+    (only,) = compare_groups({0: 20, 1: 10}, {0: 18.0, 1: 1.0})
+    assert (only.members, only.rows) == ((0, 1), 30)
+    assert compare_groups({}, {}) == ()
+    assert worst_of(()) is None
+
+
+def test_every_group_by_itself_on_request() -> None:
+    found = compare_groups({0: 20, 1: 1}, {0: 18.0, 1: 0.0}, min_rows=1)
+    assert [group.accuracy for group in found] == [0.9, 0.0]
+
+
+def test_intervals_hold_for_all_groups_at_once() -> None:
+    groups = compare_groups(dict.fromkeys(range(4), 100), dict(enumerate([50.0, 60.0, 70.0, 80.0])))
+    for group, correct in zip(groups, (50, 60, 70, 80), strict=True):
+        expected = binomtest(correct, 100).proportion_ci(1 - 0.05 / 4, method="wilson")
+        assert (group.low, group.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_two_corrupt_rows_of_a_small_group_do_not_choose_the_epoch() -> None:
+    """A group of 12 rows with two flipped labels once kept the first epoch, at half the accuracy."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    y = rng.integers(0, 2, n)
+    X = np.column_stack([y + rng.normal(0, 0.5, n), rng.normal(0, 1, n)])
+    groups = np.where(np.arange(n) % 100 == 0, 9, y)
+    split = np.where(np.arange(n) % 2 == 0, "validation", "train")
+    small = np.flatnonzero((groups == 9) & (split == "validation"))
+    y[small[:2]] = 1 - y[small[:2]]
+    rows = dataset_of_arrays(X, y, groups=groups, split=split)
+    kept = fit(rows, params(trainer="erm", keep="best", epochs=15, lr=0.01, model="logistic", hidden=[4]))
+    last = fit(rows, params(trainer="erm", keep="last", epochs=15, lr=0.01, model="logistic", hidden=[4]))
+    error = [found.selection_losses.mean() for found in (kept, last)]
+    assert error[0] <= error[1] + 0.005
+
+
+def test_rows_without_a_group_stand_beside_the_groups() -> None:
+    fitted = fit(data(600), params(trainer="erm"))
+    model = mix(fitted, params(trainer="erm"), {})
+    assert isinstance(model, Ensemble)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(400, 2)), rng.integers(0, 2, 400)
+    groups = np.where(np.arange(400) < 200, -1, 5)
+    table = evaluate(model, X, y, groups).groupings["inferred"]
+    names = [score.group for score in table.groups]
+    assert names == ["5", "rows without a group, class 0", "rows without a group, class 1"]
+    assert all(score.rows >= MIN_ROWS for score in table.groups)
