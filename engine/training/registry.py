@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,17 +82,29 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
         tags = {VERSION_TAG: result.version.name, OUTPUT_TAG: str(output.resolve())}
         run = found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags)
         run_id: str = run.info.run_id
-        found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
-        _log(result, params, seed, found, run_id)
-        version = _log_model(result, params, name, found, run_id)
-        found.set_registered_model_alias(name, CHALLENGER, version)
-        found.set_terminated(run_id, "FINISHED")
+        with _terminated(found, run_id):
+            found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
+            _log(result, params, seed, found, run_id)
+            version = _log_model(result, params, name, found, run_id)
+            found.set_registered_model_alias(name, CHALLENGER, version)
     except MlflowException as error:
         raise InputError(
             f"MLflow at {tracking_uri(output)} does not take the model {name!r}: {error}. Check "
             f"MLFLOW_TRACKING_URI, or leave out --register."
         ) from None
     return Registered(name, version, run_id, tracking_uri(output))
+
+
+@contextmanager
+def _terminated(mlflow_client: MlflowClient, run_id: str) -> Iterator[None]:
+    """Give the MLflow run its final status when the block ends, also after an error."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # the error of the block is the one to report
+            mlflow_client.set_terminated(run_id, "FAILED")
+        raise
+    mlflow_client.set_terminated(run_id, "FINISHED")
 
 
 def registered_before(result: TrainResult, name: str) -> Registered | None:

@@ -15,11 +15,13 @@ from engine.plan.planner import make_plan
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import pending
 from engine.publish.results import RunResult
+from engine.publish.tracking import client
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.manifest import current_version
+from engine.training.retrain import retrain
 from engine.training.running import TrainSpec, train
 from engine.training.version import open_version
 from tests.data import recipe_for, spurious_table, write_shards
@@ -154,3 +156,34 @@ def test_a_model_is_trained_on_a_version_there(s3: S3Server, on_disk: RunResult)
     assert there.evaluations == here.evaluations
     assert train(TrainSpec(uri, ErmParams(epochs=2)), LocalExecutor()).reused
     assert (output_of(uri) / "models" / here.folder.name / "ensemble.json").exists()
+
+
+def test_a_model_trained_on_a_version_there_is_registered(
+    s3: S3Server, on_disk: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    uri = s3.uri(s3.bucket(), "out")
+    run(recipe_at(folder_of(on_disk), uri))
+    found = retrain(TrainSpec(uri, ErmParams(epochs=1)), LocalExecutor(), name="on-s3")
+    assert found.registered is not None
+    mlflow_run = client(output_of(uri)).get_run(found.registered.run_id)
+    assert mlflow_run.info.status == "FINISHED"
+
+
+def test_a_registration_that_fails_leaves_no_running_mlflow_run(
+    on_disk: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.chdir(tmp_path)
+
+    def fails(*arguments: Any) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr("engine.training.registry.signature", fails)
+    spec = TrainSpec(Path(str(on_disk.path)).parents[1], ErmParams(epochs=1))
+    with pytest.raises(RuntimeError, match="disk is full"):
+        retrain(spec, LocalExecutor(), name="broken")
+    found = client(output_of(str(spec.dataset)))
+    experiments = [experiment.experiment_id for experiment in found.search_experiments()]
+    assert [one.info.status for one in found.search_runs(experiments)] == ["FAILED"]
