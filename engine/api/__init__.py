@@ -1,21 +1,64 @@
-"""The command's entry point. Checks that our plain folder names are ours before importing them.
+"""Rowsieve curates training data: it infers groups, marks outliers, and adds weights and splits to every row.
 
-It is installed under a name of its own (``rowsieve``) so that it starts even where another
-package called ``engine`` comes first on the path.
+``curate`` takes a table in a notebook. ``Recipe``, ``run`` and ``submit`` carry out a recipe in this process
+or on a Ray cluster. ``open`` reads a published version. ``rowsieve.estimators`` holds the methods as
+scikit-learn estimators. Importing this package is cheap: every name is loaded when it is first used.
+
+This package is installed under the name ``rowsieve``. It also checks that the plain package names ``engine``,
+``operators`` and ``connectors`` resolve to Rowsieve before anything imports them.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-NAMES = ("engine", "operators", "connectors")
+from .shadowing import shadowed
+
+if TYPE_CHECKING:
+    from engine.core.errors import InputError, RowsieveError
+    from engine.publish.results import RunResult
+    from engine.recipe.recipe import Recipe
+
+    from . import estimators
+    from .curation import Curated, curate
+    from .execution import run, submit
+    from .published import PublishedVersion, open
+
+__all__ = [
+    "Curated",
+    "InputError",
+    "PublishedVersion",
+    "Recipe",
+    "RowsieveError",
+    "RunResult",
+    "curate",
+    "estimators",
+    "main",
+    "open",
+    "run",
+    "shadowed",
+    "submit",
+]
+
+_MODULES = {
+    "Curated": ".curation",
+    "InputError": "engine.core.errors",
+    "PublishedVersion": ".published",
+    "Recipe": "engine.recipe.recipe",
+    "RowsieveError": "engine.core.errors",
+    "RunResult": "engine.publish.results",
+    "curate": ".curation",
+    "open": ".published",
+    "run": ".execution",
+    "submit": ".execution",
+}
+"""Public name -> module that defines it."""
 
 
 def main() -> None:
-    """Run ``rowsieve``, or say in one line which folder is in the way."""
+    """Run the ``rowsieve`` command. Exits with code 2 if another package shadows one of Rowsieve's."""
     found = shadowed()
     if found:
         print(f"rowsieve: {found}", file=sys.stderr)
@@ -25,34 +68,17 @@ def main() -> None:
     command()
 
 
-def shadowed() -> str:
-    """One line naming a package that would be imported instead of ours, or an empty text."""
-    here = Path(__file__).resolve().parent
-    home = (
-        here.parent if here.name == __name__ else here.parent.parent
-    )  # as a wheel lays it out; in the source
-    for name in NAMES:
-        for place in (_origin(name), _origin_in(name, Path.cwd())):
-            if place is not None and place.parent.resolve() != home:
-                return (
-                    f"{place} is found in place of Rowsieve's own package {name!r} (Ray's workers import "
-                    f"from the working directory). Run the command from another folder, or rename that one."
-                )
-    return ""
+def __getattr__(name: str) -> Any:
+    if name != "estimators" and name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if found := shadowed(working_directory=False):
+        raise ImportError(f"rowsieve: {found}")
+    if name == "estimators":
+        return import_module(".estimators", __name__)
+    value = getattr(import_module(_MODULES[name], __name__), name)
+    globals()[name] = value
+    return value
 
 
-def _origin(name: str) -> Path | None:
-    spec = find_spec(name)
-    return _folder(spec)
-
-
-def _origin_in(name: str, folder: Path) -> Path | None:
-    return _folder(PathFinder.find_spec(name, [str(folder)]))
-
-
-def _folder(spec: object) -> Path | None:
-    places = getattr(spec, "submodule_search_locations", None)
-    if places:
-        return Path(next(iter(places)))
-    origin = getattr(spec, "origin", None)
-    return Path(origin) if origin else None
+def __dir__() -> list[str]:
+    return sorted(__all__)

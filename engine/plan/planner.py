@@ -76,8 +76,9 @@ def check_contract_names(recipe: Recipe, schema: pa.Schema) -> None:
     taken = [prefix + field.name for field in CONTRACT if prefix + field.name in schema.names]
     if taken:
         raise InputError(
-            f"The source already has a column named {taken[0]!r}, which Rowsieve adds. Keep both with "
-            f"--set output.prefix=rowsieve_ (our columns are then rowsieve_row_id, rowsieve_group, ...)."
+            f"The source already has a column named {taken[0]!r}, which Rowsieve adds. Keep both "
+            f"with --set output.prefix=rowsieve_, or curate(..., prefix='rowsieve_'): the added columns are "
+            f"then rowsieve_row_id, rowsieve_group and so on."
         )
 
 

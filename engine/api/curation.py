@@ -1,0 +1,258 @@
+"""Curating one table in this process, as in a notebook: ``rowsieve.curate``."""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from connectors.storage import read_columns
+from engine.core.errors import InputError
+from engine.recipe.recipe import Recipe
+from engine.storage.stores import store_of
+from engine.training.version import open_version
+from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
+from operators.ingest.labels import class_indices
+
+from .execution import run
+from .published import PublishedVersion
+from .tables import write_input
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOISE = -1
+"""Value of ``group`` for rows that belong to no cluster."""
+
+
+class Curated(PublishedVersion):
+    """Result of ``rowsieve.curate``: a published version with its groups, weights and split.
+
+    Rows keep the order of the data that were given. The files lie in a temporary folder, which exists as
+    long as this object, unless ``curate`` was given an ``output``.
+    """
+
+    def __init__(self, recipe: Recipe, temporary: tempfile.TemporaryDirectory[str] | None) -> None:
+        super().__init__(open_version(recipe.output.path))
+        self.recipe = recipe
+        self._temporary = temporary  # keeps the folder alive
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows with the source's columns and the published ones."""
+        return self.to_arrow()
+
+    @property
+    def weights(self) -> npt.NDArray[np.float32]:
+        """Sample weights, shape (n,), float32, with mean 1 over the rows that the split keeps."""
+        weights: npt.NDArray[np.float32] = self._column(WEIGHT).to_numpy().astype(np.float32)
+        return weights
+
+    @property
+    def split(self) -> npt.NDArray[np.str_]:
+        """``train``, ``validation``, ``test`` or ``dropped`` for each row, shape (n,)."""
+        return np.array(self._column(SPLIT).cast(pa.string()).to_pylist(), dtype=np.str_)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """One row for each inferred group of each class, largest first within its class.
+
+        Columns: ``group`` (-1: in no cluster), ``class``, ``rows``, ``share`` of all rows, and ``accuracy``
+        of the probe on the group (NaN where the chain has no probe).
+        """
+        import pandas as pd
+
+        label = self.recipe.source.label
+        frame = pd.DataFrame(
+            {
+                "group": self._column(GROUP).to_numpy(),
+                "class": self.table.column(label).to_pandas(),
+                "correct": self._probe_is_correct(),
+            }
+        )
+        by_group = frame.groupby(["group", "class"], observed=True, dropna=False)
+        found = by_group["correct"].agg(rows="size", accuracy="mean").reset_index()
+        found["share"] = found["rows"] / max(self.num_rows, 1)
+        found["noise"] = found["group"] == NOISE
+        found = found.sort_values(["class", "noise", "rows", "group"], ascending=[True, True, False, True])
+        return found[["group", "class", "rows", "share", "accuracy"]].reset_index(drop=True)
+
+    def report(self, copy_to: str | Path | None = None) -> Path:
+        """Draw the HTML report, unless it is there already, and return its path.
+
+        Parameters
+        ----------
+        copy_to
+            File to copy the report to. Without it the report lies in the output folder, which is removed
+            with this object if it is temporary.
+
+        """
+        path = Path(self.recipe.output.path) / "reports" / f"{self.version}.html"
+        if not path.exists():
+            enabled = self.recipe.report.model_copy(update={"enabled": True})
+            run(self.recipe.model_copy(update={"report": enabled}))
+        return path if copy_to is None else Path(shutil.copy(path, copy_to))
+
+    def _column(self, name: str) -> pa.ChunkedArray:
+        return self.table.column(self.prefix + name)
+
+    def _probe_is_correct(self) -> npt.NDArray[np.float64]:
+        """Return 1 where the probe predicts the label, 0 where it does not, NaN where that is not known."""
+        store = store_of(Path(self.recipe.output.path))
+        known = {entry["name"]: entry["fingerprint"] for entry in self.manifest["operators"]}
+        if "probe" not in known:
+            return np.full(self.num_rows, np.nan)
+        shards = range(len(self.manifest["parts"]))
+        parts = [read_columns(store.part(known["probe"], shard), [PREDICTION]) for shard in shards]
+        predicted = pa.concat_tables(parts).column(PREDICTION)
+        state = json.loads((store.state(known["ingest"]) / "classes.json").read_text("utf-8"))
+        labels, _ = class_indices(self.table.column(self.recipe.source.label), state["classes"])
+        correct = np.equal(predicted.fill_null(NOISE).to_numpy(), labels)
+        unknown = (labels < 0) | predicted.is_null().to_numpy()
+        return np.where(unknown, np.nan, correct.astype(np.float64))
+
+    def _summary(self) -> str:
+        summary, groups = self.manifest["summary"], self.groups
+        clusters = groups[groups["group"] != NOISE]
+        outliers = summary["outliers"]
+        text = (
+            f"{self.num_rows:,} rows, {len(clusters)} groups, {outliers:,} outliers "
+            f"({outliers / max(self.num_rows, 1):.1%})."
+        )
+        known = clusters.dropna(subset=["accuracy"])
+        if known.empty:
+            return text
+        worst = known.sort_values("accuracy").iloc[0]
+        every = groups.dropna(subset=["accuracy"])
+        overall = float((every["accuracy"] * every["rows"]).sum() / every["rows"].sum())
+        return (
+            f"{text} The probe is least accurate on group {worst['group']} of class {worst['class']}: "
+            f"{worst['accuracy']:.0%} of {worst['rows']:,} rows, against {overall:.0%} of all rows."
+        )
+
+    def __repr__(self) -> str:
+        return f"Curated({self.version!r}): {self._summary()}"
+
+    def _repr_html_(self) -> str:
+        shown = self.groups.assign(
+            share=self.groups["share"].map("{:.1%}".format),
+            accuracy=self.groups["accuracy"].map(lambda value: "" if np.isnan(value) else f"{value:.0%}"),
+        )
+        return f"<p>{html.escape(self._summary())}</p>{shown.to_html(index=False, border=0)}"
+
+
+def curate(
+    data: Any,
+    *,
+    label: str,
+    features: Sequence[str] | None = None,
+    truth: str | Mapping[str, str] | None = None,
+    operators: Sequence[str] | Mapping[str, Mapping[str, Any] | None] | None = None,
+    seed: int = 0,
+    output: str | Path | None = None,
+    source: Mapping[str, Any] | None = None,
+    prefix: str = "",
+    tracking: bool = False,
+    verbose: bool = False,
+) -> Curated:
+    """Infer groups, mark outliers, and give every row of a table a weight and a split, in this process.
+
+    Parameters
+    ----------
+    data
+        A pandas or polars DataFrame, an Arrow table (or anything with the Arrow C stream interface), or the
+        path of a dataset in any format that ``rowsieve sources`` lists.
+    label
+        Column with the class of each row.
+    features
+        Numeric or vector columns to learn from. By default all of them but the label, the truth and names
+        that begin with ``_``.
+    truth
+        Column with the true group, or ``{"group": ..., "outlier": ...}``. It is used for scores in the report
+        only; no method may read it.
+    operators
+        Operators to run: names, or a mapping from names to parameters as in a recipe. By default
+        ``probe``, ``gradients``, ``groups``, ``weights`` and ``split``.
+    seed
+        Seed of everything that is drawn. The same data and seed give the same result.
+    output
+        Folder that keeps the versions, so that a later call reuses what was computed. By default a temporary
+        folder, removed with the result.
+    source
+        Further keys of the recipe's section ``source``, such as ``{"on_error": "quarantine"}``.
+    prefix
+        Text to put before the names of the published columns where the data have the same names.
+    tracking
+        Record the run on MLflow.
+    verbose
+        Show progress on standard error.
+
+    Returns
+    -------
+    Curated
+        The table with the published columns, the groups, weights, split, and the report.
+
+    Raises
+    ------
+    InputError
+        The data or an argument cannot be used; the message names the column or key and says what to do.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, rowsieve
+    >>> rng = np.random.default_rng(0)
+    >>> label = rng.integers(0, 2, 300)
+    >>> cue = np.where(rng.random(300) < 0.85, label, 1 - label)  # agrees with the label for 85 % of rows
+    >>> frame = pd.DataFrame({"cue": cue + rng.normal(0, 0.1, 300), "label": label})
+    >>> curated = rowsieve.curate(frame, label="label")
+    >>> list(curated.groups.columns)
+    ['group', 'class', 'rows', 'share', 'accuracy']
+    >>> curated.weights.shape, curated.weights.dtype
+    ((300,), dtype('float32'))
+    >>> np.unique(curated.split).tolist()
+    ['train', 'validation']
+
+    """
+    temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
+    folder = Path(temporary.name if temporary else str(output)).resolve()
+    recipe = Recipe.parse(
+        {
+            "name": "curate",
+            "seed": seed,
+            "source": {
+                **(source or {}),
+                "path": "data",  # replaced below, so that a faulty argument is found before data are written
+                "label": label,
+                **({} if features is None else {"features": tuple(features)}),
+            },
+            "truth": {"group": truth} if isinstance(truth, str) else dict(truth or {}),
+            **({} if operators is None else {"operators": _chain(operators)}),
+            "output": {"path": str(folder), "prefix": prefix},
+            "run": {"executor": "local"},
+            "report": {"enabled": False},
+            "tracking": {"enabled": tracking},
+        },
+        place="curate",
+    )
+    path = str(data) if isinstance(data, (str, Path)) else str(write_input(data, folder / "input"))
+    recipe = recipe.model_copy(update={"source": recipe.source.model_copy(update={"path": path})})
+    run(recipe, verbose=verbose)
+    return Curated(recipe, temporary)
+
+
+def _chain(operators: Sequence[str] | Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Return operators as a recipe's mapping from names to parameters."""
+    if isinstance(operators, str):
+        raise InputError(f"curate: operators={operators!r}: give a list of names, or a mapping.")
+    if isinstance(operators, Mapping):
+        return {name: dict(params or {}) for name, params in operators.items()}
+    return {name: {} for name in operators}

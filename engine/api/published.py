@@ -1,0 +1,118 @@
+"""Reading a published version from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from connectors.storage import Place, read_columns
+from engine.training.version import Version, open_version
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class PublishedVersion:
+    """An immutable published version. Iterating reads one part at a time.
+
+    Use ``rowsieve.open`` to make one.
+    """
+
+    def __init__(self, found: Version) -> None:
+        self._found = found
+
+    @property
+    def version(self) -> str:
+        """Name of the version, such as ``v8332abe5d7e9``."""
+        return self._found.name
+
+    @property
+    def path(self) -> Place:
+        """Folder of the version."""
+        return self._found.folder
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The version's manifest: rows, schema, parts with digests, source and operators."""
+        return self._found.manifest
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all parts."""
+        return int(self.manifest["rows"])
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the source's columns, then of the published ones."""
+        return [str(field["name"]) for field in self.manifest["schema"]]
+
+    @property
+    def prefix(self) -> str:
+        """Text before the names of the published columns; empty unless the recipe set ``output.prefix``."""
+        return self._found.prefix
+
+    def iter_parts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield the parts in the order of ``row_id``, each read when it is asked for."""
+        names = None if columns is None else list(columns)
+        for part in self.manifest["parts"]:
+            yield read_columns(self.path / part["path"], names)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self.iter_parts()
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return all rows in the order of ``row_id`` as one Arrow table."""
+        return pa.concat_tables(list(self.iter_parts(columns)), promote_options="default")
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return all rows in the order of ``row_id`` as a pandas DataFrame."""
+        frame: pd.DataFrame = self.to_arrow(columns).to_pandas()
+        return frame
+
+    def __repr__(self) -> str:
+        return f"PublishedVersion({self.version!r}, {self.num_rows:,} rows, {str(self.path)!r})"
+
+
+def open(path: str | Path | Place, version: str | None = None) -> PublishedVersion:
+    """Open a published version for reading.
+
+    Parameters
+    ----------
+    path
+        Output folder of a recipe, a version's own folder, or a URI such as ``s3://bucket/out``.
+    version
+        Name of a version in that output. By default the current one.
+
+    Returns
+    -------
+    PublishedVersion
+        Reads nothing but the manifest until rows are asked for.
+
+    Raises
+    ------
+    InputError
+        There is no such output or version; the message names the nearest one.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, pandas as pd, rowsieve
+    >>> rng = np.random.default_rng(0)
+    >>> label = rng.integers(0, 2, 200)
+    >>> cue = np.where(rng.random(200) < 0.85, label, 1 - label)
+    >>> frame = pd.DataFrame({"cue": cue + rng.normal(0, 0.1, 200), "label": label})
+    >>> output = tempfile.mkdtemp()
+    >>> curated = rowsieve.curate(frame, label="label", output=output)
+    >>> published = rowsieve.open(output)
+    >>> published.version == curated.version
+    True
+    >>> published.to_pandas(["row_id", "group"]).shape
+    (200, 2)
+    >>> sum(part.num_rows for part in published)
+    200
+
+    """
+    place = path if version is None else f"{path}@{version}"
+    return PublishedVersion(open_version(str(place) if isinstance(place, Path) else place))

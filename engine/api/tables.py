@@ -1,0 +1,94 @@
+"""Tables in memory as the source of a recipe: any library's frame becomes one Parquet file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.core.errors import InputError
+
+ROW_GROUP_BYTES = 64 * 2**20
+"""Size of a row group in memory. Shards are cut at row groups, so memory stays bounded by it."""
+
+
+def as_arrow(data: Any) -> pa.Table:
+    """Return a pandas, polars or Arrow table as an Arrow table with plain types.
+
+    The index of a pandas DataFrame is left out, and long or view types become their plain form, so that the
+    same values from any library give the same table.
+
+    Raises
+    ------
+    InputError
+        ``data`` is no table, or a column holds values that Arrow cannot represent.
+
+    """
+    pandas = sys.modules.get("pandas")
+    try:
+        if isinstance(data, pa.Table):
+            table = data
+        elif pandas is not None and isinstance(data, pandas.DataFrame):
+            table = pa.Table.from_pandas(data, preserve_index=False)
+        elif hasattr(data, "__arrow_c_stream__"):
+            table = pa.table(data)
+        else:
+            raise InputError(
+                f"curate: data is a {type(data).__name__}. Give a pandas or polars DataFrame, an Arrow "
+                f"table, or the path of a dataset; a lazy frame needs .collect() first."
+            )
+        schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in table.schema])
+        plain = table.replace_schema_metadata(None).cast(schema)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"curate: data cannot be read as a table: {reason}") from None
+    duplicates = sorted({name for name in plain.column_names if plain.column_names.count(name) > 1})
+    if duplicates:
+        raise InputError(
+            f"curate: data has more than one column named {duplicates[0]!r}. Rename one of them."
+        )
+    return plain
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type without 64-bit offsets and views, also inside lists, structs and dictionaries."""
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(pa.int32(), plain_type(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(plain_type(kind.value_type), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in kind])
+    return kind
+
+
+def write_input(data: Any, folder: Path) -> Path:
+    """Write a table to ``folder`` under a name that depends on its content, once; return the file.
+
+    Curating the same values again therefore finds the same file, and what was computed is reused.
+    """
+    table = as_arrow(data)
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = folder / f".{uuid.uuid4().hex}.tmp"
+    rows = max(1, int(table.num_rows * ROW_GROUP_BYTES / max(table.nbytes, 1)))
+    try:
+        pq.write_table(table, scratch, row_group_size=rows)
+        with scratch.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        target = folder / f"{content[:16]}.parquet"
+        if not target.exists():
+            os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return target

@@ -1,0 +1,221 @@
+"""``rowsieve.curate`` gives the same result for any table library, and errors that name the argument."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import rowsieve
+from engine.api.tables import as_arrow, write_input
+from tests.data import spurious_table
+
+polars = pytest.importorskip("polars")
+PLAIN = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+"""A chain without a probe, which takes well below a second."""
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return spurious_table().drop_columns(["vector"])
+
+
+@pytest.fixture(scope="module")
+def curated(table: pa.Table) -> Any:
+    operators = {
+        "probe": {"l2": 0.05},
+        "gradients": {},
+        "groups": {"min_samples": [5, 10]},
+        "weights": {"method": "group_balanced"},
+        "split": {"validation": 0.2},
+    }
+    return rowsieve.curate(table, label="label", truth="truth", operators=operators)
+
+
+def test_rows_keep_their_order_and_columns(curated: Any, table: pa.Table) -> None:
+    assert curated.table.select(table.column_names).equals(table)
+    added = ["row_id", "group", "is_outlier", "outlier_source", "weight", "split"]
+    assert curated.table.column_names == [*table.column_names, *added]
+    assert curated.table["row_id"].to_pylist() == [*range(table.num_rows)]
+
+
+def test_weights_and_split_are_those_of_the_table(curated: Any) -> None:
+    assert curated.weights.dtype == np.float32
+    assert curated.weights.tolist() == curated.table["weight"].to_pylist()
+    assert len(set(curated.weights.tolist())) > 1
+    assert curated.split.tolist() == curated.table["split"].cast(pa.string()).to_pylist()
+    assert curated.split.dtype.kind == "U"
+    assert curated.weights[curated.split != "dropped"].mean() == pytest.approx(1, abs=1e-5)
+
+
+def test_groups_add_up(curated: Any) -> None:
+    groups, table = curated.groups, curated.table
+    assert groups["rows"].sum() == table.num_rows
+    assert groups["share"].sum() == pytest.approx(1)
+    for row in groups.itertuples():
+        mask = pc.and_(pc.equal(table["group"], row.group), pc.equal(table["label"], row[2]))
+        assert pc.sum(mask).as_py() == row.rows
+
+
+def test_accuracy_is_that_of_the_probe(curated: Any) -> None:
+    groups = curated.groups
+    result = rowsieve.run(curated.recipe)
+    expected = next(one.metrics["train_accuracy"] for one in result.operators if one.name == "probe")
+    assert np.average(groups["accuracy"], weights=groups["rows"]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("library", ["pandas", "pandas_with_index", "polars", "batches", "file"])
+def test_every_library_gives_the_same_result(
+    library: str, curated: Any, table: pa.Table, tmp_path: Path
+) -> None:
+    pq.write_table(table, tmp_path / "rows.parquet")
+    data = {
+        "pandas": table.to_pandas(),
+        "pandas_with_index": table.to_pandas().set_index(pd.Index(range(7, 7 + table.num_rows), name="key")),
+        "polars": polars.from_arrow(table),
+        "batches": table.to_reader(max_chunksize=17),
+        "file": tmp_path / "rows.parquet",
+    }[library]
+    found = rowsieve.curate(data, label="label", truth="truth", operators=curated.recipe.operators)
+    assert found.table.equals(curated.table)
+    assert found.groups.equals(curated.groups)
+
+
+def test_the_report_is_drawn_when_it_is_asked_for(curated: Any, tmp_path: Path) -> None:
+    assert not list(curated.path.parent.parent.glob("reports/*.html"))
+    path = curated.report()
+    assert path == curated.report()
+    assert "<html" in path.read_text("utf-8")
+    assert curated.report(tmp_path / "copy.html").read_bytes() == path.read_bytes()
+
+
+def test_a_notebook_shows_the_groups(curated: Any) -> None:
+    shown = curated._repr_html_()
+    assert f"{curated.num_rows:,} rows" in shown
+    assert shown.count("<tr") == len(curated.groups) + 1
+    assert repr(curated).startswith(f"Curated('{curated.version}')")
+
+
+def test_a_notebook_shows_class_names_as_text(tmp_path: Path) -> None:
+    table = spurious_table().drop_columns(["vector"])
+    wild = pc.if_else(pc.equal(table["label"], "yes"), "<script>alert(1)</script>", "no")
+    found = rowsieve.curate(table.set_column(2, "label", wild), label="label", truth="truth")
+    assert "<script" not in found._repr_html_()
+
+
+def test_a_named_output_is_kept_and_reused(table: pa.Table, tmp_path: Path) -> None:
+    first = rowsieve.curate(table, label="label", output=tmp_path / "out")
+    committed = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "store").rglob("*.parquet")}
+    again = rowsieve.curate(table.to_pandas(), label="label", output=tmp_path / "out")
+    assert again.version == first.version
+    assert {path: path.stat().st_mtime_ns for path in committed} == committed
+    assert len(list((tmp_path / "out" / "input").iterdir())) == 1
+    assert rowsieve.open(tmp_path / "out").to_arrow().equals(again.table)
+
+
+def test_a_temporary_output_goes_with_the_result(table: pa.Table) -> None:
+    found = rowsieve.curate(table, label="label", operators=PLAIN)
+    folder = Path(found.recipe.output.path)
+    assert folder.is_dir()
+    del found
+    assert not folder.exists()
+
+
+def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
+    found = rowsieve.curate(table, label="label", operators=PLAIN)
+    assert found.groups["accuracy"].isna().all()
+    assert "least accurate" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"label": "lable"}, "no column 'lable'. Did you mean 'label'"),
+        ({"features": ["x"]}, "source.features: the source has no column 'x'"),
+        ({"truth": "trut"}, "truth: the source has no column 'trut'. Did you mean 'truth'"),
+        ({"truth": {"groop": "truth"}}, "curate: truth.groop: unknown key. Did you mean 'group'"),
+        ({"operators": ["groupz"]}, "there is no such operator. Did you mean 'groups'"),
+        ({"operators": "groups"}, "give a list of names"),
+        ({"operators": {"split": {"validation": 2}}}, "split.validation"),
+        ({"source": {"on_eror": "fail"}}, "curate: source.on_eror: unknown key. Did you mean 'on_error'"),
+        ({"seed": -1}, "curate: seed"),
+        ({"data": [1, 2, 3]}, "data is a list"),
+        ({"data": polars.LazyFrame({"label": [1]})}, "data is a LazyFrame"),
+        ({"data": "no/such/place"}, "no/such/place"),
+        ({"data": pd.DataFrame({"label": [1, "a", None, {}]})}, "cannot be read as a table"),
+        ({"data": pd.DataFrame([[1, 2]], columns=["label", "label"])}, "label"),
+    ],
+)
+def test_errors_name_the_argument(arguments: dict[str, Any], message: str, table: pa.Table) -> None:
+    given = {"data": table, "label": "label", "truth": "truth"} | arguments
+    with pytest.raises(rowsieve.InputError, match=message.replace(".", r"\.")):
+        rowsieve.curate(given.pop("data"), **given)
+
+
+def test_a_taken_name_needs_a_prefix(table: pa.Table) -> None:
+    taken = table.append_column("group", pa.array(range(table.num_rows)))
+    with pytest.raises(rowsieve.InputError, match="prefix='rowsieve_'"):
+        rowsieve.curate(taken, label="label", truth="truth", operators=PLAIN)
+    found = rowsieve.curate(taken, label="label", truth="truth", operators=PLAIN, prefix="rowsieve_")
+    assert "rowsieve_group" in found.table.column_names
+    assert set(found.split) == {"train", "validation"}
+    assert len(found.groups) == 2
+
+
+def test_types_of_other_libraries_become_plain() -> None:
+    views = pa.table(
+        {
+            "text": pa.array(["a"], pa.string_view()),
+            "list": pa.array([[1.0]], pa.large_list(pa.float32())),
+            "category": pa.array(["a"], pa.large_string()).dictionary_encode(),
+            "vector": pa.array([[1.0, 2.0]], pa.list_(pa.float64(), 2)),
+        }
+    )
+    assert [str(kind) for kind in as_arrow(views).schema.types] == [
+        "string",
+        "list<item: float>",
+        "dictionary<values=string, indices=int32, ordered=0>",
+        "fixed_size_list<item: double>[2]",
+    ]
+
+
+def test_a_large_table_has_row_groups_to_cut_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.api.tables.ROW_GROUP_BYTES", 8 * 100)
+    path = write_input(pa.table({"x": np.arange(1000.0)}), tmp_path)
+    assert pq.ParquetFile(path).num_row_groups == 10
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, rowsieve\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'pyarrow', 'numpy', 'sklearn', 'pydantic', 'typer'}\n"
+        "print(*(heavy & set(sys.modules)), *rowsieve.__dir__())\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.split() == sorted(rowsieve.__all__)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    for module in (rowsieve, rowsieve.estimators):
+        with pytest.raises(AttributeError, match="nothing"):
+            module.nothing  # noqa: B018
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+
+
+def test_a_shadowed_package_stops_the_api(tmp_path: Path) -> None:
+    (tmp_path / "operators").mkdir()
+    (tmp_path / "operators" / "__init__.py").touch()
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport rowsieve\nrowsieve.curate"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"ImportError: rowsieve: {tmp_path}/operators is found in place" in done.stderr
