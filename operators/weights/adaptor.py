@@ -30,7 +30,14 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
-from operators.weights.kernel import Trust, balance_keys, group_keys, group_masses, largest_groups
+from operators.weights.kernel import (
+    Trust,
+    balance_keys,
+    class_priors,
+    group_keys,
+    group_masses,
+    largest_groups,
+)
 from operators.weights.params import WeightsParams
 from operators.weights.totals import add_up, all_shards, warning
 from operators.weights.weighing import COLUMNS, Factors, Scales
@@ -48,7 +55,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 4
+    version = 5
     Params = WeightsParams
     partial_fit_changes_rows = True
 
@@ -167,9 +174,8 @@ class Weights(Operator[WeightsParams]):
         sizes: Counter[int] = Counter()
         for (_, key), n_rows in by_class.items():
             sizes[key] += n_rows
-        trust = Trust(
-            largest, self.params.cross_fit.folds, count_classes(context.states["ingest"]), context.seed
-        )
+        priors = class_priors(by_class, count_classes(context.states["ingest"])).tolist()
+        trust = Trust(largest, self.params.cross_fit.folds, tuple(priors), context.seed)
         job = FoldJob(context.shards, context.state, self.params, dict(sizes), trust)
         if not self._trains_on_ray(job, executor):
             for _ in executor.map(job, range(trust.n_folds), resources=self.params.resources):

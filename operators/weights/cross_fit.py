@@ -32,6 +32,7 @@ from operators.weights.kernel import (
     Ints,
     Trust,
     balanced_weights,
+    class_priors,
     doubtful,
     group_keys,
     largest_groups,
@@ -76,12 +77,12 @@ def trust_of(
     keys: Ints,
     folds: Ints,
     largest: Mapping[int, int],
-    n_classes: int,
+    priors: Sequence[float],
 ) -> Floats:
     """(n,) what each row counts for: 1 in its class's largest group, else by its self-confidence."""
     found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
     p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
-    found[unsure] = trusted_share(p, n_classes)
+    found[unsure] = trusted_share(p, np.asarray(priors)[y[unsure]])
     return found
 
 
@@ -167,7 +168,7 @@ def open_trust(trust: Trust, state: Path) -> Callable[[pa.Table], Floats]:
 
     def share(table: pa.Table) -> Floats:
         rows = arrays_of(table, trust.n_folds, trust.seed)
-        return trust_of(models, *rows, trust.largest, trust.n_classes)
+        return trust_of(models, *rows, trust.largest, trust.priors)
 
     return share
 
@@ -217,4 +218,5 @@ def trust_on_arrays(
         ).model
         for fold in range(params.folds)
     ]
-    return trust_of(models, X, y, keys, folds, largest, spec.n_classes)
+    priors = class_priors(by_class, spec.n_classes).tolist()
+    return trust_of(models, X, y, keys, folds, largest, priors)

@@ -24,9 +24,15 @@ class Trust:
     largest: dict[int, int]
     """Key of the largest group of each class; its rows need no check."""
     n_folds: int
-    n_classes: int
+    priors: tuple[float, ...]
+    """(C,) share of each class in the weighted rows that the models learn from (:func:`class_priors`)."""
     seed: int
     """Seed of the hash that assigns rows to folds."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.priors)
 
 
 def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> Keys:
@@ -79,17 +85,44 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
 def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Class -> key of its largest group (:func:`group_keys`; of equals the lowest).
 
+    Rows in no group are no group: their number is no reason to trust them. Only in a class without any
+    group do they take its place, as there is nothing that they could be compared with.
+
     Parameters
     ----------
     sizes
         (class, key) -> rows in the whole dataset.
 
     """
-    largest: dict[int, tuple[int, int]] = {}
+    largest: dict[int, tuple[bool, int, int]] = {}
     for (value, key), n_rows in sorted(sizes.items()):
-        if n_rows > largest.get(value, (0, 0))[0]:
-            largest[value] = n_rows, key
-    return {value: key for value, (_, key) in largest.items()}
+        rank = (key >= 0, n_rows)
+        if value not in largest or rank > largest[value][:2]:
+            largest[value] = (*rank, key)
+    return {value: key for value, (*_, key) in largest.items()}
+
+
+def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Floats:
+    """(C,) share of each class in rows that weigh as the classifiers of ``trust`` are trained.
+
+    Every group has the same total weight, and a row in no group weighs 1; a class with more groups is
+    therefore more likely to these classifiers.
+
+    Parameters
+    ----------
+    sizes
+        (class, key) -> rows in the whole dataset.
+    n_classes
+        Classes, of which some may have no rows.
+
+    """
+    grouped = {pair: n_rows for pair, n_rows in sizes.items() if pair[1] >= 0}
+    share = sum(grouped.values()) / len(grouped) if grouped else 0.0
+    mass = np.zeros(n_classes)
+    for (value, key), n_rows in sizes.items():
+        mass[value] += share if key >= 0 else n_rows
+    total = mass.sum()
+    return mass / total if total else np.full(n_classes, 1 / n_classes)
 
 
 def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
@@ -98,11 +131,25 @@ def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
     return np.asarray(keys != common)
 
 
-def trusted_share(p: Floats, n_classes: int) -> Floats:
-    """What a doubtful row counts for: min(1, C p), by a probability p of its label of at least chance, all.
+def trusted_share(p: Floats, priors: Floats) -> Floats:
+    """Weight factor min(1, p / prior) of a doubtful row.
 
-    A row of a rare group is often unlikely to a model that leans on a cue, and rarely to one that has
-    learnt from groups of equal weight; a flipped label is unlikely to both.
+    A row whose label is at least as likely as its class is in general keeps its full weight. A row of a
+    rare group is often unlikely to a model that relies on a cue, and rarely to one that has learnt from
+    groups of equal weight; a flipped label is unlikely to both.
+
+    Parameters
+    ----------
+    p
+        (n,) probability of each row's label by a classifier that was trained without the row.
+    priors
+        (n,) prior probability of that label under the same classifier, see :func:`class_priors`.
+
+    Returns
+    -------
+    (n,) in [0, 1]; 1 where the prior is 0.
+
     """
-    share: Floats = np.minimum(1.0, n_classes * p)
+    ratio = np.divide(p, priors, out=np.ones_like(p), where=priors > 0)
+    share: Floats = np.minimum(1.0, ratio)
     return share

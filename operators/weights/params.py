@@ -45,8 +45,8 @@ class WeightsParams(OperatorParams):
     trust: Literal["all", "self_confidence"] = Field(
         default="self_confidence",
         description="all: every row alike; self_confidence: a row outside its class's largest group counts "
-        "for min(1, C p), p being the probability of its label by a classifier of C classes that was trained "
-        "without it, on groups of equal weight",
+        "for min(1, p / prior), p being the probability of its label by a classifier that was trained "
+        "without it on groups of equal weight, and prior that of its class under the same classifier",
     )
     factors: tuple[str, ...] | None = Field(
         default=None,

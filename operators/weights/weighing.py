@@ -95,7 +95,7 @@ class Scales:
         factors = record["factors"]
         found = Factors(tuple(factors["columns"]), tuple(factors["marks"]), factors["drop_outliers"])
         if trust is not None:
-            trust = Trust(**trust | {"largest": dict(trust["largest"])})
+            trust = Trust(**trust | {"largest": dict(trust["largest"]), "priors": tuple(trust["priors"])})
         sizes = None if sizes is None else dict(sizes)
         return cls(sizes, trust, record["scale"], found)
 

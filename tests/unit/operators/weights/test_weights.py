@@ -19,7 +19,14 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.hashing import row_hashes
 from operators.weights.adaptor import Weights
 from operators.weights.cross_fit import trust_on_arrays
-from operators.weights.kernel import balance_keys, balanced_weights, group_masses
+from operators.weights.kernel import (
+    balance_keys,
+    balanced_weights,
+    class_priors,
+    group_masses,
+    largest_groups,
+    trusted_share,
+)
 from operators.weights.params import CrossFit, WeightsParams
 from tests.unit.in_memory import run_operator, split_table
 
@@ -120,7 +127,7 @@ def doubtful_problem() -> pa.Table:
 
 
 def trust_by_scikit_learn(table: pa.Table, seed: int) -> tuple[Any, Any]:
-    """min(1, 3 p) outside the largest groups, p by weighted softmax regressions; and p of all rows."""
+    """min(1, p / prior) outside the largest groups, p by weighted softmax regressions; and p of all rows."""
     X = np.array(table[FEATURES].to_pylist())
     y, group = table[LABEL].to_numpy(), table[GROUP].to_numpy()
     names = np.where(group < 0, -1 - y, group)
@@ -135,8 +142,26 @@ def trust_by_scikit_learn(table: pa.Table, seed: int) -> tuple[Any, Any]:
         model = LogisticRegression(C=1 / L2, tol=1e-10, max_iter=10_000)
         model.fit((X[seen] - mean) / std, y[seen], sample_weight=weight / weight.sum())
         p[~seen] = model.predict_proba((X[~seen] - mean) / std)[np.arange((~seen).sum()), y[~seen]]
-    largest = [max((size[name], -name) for name in np.unique(names[y == c]))[1] * -1 for c in range(3)]
-    return np.where(names == np.array(largest)[y], 1.0, np.minimum(1, 3 * p)), p
+    named = names[names >= 0]
+    largest = [
+        max((size[name], -name) for name in np.unique(named[y[names >= 0] == c]))[1] * -1 for c in range(3)
+    ]
+    weight = np.array([share / size[name] if name >= 0 else 1 for name in names])
+    prior = np.array([weight[y == c].sum() for c in range(3)]) / weight.sum()
+    return np.where(names == np.array(largest)[y], 1.0, np.minimum(1, p / prior[y])), p
+
+
+def test_rows_in_no_group_are_not_trusted_for_their_number() -> None:
+    sizes = {(0, 4): 30, (0, 2): 30, (0, -1): 500, (1, 3): 10, (1, -2): 9, (2, -3): 7}
+    assert largest_groups(sizes) == {0: 2, 1: 3, 2: -3}
+
+
+def test_a_label_as_likely_as_its_class_keeps_its_weight() -> None:
+    sizes = {(0, 0): 300, (0, 1): 100, (0, 2): 200, (1, 3): 200, (1, -2): 50}
+    priors = class_priors(sizes, 3)
+    np.testing.assert_allclose(priors, np.array([600, 250, 0]) / 850)
+    share = trusted_share(np.array([0.8, 0.3, 0.147, 0.5]), priors[[0, 1, 1, 2]])
+    np.testing.assert_allclose(share, [1, 1, 0.147 * 850 / 250, 1])
 
 
 @pytest.mark.parametrize("cuts", [[], [100], [0, 37, 250]])
