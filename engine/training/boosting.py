@@ -63,7 +63,7 @@ class Boosted:
         session.shelf.put(index, model_state(session.learner.state()))
 
     def _ada(self, total: dict[int, Floats], session: Session) -> dict[int, Floats]:
-        """w_i proportional to exp(eta times row i's losses so far); see ``operators.lpboost.AdaWeights``."""
+        """Return w_i proportional to exp(eta times row i's losses so far) (Zhai et al. 2021, Algorithm 2)."""
         peaks = session.slots.each(lambda slot: torch.tensor([float(total[slot].max(initial=0))]))
         most = float(peaks.max())
         return {slot: np.exp(self._params.eta * (own - most)) for slot, own in total.items()}

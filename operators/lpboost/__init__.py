@@ -1,9 +1,12 @@
-"""alpha-LPBoost: sample weights that seek the tail, model weights of least CVaR; with certified gaps."""
+"""Boosted CVaR classification (alpha-LPBoost): sample weights for the next model, weights of the models.
 
-from operators.lpboost.ada import AdaWeights, ada_sample_weights
-from operators.lpboost.group import Alone, Group
+Every result is certified by its duality gap. ``engine.training`` boosts with :class:`SampleWeightSolver` and
+mixes ensembles with :func:`solve_model_weights`.
+
+Source: Zhai, Dan, Suggala, Kolter, Ravikumar: Boosted CVaR Classification, NeurIPS 2021.
+"""
+
 from operators.lpboost.problem import MAX_GAP, Solution, UncertifiedError, duality_gap
-from operators.lpboost.rounds import Ensemble, Learner, Weighting, boost
 from operators.lpboost.solver import (
     Method,
     SampleWeightSolver,
@@ -14,18 +17,10 @@ from operators.lpboost.solver import (
 
 __all__ = [
     "MAX_GAP",
-    "AdaWeights",
-    "Alone",
-    "Ensemble",
-    "Group",
-    "Learner",
     "Method",
     "SampleWeightSolver",
     "Solution",
     "UncertifiedError",
-    "Weighting",
-    "ada_sample_weights",
-    "boost",
     "duality_gap",
     "solve",
     "solve_model_weights",

@@ -1,14 +1,14 @@
-"""The game of alpha-LPBoost (Zhai et al. 2021, section 3.1): its two players, its value, its certificate.
+"""The game of alpha-LPBoost (Zhai et al. 2021, section 3.1): its data, its checks and its duality gap.
 
-Losses are an (n, t) matrix: column s holds base model s's losses on the n rows, each in [0, 1]. One
-player mixes models, lambda in the simplex; the other weighs rows, w in the simplex with
+Losses are an (n, t) matrix: column s holds the losses of base model s on the n rows, each in [0, 1]. One
+player mixes the models, lambda in the simplex; the other weighs the rows, w in the simplex with
 w_i <= 1/(alpha n). The value of the game is
 
     min over lambda of CVaR_alpha(losses @ lambda) = max over w of min_s <w, l_s>    (Proposition 3),
 
 that is 1 - rho* of the paper's primal (6) and 1 - gamma* of its dual (5). Any feasible pair brackets it.
-With ``beta`` the rows' side gains entropy H(w)/beta (equation 8, where the paper's inequality is
-printed the wrong way round: it must read <w, l_s> >= 1 - gamma).
+With ``beta`` the second player also gains the entropy H(w)/beta (equation 8, whose inequality is printed the
+wrong way round in the paper: it must read <w, l_s> >= 1 - gamma).
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from operators.metrics import cvar
 Array = npt.NDArray[np.float64]
 
 MAX_GAP = 1e-7
-"""Largest duality gap of a result."""
+"""Largest duality gap of a returned solution."""
 GOAL = MAX_GAP / 4
-"""What the solvers aim at."""
+"""Duality gap that the solvers aim at."""
 
 
 class UncertifiedError(ArithmeticError):
-    """No solver reached a duality gap of ``MAX_GAP``; the text has the gap it got."""
+    """No solver reached a duality gap of ``MAX_GAP``; the message has the gap that was reached."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Both players' optimal weights, and how well they are proved to be optimal."""
+    """Optimal weights of both players, with the duality gap that proves them."""
 
     sample_weights: Array
-    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each; the rows of this worker."""
+    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each."""
     model_weights: Array
     """(t,) >= 0, sum 1."""
     value: float
@@ -46,13 +46,13 @@ class Solution:
     gap: float
     """Upper minus lower bound: the value is within ``gap`` of the optimum."""
     method: str
-    """What solved it: "sifting", "newton", "interior", "highs", "clarabel"; "mean": the tail is all rows."""
+    """Solver: "sifting", "newton", "interior", "highs" or "clarabel"; "mean" where the tail is all rows."""
     passes: int = 0
-    """Passes over all rows of sifting, or Newton steps; 0 for other solvers."""
+    """Passes of sifting over all rows, or Newton steps; 0 for other solvers."""
 
 
 def check_losses(losses: npt.ArrayLike) -> Array:
-    """Losses as float64 (n, t), or a ValueError that says what is wrong with them."""
+    """Return the losses as float64 (n, t). Raises ValueError for another shape or values outside [0, 1]."""
     array = np.asarray(losses, np.float64)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(
@@ -64,7 +64,7 @@ def check_losses(losses: npt.ArrayLike) -> Array:
 
 
 def check_loss(loss: npt.ArrayLike, n: int) -> Array:
-    """One model's losses as float64 (n,), or a ValueError that says what is wrong with them."""
+    """Return one model's losses as float64 (n,). Raises ValueError as :func:`check_losses` does."""
     array = np.asarray(loss, np.float64)
     if array.shape != (n,):
         raise ValueError(f"loss has shape {array.shape}; give one value for each of the {n} rows")
@@ -82,21 +82,21 @@ def _check_range(array: Array) -> None:
 
 
 def check_alpha(alpha: float) -> float:
-    """``alpha``, or a ValueError."""
+    """Return ``alpha``. Raises ValueError outside (0, 1]."""
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha is {alpha!r}; give the share of rows that make up the tail, 0 < alpha <= 1")
     return float(alpha)
 
 
 def check_beta(beta: float | None) -> float | None:
-    """``beta``, or a ValueError."""
+    """Return ``beta``. Raises ValueError unless it is None or a finite number above 0."""
     if beta is not None and not 0 < beta < np.inf:
         raise ValueError(f"beta is {beta!r}; give a number > 0, or None for no entropy term")
     return beta
 
 
 def tail_rows(n: int, alpha: float) -> float:
-    """Rows in the tail, alpha n, but at least 1: below that the cap on a weight no longer binds."""
+    """Return the rows in the tail: alpha n, at least 1 (below that the cap on a weight does not bind)."""
     return min(float(n), max(1.0, alpha * n))
 
 
@@ -107,7 +107,7 @@ def duality_gap(
     alpha: float,
     beta: float | None = None,
 ) -> float:
-    """How far a pair of weights can be from optimal: upper minus lower bound of the game's value.
+    """Return how far a pair of weights can be from optimal: upper minus lower bound of the game's value.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""The same game through CVXPY, with HiGHS or CLARABEL: slower, and independent of the solvers here."""
+"""The same game by a library, HiGHS or CLARABEL through CVXPY: slower, independent of the solvers here.
+
+:func:`operators.lpboost.solve` falls back on it where its own solver leaves a gap, and tests compare with it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,12 @@ from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.lpboost.interior import exact_mass
-from operators.lpboost.problem import Solution, UncertifiedError
+from operators.lpboost.interior import rescale_to_budget
+from operators.lpboost.problem import Array, Solution, UncertifiedError
 from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
 
-Array = npt.NDArray[np.float64]
 Library = Literal["highs", "clarabel"]
 
 # Tighter than the libraries' defaults: feasibility of 1e-7 would leave a gap of that size.
@@ -24,14 +25,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def solve_by_library(losses: Array, tail: float, library: Library, beta: float | None = None) -> Solution:
-    """Solve the game for rows that are all here.
+    """Solve the game by a library.
 
     losses : (n, t) in [0, 1]. tail : 1 <= tail <= n.
 
     Raises
     ------
     ValueError : HiGHS with an entropy term; it solves linear and quadratic programs.
-    UncertifiedError : the library gave up.
+    UncertifiedError : the library found no solution.
     """
     if library == "highs" and beta is not None:
         raise ValueError('method "highs" has no entropy term: drop beta, or take "newton" or "clarabel"')
@@ -39,9 +40,9 @@ def solve_by_library(losses: Array, tail: float, library: Library, beta: float |
     lam = np.maximum(lam, 0)
     lam /= lam.sum()
     risk = losses @ lam
-    # The library's own w, not the softmax that answers lambda: an error in w costs the lower bound as much,
-    # but CLARABEL's lambda is often off by 1e-6 while its w is right to 1e-9.
-    w = exact_mass(x, np.ones(len(x)), tail) / tail
+    # This takes the library's own w instead of the softmax of lambda: CLARABEL's lambda is often off by
+    # 1e-6 while its w is right to 1e-9, and an error in either costs the lower bound as much.
+    w = rescale_to_budget(x, np.ones(len(x)), tail) / tail
     value = float((w @ losses).min())
     upper = cvar(risk, tail / len(risk)) if beta is None else regularised_risk(risk, tail, beta)
     if beta is not None:

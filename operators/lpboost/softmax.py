@@ -1,11 +1,14 @@
-"""Weights of maximal entropy under a cap: the rows' answer to given risks, closed up to one scalar."""
+"""Weights of maximal entropy under a cap: the rows' best answer to given risks, up to one scalar.
+
+With a cap of 1/tail on every weight, the w that maximises <w, risk> + H(w) / beta over the simplex is
+min(1/tail, exp(beta risk + shift)); only the shift has to be searched (Warmuth et al. 2008). Used by Newton's
+method for the regularised game (equation 8 of Zhai et al. 2021) and by its duality gap.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-
-from operators.lpboost.group import Alone, Group, extremes
 
 Array = npt.NDArray[np.float64]
 
@@ -13,42 +16,37 @@ ROUNDING = 1e-13
 
 
 def entropy(weights: Array) -> float:
-    """-sum w log w, with 0 log 0 = 0."""
+    """Return H(w) = -sum w log w in nats, with 0 log 0 = 0."""
     positive = weights[weights > 0]
     return float(-(positive @ np.log(positive)))
 
 
-def capped_softmax(
-    scores: Array, tail: float, group: Group | None = None, start: float | None = None
-) -> tuple[Array, float]:
-    """The w that maximises <w, scores> + H(w) over the simplex with every w_i <= 1/tail.
+def capped_softmax(scores: Array, tail: float, start: float | None = None) -> tuple[Array, float]:
+    """Maximise <w, scores> + H(w) over the simplex with every w_i <= 1/tail.
 
-    By the optimality conditions it is min(1/tail, exp(scores + shift)). Each step towards the shift
-    scales the free rows to what the capped ones leave, or halves a bracket where that is slow.
+    The optimality conditions give min(1/tail, exp(scores + shift)). Each step towards the shift scales the
+    free rows to the weight that the capped ones leave, or halves a bracket where that is slow.
 
     Parameters
     ----------
-    scores : (n,) finite; those of this worker.
-    tail : at least 1, at most the number of rows of the group.
-    group : the workers that hold the rows; default: this one alone.
-    start : where to start looking for the shift; default: the plain softmax's.
+    scores : (n,) finite, n >= 1.
+    tail : at least 1, at most n.
+    start : where to start the search for the shift; default: the plain softmax's.
 
     Returns
     -------
-    w : (n,) of this worker's rows.
+    w : (n,) weights, sum 1.
     shift : float.
     """
-    group = group or Alone()
     log_cap = -np.log(tail)
-    n = float(group.total(np.array([float(len(scores))]))[0])
-    least, most = extremes(group, scores)
-    low, high = -most - np.log(n), log_cap - least  # all rows below 1/n; all rows at the cap
+    least, most = float(scores.min()), float(scores.max())
+    # At the lower end all rows weigh at most 1/n, at the upper end all rows are at the cap.
+    low, high = -most - np.log(float(len(scores))), log_cap - least
     shift, move, total = low if start is None else float(np.clip(start, low, high)), np.inf, 1.0
     for _ in range(200):
         raw = scores + shift
         weights = np.exp(np.minimum(raw, log_cap))
-        sums = np.array([weights.sum(), weights[raw < log_cap].sum()])
-        total, free = (float(value) for value in group.total(sums))
+        total, free = float(weights.sum()), float(weights[raw < log_cap].sum())
         low, high = (shift, high) if total < 1 else (low, shift)
         if abs(total - 1) <= ROUNDING or high - low <= ROUNDING * max(1.0, abs(shift)):
             break
@@ -60,14 +58,15 @@ def capped_softmax(
     # The bracket may close before rounding lets the sum reach 1; its upper end can be scaled down.
     if total < 1 - 2 * ROUNDING:
         weights = np.exp(np.minimum(scores + high, log_cap))
-        total = float(group.total(np.array([weights.sum()]))[0])
+        total = float(weights.sum())
     return np.minimum(weights / total, 1 / tail), shift
 
 
 def regularised_risk(risk: Array, tail: float, beta: float) -> float:
-    """Largest <w, risk> + H(w)/beta over the weights of :func:`capped_softmax`: CVaR with entropy.
+    """Return the largest <w, risk> + H(w)/beta over the weights of :func:`capped_softmax`.
 
-    Computed as a Lagrangian, which bounds it from above however much rounding has moved the shift.
+    This is the CVaR of the risk (n,) with an entropy term. It is computed as a Lagrangian, which is an upper
+    bound however much rounding has moved the shift.
     """
     _, shift = capped_softmax(beta * risk, tail)
     excess = risk + shift / beta

@@ -1,4 +1,4 @@
-"""Weights of models and of rows: the public faces, each with a proof of optimality."""
+"""The public functions: model weights and sample weights, each certified by its duality gap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from operators.lpboost.group import Alone, Group
 from operators.lpboost.problem import (
     GOAL,
     MAX_GAP,
@@ -23,7 +22,7 @@ from operators.lpboost.problem import (
 )
 from operators.lpboost.reference import Library, solve_by_library
 from operators.lpboost.regularised import solve_regularised
-from operators.lpboost.sifting import Start, cold_start, sift, with_new_model
+from operators.lpboost.sifting import Start, cold_start, sift, warm_start
 from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
@@ -32,7 +31,7 @@ Method = Literal["auto", "highs", "clarabel"]
 def solve(
     losses: npt.ArrayLike, alpha: float, beta: float | None = None, *, method: Method = "auto"
 ) -> Solution:
-    """Both players' weights of alpha-LPBoost, their value and their duality gap.
+    """Solve alpha-LPBoost: the weights of both players, the value of the game and the duality gap.
 
     Parameters
     ----------
@@ -57,16 +56,21 @@ def solve(
     ``method`` of the result says so.
     """
     L = check_losses(losses)
-    n = len(L)
-    tail = tail_rows(n, check_alpha(alpha))
-    return _solve(Alone(), L, cold_start(L), tail, n, check_beta(beta), method)
+    tail = tail_rows(len(L), check_alpha(alpha))
+    return _solve(L, cold_start(L), tail, check_beta(beta), method)
 
 
 def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method = "auto") -> Array:
-    """Model weights lambda (t,) of least CVaR: the primal LP of alpha-LPBoost (Zhai et al. 2021, equation 6).
+    """Return the model weights lambda (t,) of least CVaR: the primal LP of alpha-LPBoost, equation 6.
 
-    losses (n, t) are those of the selection set. Base models are trained once; another alpha only
-    means another call. See :func:`solve` for parameters and errors.
+    losses (n, t) are those of the selection set. Base models are trained once; another alpha only needs
+    another call. See :func:`solve` for parameters and errors.
+
+    Examples
+    --------
+    >>> from operators.lpboost import solve_model_weights
+    >>> solve_model_weights([[0, 1], [1, 0]], alpha=0.5).round(6).tolist()
+    [0.5, 0.5]
     """
     return solve(losses, alpha, method=method).model_weights
 
@@ -74,80 +78,73 @@ def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method =
 def solve_sample_weights(
     losses: npt.ArrayLike, alpha: float, beta: float | None = None, *, method: Method = "auto"
 ) -> Array:
-    """Sample weights w (n,) for the next base model: the dual LP (equation 5), or equation 8 with ``beta``.
+    """Return sample weights w (n,) for the next base model: equation 5, or equation 8 with ``beta``.
 
     losses (n, t) are those of the training rows. See :func:`solve` for parameters and errors, and
-    :class:`SampleWeightSolver` for round after round.
+    :class:`SampleWeightSolver` for the rounds of boosting.
+
+    Examples
+    --------
+    >>> from operators.lpboost import solve_sample_weights
+    >>> solve_sample_weights([[0.0], [0.2], [1.0], [0.9]], alpha=0.5).round(6).tolist()
+    [0.0, 0.0, 0.5, 0.5]
     """
     return solve(losses, alpha, beta, method=method).sample_weights
 
 
 class SampleWeightSolver:
-    """Sample weights round after round, each solved from where the last one ended.
+    """Sample weights for the rounds of boosting; each round starts from the solution of the last one.
 
     Parameters
     ----------
     alpha, beta, method : as in :func:`solve`.
-    group : the workers that share the rows, all calling in step; each gives and gets its own rows.
-        Default: this process has all.
 
     Attributes
     ----------
-    losses_ : (n, t) losses given so far, by this worker's rows.
-    solution_ : the last Solution; before the first round None.
-    fallbacks_ : rounds in which a library had to help out.
+    losses_ : (n, t) losses given so far.
+    solution_ : the last Solution; None before the first round.
+    fallbacks_ : rounds that a library had to solve.
     """
 
-    def __init__(
-        self,
-        alpha: float,
-        beta: float | None = None,
-        *,
-        method: Method = "auto",
-        group: Group | None = None,
-    ) -> None:
+    def __init__(self, alpha: float, beta: float | None = None, *, method: Method = "auto") -> None:
         self.alpha, self.beta, self.method = check_alpha(alpha), check_beta(beta), method
-        self.group = group or Alone()
         self.fallbacks_ = 0
         self.solution_: Solution | None = None
         self._store = np.empty((0, 0))
         self._t = 0
-        self._rows = 0
 
     @property
     def losses_(self) -> Array:  # noqa: D102
         return self._store[:, : self._t]
 
     def add(self, loss: npt.ArrayLike) -> Array:
-        """Add a model's losses, (n,) in [0, 1] on this worker's rows; return the next weights (n,)."""
+        """Add a model's losses, (n,) in [0, 1]; return the weights (n,) for the next model."""
         last = self.solution_
         self._append(loss)
-        tail = tail_rows(self._rows, self.alpha)
+        tail = tail_rows(len(self.losses_), self.alpha)
         found = None
         if last is not None and self.method == "auto":
-            found = _unchanged(self.group, last, self.losses_[:, -1], self.beta)
+            found = _unchanged(last, self.losses_[:, -1], self.beta)
         if found is None:
             L = self.losses_
-            start = cold_start(L) if last is None else with_new_model(self.group, L, last, tail)
-            found = _solve(self.group, L, start, tail, self._rows, self.beta, self.method)
+            start = cold_start(L) if last is None else warm_start(L, last, tail)
+            found = _solve(L, start, tail, self.beta, self.method)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found
         return found.sample_weights
 
     def restore(self, losses: npt.ArrayLike, solution: Solution) -> None:
-        """Go on from a checkpoint: the next ``add`` gives the same bytes as in an unbroken run."""
+        """Continue from a checkpoint: the next ``add`` gives the same bytes as in an unbroken run."""
         L = check_losses(losses)
         self._store, self._t = L.copy(), L.shape[1]
-        self._rows = int(self.group.total(np.array([float(len(L))]))[0])
         self.solution_ = solution
 
     def _append(self, loss: npt.ArrayLike) -> None:
         values = check_loss(loss, len(self._store) if self._t else np.size(loss))
         if not self._t:
+            if not len(values):
+                raise ValueError("loss has no rows; give at least one")
             self._store = np.empty((len(values), 16))
-            self._rows = int(self.group.total(np.array([float(len(values))]))[0])
-            if not self._rows:
-                raise ValueError("loss has no rows on any worker; give at least one")
         if self._t == self._store.shape[1]:
             wider = np.empty((len(values), 2 * self._t))
             wider[:, : self._t] = self._store
@@ -156,25 +153,17 @@ class SampleWeightSolver:
         self._t += 1
 
 
-def _solve(
-    group: Group,
-    losses: Array,
-    start: Start,
-    tail: float,
-    n_rows: int,
-    beta: float | None,
-    method: Method,
-) -> Solution:
-
+def _solve(losses: Array, start: Start, tail: float, beta: float | None, method: Method) -> Solution:
+    n_rows = len(losses)
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
     if method == "auto":
         if tail >= n_rows:
-            found = _all_rows(group, losses, n_rows, beta)
+            found = _all_rows(losses, beta)
         elif beta is None:
-            found = sift(group, losses, start, tail, n_rows)
+            found = sift(losses, start, tail)
         else:
-            found = solve_regularised(group, losses, start.model_weights, tail, beta)
+            found = solve_regularised(losses, start.model_weights, tail, beta)
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(
@@ -185,33 +174,32 @@ def _solve(
         )
     fallback: Library = "highs" if beta is None else "clarabel"
     library = fallback if method == "auto" else method
-    every, own = group.gather(losses)
-    found = solve_by_library(every, tail, library, beta)
+    found = solve_by_library(losses, tail, library, beta)
     if not found.gap <= MAX_GAP:
         raise UncertifiedError(
             f"{library} left a duality gap of {found.gap:.1e} on {n_rows} rows and {losses.shape[1]} models, "
             f'more than {MAX_GAP:g}: try method "auto" or another library'
         )
-    return Solution(**{**vars(found), "sample_weights": found.sample_weights[own]})
+    return found
 
 
-def _unchanged(group: Group, last: Solution, loss: Array, beta: float | None) -> Solution | None:
-    """The last solution, the new model at weight 0, where that is optimal; else None.
+def _unchanged(last: Solution, loss: Array, beta: float | None) -> Solution | None:
+    """Return the last solution with the new model at weight 0 if that is optimal, else None.
 
-    It is where the new model is no better than the others under the last sample weights.
+    It is optimal where the new model is no better than the others under the last sample weights.
     """
     w = last.sample_weights
-    sums = group.total(np.array([w @ loss, 0.0 if beta is None else entropy(w) / beta]))
-    lower = min(last.value, float(sums.sum()))
+    lower = min(last.value, float(w @ loss) + (0.0 if beta is None else entropy(w) / beta))
     gap = last.gap + last.value - lower
     if gap > GOAL:
         return None
     return Solution(w, np.append(last.model_weights, 0.0), lower, gap, last.method)
 
 
-def _all_rows(group: Group, losses: Array, n_rows: int, beta: float | None) -> Solution:
-    """The tail is all rows: every weight is 1/n, and the model of least mean loss is optimal."""
-    means = group.total(losses.sum(axis=0)) / n_rows
+def _all_rows(losses: Array, beta: float | None) -> Solution:
+    """Solve the game whose tail is all rows: weights 1/n, and the model of least mean loss."""
+    n_rows = len(losses)
+    means = losses.sum(axis=0) / n_rows
     best = int(means.argmin())
     extra = 0.0 if beta is None else float(np.log(n_rows)) / beta
     one = np.zeros(len(means))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.lpboost import SampleWeightSolver, duality_gap, solve
-from operators.lpboost.interior import exact_mass
+from operators.lpboost.interior import rescale_to_budget
 from tests.benchmarks.lp.games import ALPHA
 
 Array = npt.NDArray[np.float64]
@@ -159,4 +159,5 @@ def _gap(losses: Array, x: Array, model_weights: Array, beta: float | None) -> f
     """Of a peer's answer, brought within the constraints."""
     tail = ALPHA * len(losses)
     lam = np.maximum(model_weights, 0)
-    return duality_gap(losses, exact_mass(x, np.ones(len(x)), tail) / tail, lam / lam.sum(), ALPHA, beta)
+    w = rescale_to_budget(x, np.ones(len(x)), tail) / tail
+    return duality_gap(losses, w, lam / lam.sum(), ALPHA, beta)

@@ -115,7 +115,7 @@ def test_tiny_beta_leaves_the_rows_alike():
 def test_game_that_newton_leaves_open_goes_to_the_interior_point(monkeypatch):
     losses = np.random.default_rng(8).random((200, 5))
     whole = solve(losses, 0.1, 60.0)
-    monkeypatch.setattr("operators.lpboost.entropy.MAX_STEPS", 1)
+    monkeypatch.setattr("operators.lpboost.regularised.MAX_STEPS", 1)
     found = solve(losses, 0.1, 60.0)
     assert (whole.method, found.method) == ("newton", "interior")
     assert found.value == pytest.approx(whole.value, abs=1e-7)

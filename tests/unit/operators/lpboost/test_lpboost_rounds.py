@@ -1,11 +1,8 @@
-import threading
-
 import numpy as np
 import pytest
 
-from operators.lpboost import AdaWeights, Alone, SampleWeightSolver, ada_sample_weights, boost, solve
-from operators.lpboost.group import largest
-from operators.lpboost.sifting import with_new_model
+from operators.lpboost import SampleWeightSolver, solve, solve_model_weights
+from operators.lpboost.sifting import largest, warm_start
 from operators.metrics import cvar
 
 
@@ -15,48 +12,6 @@ def sequence(n, t, seed=0, *, binary=True):
     logit = rng.normal(-2, 1.5, (n, 1)) + 0.6 * rng.normal(size=(n, 4)) @ rng.normal(size=(4, t))
     chance = 1 / (1 + np.exp(-logit))
     return (rng.random((n, t)) < chance).astype(float) if binary else chance
-
-
-class Threads:
-    """A group of threads that meet at a barrier."""
-
-    def __init__(self, rank, boxes, barrier):
-        self.rank, self.boxes, self.barrier = rank, boxes, barrier
-
-    def _exchange(self, value):
-        self.boxes[self.rank] = value.copy()
-        self.barrier.wait(timeout=60)
-        everyone = list(self.boxes)
-        self.barrier.wait(timeout=60)
-        return everyone
-
-    def total(self, values):
-        return np.sum(self._exchange(values), axis=0)
-
-    def gather(self, rows):
-        everyone = self._exchange(rows)
-        start = sum(map(len, everyone[: self.rank]))
-        return np.vstack(everyone), slice(start, start + len(rows))
-
-
-def in_threads(work, shards):
-    """``work(group, shard)`` on a thread each; results joined in order."""
-    boxes, results = [None] * len(shards), [None] * len(shards)
-    barrier = threading.Barrier(len(shards))
-
-    def run(rank):
-        try:
-            results[rank] = work(Threads(rank, boxes, barrier), shards[rank])
-        except BaseException:
-            barrier.abort()
-            raise
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(shards))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return np.concatenate(results)
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -86,73 +41,31 @@ def test_restored_solver_goes_on_with_the_same_bytes(beta):
         assert whole.add(losses[:, t]).tobytes() == second.add(losses[:, t]).tobytes()
 
 
-@pytest.mark.parametrize("beta", [None, 60.0, 3e3])
-@pytest.mark.parametrize("binary", [True, False])
-def test_shards_solve_the_same_game(binary, beta):
-    losses = sequence(2000, 6, binary=binary)
-    cuts = [300, 300, 1400]  # one worker has no rows
-
-    def work(group, shard):
-        solver = SampleWeightSolver(0.1, beta, group=group)
-        for t in range(6):
-            weights = solver.add(shard[:, t])
-        assert solver.fallbacks_ == 0
-        return weights
-
-    weights = in_threads(work, np.split(losses, cuts))
-    whole = solve(losses, 0.1, beta)
-    assert weights.sum() == pytest.approx(1)
-    assert weights.max() <= 1 / 200 + 1e-12
-    assert (weights @ losses).min() == pytest.approx(
-        (whole.sample_weights @ losses).min(), abs=1e-4 if beta else 2e-7
-    )
-
-
-def test_ada_weights_in_shards_and_rounds():
-    losses = sequence(500, 5)
-
-    def work(group, shard):
-        ada = AdaWeights(0.7, group=group)
-        return [ada.add(column) for column in shard.T][-1]
-
-    weights = in_threads(work, np.split(losses, [100, 350]))
-    np.testing.assert_allclose(weights, ada_sample_weights(losses, 0.7), rtol=1e-12)
-    raw = np.exp(0.7 * losses.sum(axis=1))
-    np.testing.assert_allclose(weights, raw / raw.sum(), rtol=1e-12)
-
-
 @pytest.mark.parametrize("count", [0, 1, 7, 1000, 2499, 2999, 3000])
 @pytest.mark.parametrize("digits", [0, 2, 17])
 def test_largest_breaks_ties_by_place(count, digits):
     values = np.round(np.random.default_rng(5).random(3000), digits)
     expected = np.zeros(3000, bool)
     expected[np.argsort(-values, kind="stable")[:count]] = True
-    np.testing.assert_array_equal(largest(Alone(), values, count), expected)
-    shards = np.split(values, [1000, 1000, 1800])
-    np.testing.assert_array_equal(in_threads(lambda g, v: largest(g, v, count), shards), expected)
+    np.testing.assert_array_equal(largest(values, count), expected)
 
 
-@pytest.mark.parametrize(
-    "weighting",
-    [AdaWeights(), SampleWeightSolver(0.1), SampleWeightSolver(0.1, 60.0)],
-    ids=["ada", "lp", "entropy"],
-)
-def test_ensemble_beats_its_first_model_and_its_average(weighting):
-    """Section 3.3: on the selection set no worse than ERM or AdaBoost + average, for every alpha."""
+@pytest.mark.parametrize("beta", [None, 60.0], ids=["lp", "entropy"])
+def test_ensemble_beats_its_first_model_and_its_average(beta):
+    """Section 3.3: on the selection set no worse than ERM or the average of the models, for every alpha."""
     rng = np.random.default_rng(6)
     X = rng.normal(size=(600, 6))
     y = np.where(rng.random(600) < 0.15, X[:, 2], X[:, 0]) > 0
-
-    def learner(weights):
+    solver, weights, columns = SampleWeightSolver(0.1, beta), np.full(400, 1 / 400), []
+    for _ in range(12):
         drawn = rng.choice(400, 200, p=weights / weights.sum())
         slope = np.linalg.lstsq(X[drawn], y[drawn] - 0.5, rcond=None)[0]
-        wrong = (X @ slope > 0) != y
-        return wrong[:400], wrong[400:]
-
-    found = boost(learner, 400, weighting, 12)
-    selection = found.selection_losses
+        wrong = ((X @ slope > 0) != y).astype(float)
+        weights = solver.add(wrong[:400])
+        columns.append(wrong[400:])
+    selection = np.column_stack(columns)
     for alpha in (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0):
-        mixed = cvar(selection @ found.model_weights(alpha), alpha)
+        mixed = cvar(selection @ solve_model_weights(selection, alpha), alpha)
         assert mixed <= cvar(selection[:, 0], alpha) + 1e-7
         assert mixed <= cvar(selection.mean(axis=1), alpha) + 1e-7
 
@@ -161,7 +74,7 @@ def test_new_model_enters_with_the_share_of_least_cvar():
     losses = sequence(1000, 2, binary=False)
     shares = np.linspace(0, 1, 1001)
     best = min(cvar(losses @ [1 - share, share], 0.1) for share in shares)
-    start = with_new_model(Alone(), losses, solve(losses[:, :1], 0.1), 100.0)
+    start = warm_start(losses, solve(losses[:, :1], 0.1), 100.0)
     assert start.model_weights.sum() == pytest.approx(1)
     assert cvar(losses @ start.model_weights, 0.1) == pytest.approx(best, abs=2e-3)
     np.testing.assert_allclose(start.risk, losses @ start.model_weights, atol=1e-12)
@@ -202,9 +115,5 @@ def test_bad_rounds_are_named():
         solver.add([0.0, 1.0, 0.0])
     with pytest.raises(ValueError, match="finite and in"):
         solver.add([0.0, np.inf])
-    with pytest.raises(ValueError, match="at least 1"):
-        boost(lambda w: (w, w), 3, AdaWeights(), 0)
-    with pytest.raises(ValueError, match="eta is 0"):
-        AdaWeights(0)
     with pytest.raises(ValueError, match="no rows"):
         SampleWeightSolver(0.1).add([])
