@@ -5,8 +5,8 @@ threshold rho weighs 1/tail, and a row below it weighs 0; only the rows at rho l
 or alike. So the method guesses a window of rows around rho, solves the LP over them alone, prices all rows,
 lets those into the window that are on the wrong side of rho, and repeats until the duality gap is closed
 (Bixby et al. 1992: sifting). Rows with the same losses are one column of the small LP and get the same
-weight. Models are sifted likewise: the LP starts with those that had weight in the last round or were near it,
-and a model with a lower score than all of them joins.
+weight. Models are sifted likewise: the LP starts with those that had weight in the last round or were near
+it, and a model with a lower score than all of them joins.
 """
 
 from __future__ import annotations
