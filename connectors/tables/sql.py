@@ -21,6 +21,8 @@ from connectors.filters import Clause, Predicate
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain
 
+ENVIRONMENT_NAMES = "ROWSIEVE_ENVIRONMENT_NAMES"
+"""Environment variable with the names that ``${NAME}`` in a URL may stand for, separated by commas."""
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
     "postgres": "adbc_driver_postgresql.dbapi",
@@ -216,14 +218,41 @@ def _fetch(cursor: Any, statement: str) -> pa.Table:
 
 
 def _expand(url: str) -> str:
-    """Put variables of the environment in place of ``${NAME}``. Raises ConnectorError for one not set."""
+    """Replace ``${NAME}`` in the user and password of a URL by environment variables.
+
+    Only variables that ``ROWSIEVE_ENVIRONMENT_NAMES`` lists are read. Otherwise a recipe could send any
+    secret of the process to a host of its choice.
+
+    Raises
+    ------
+    ConnectorError
+        A name is not listed or not set, or stands elsewhere in the URL.
+
+    """
+    allowed = [name.strip() for name in os.environ.get(ENVIRONMENT_NAMES, "").split(",") if name.strip()]
 
     def value(found: re.Match[str]) -> str:
-        if found[1] not in os.environ:
-            raise ConnectorError(f"source.path: the environment variable {found[1]} is not set.")
-        return quote(os.environ[found[1]], safe="")
+        name = found[1]
+        if name not in allowed:
+            raise ConnectorError(
+                f"source.path: ${{{name}}} would send this environment variable to the database's host, and "
+                f"the operator allows {', '.join(allowed) or 'none'}. If you trust the recipe, set "
+                f"{ENVIRONMENT_NAMES}={','.join([*allowed, name])} in the environment, on every node."
+            )
+        if name not in os.environ:
+            raise ConnectorError(f"source.path: the environment variable {name} is not set.")
+        return quote(os.environ[name], safe="")
 
-    return re.sub(r"\$\{(\w+)\}", value, url)
+    scheme, mark, rest = url.partition("://")
+    authority = re.match(r"[^/?#]*", rest)
+    user, at, host = (authority[0] if authority else "").rpartition("@")
+    after = host + rest[len(user + at + host) :]
+    if found := re.search(r"\$\{(\w+)\}", after + scheme):
+        raise ConnectorError(
+            f"source.path: {found[0]} may stand in the user and password of a database URL only. Write the "
+            f"host, path and query out."
+        )
+    return scheme + mark + re.sub(r"\$\{(\w+)\}", value, user) + at + after
 
 
 EVERYTHING = "1 = 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,9 +124,5 @@ def load(recipe: RecipeLike, overrides: Sequence[str] = ()) -> Recipe:
         return Recipe.load(recipe, overrides)
     if isinstance(recipe, Recipe) and not overrides:
         return recipe
-    from engine.recipe.recipe import apply_override
-
-    unset = recipe.model_dump(exclude_unset=True) if isinstance(recipe, Recipe) else dict(recipe)
-    for override in overrides:
-        apply_override(unset, override)
-    return Recipe.parse(unset)
+    given = recipe.model_dump(exclude_unset=True) if isinstance(recipe, Recipe) else recipe
+    return Recipe.parse(copy.deepcopy(dict(given)), overrides=overrides)

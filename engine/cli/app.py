@@ -20,10 +20,12 @@ from engine.cli.common import (
 from engine.cli.deploy import deploy
 from engine.cli.export import export
 from engine.cli.jobs import add_jobs, address_for, show_jobs
+from engine.cli.policy import policy
 from engine.cli.schedule import schedule
 from engine.cli.sources import sources
 from engine.cli.versions import diff, versions
 from engine.core.errors import InputError
+from engine.core.policy import apply_policy
 
 app = typer.Typer(
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
@@ -34,8 +36,15 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     app()
+
+
+@app.callback()
+def before_every_command() -> None:
+    """Groups, outliers, weights and splits for every row of a dataset, without group labels."""
+    with shown_errors(verbose=False):
+        apply_policy()
 
 
 @app.command()
@@ -248,5 +257,5 @@ app.command()(export)
 app.command()(sources)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
-for command in (versions, diff, schedule):
+for command in (versions, diff, schedule, policy):
     app.command()(command)

@@ -89,8 +89,8 @@ def _start(spec: RunSection, address: str | None, verbose: bool) -> None:
         ray.init(address=address, **noise)
     except ConnectionError as error:
         raise InfeasibleError(
-            f"No Ray cluster answers at {address!r}: {error}. Start one, or leave run.address out "
-            f"(and RAY_ADDRESS unset) to run on this machine."
+            f"No Ray cluster answers at {address!r}: {error}. Start one, or leave out run.address "
+            f"and RAY_ADDRESS to run on this machine."
         ) from None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, PrivateAttr, ValidationError, field_validator
 
 from engine.core.errors import InputError
+from engine.core.policy import apply_policy
 from engine.core.suggestions import explain, nearest
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
@@ -123,7 +124,9 @@ class RunSection(Section):
 
     executor: Literal["ray", "local"] = Field(default="ray", description="local: in this process")
     address: str | None = Field(
-        default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one"
+        default=None,
+        description="Ray cluster to join; only by `--set` or where the operator allows it. Default: "
+        "RAY_ADDRESS, else a local one",
     )
     cpus: int | None = Field(default=None, ge=1, description="CPUs of a local Ray; default: all, at least 4")
     object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
@@ -186,26 +189,48 @@ class Recipe(Section):
         return value
 
     @classmethod
-    def parse(cls, value: Any, place: str = "recipe") -> Recipe:
-        """Check a mapping. Raises InputError with one line for each fault."""
+    def parse(cls, value: Any, place: str = "recipe", overrides: Sequence[str] = ()) -> Recipe:
+        """Check a mapping, changed in place by ``a.b=c`` overrides, against the schema and the policy.
+
+        Overrides come from whoever starts the run, so they may name a Ray cluster; the mapping may not.
+        Raises InputError with one line for each fault, and for what the operator's policy does not allow.
+        """
+        for override in overrides:
+            apply_override(value, override)
         if not isinstance(value, dict):
             raise InputError(
                 f"{place}: a recipe is a mapping of keys to values, this is {type(value).__name__}."
             )
         try:
-            return cls.model_validate(value)
+            recipe = cls.model_validate(value)
         except ValidationError as error:
             raise InputError(explain(error, cls, place)) from None
+        policy = apply_policy()
+        changed = {override.partition("=")[0].strip() for override in overrides}
+        if recipe.run.address is not None and not changed & {"run", "run.address"}:
+            policy.check_address(place, recipe.run.address)
+        for key, path in recipe.paths():
+            policy.check_path(f"{place}: {key}", path)
+        return recipe
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         """Read a YAML file and apply ``a.b=c`` overrides. Raises InputError."""
-        value = read_yaml(Path(path))
-        for override in overrides:
-            apply_override(value, override)
-        recipe = cls.parse(value, str(path))
+        recipe = cls.parse(read_yaml(Path(path)), str(path), overrides)
         recipe._file = str(path)
         return recipe
+
+    def paths(self) -> Iterator[tuple[str, str]]:
+        """Yield key and value of each path, except names of tables in a catalog."""
+        if "catalog" not in self.source.options:
+            yield "source.path", self.source.path
+        stored = self.operators.get("gradients", {}).get("stored")
+        if isinstance(stored, dict) and isinstance(stored.get("path"), str):
+            yield "operators.gradients.stored.path", stored["path"]
+        yield "output.path", self.output.path
+        for number, export in enumerate(self.output.export):
+            if export.catalog is None:
+                yield f"output.export.{number}.path", export.path
 
     @property
     def place(self) -> str:

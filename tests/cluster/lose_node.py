@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     cluster.wait_for_nodes()
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    recipe = Recipe.parse(many_shards(folder, "lost", run={"executor": "ray", "address": cluster.address}))
+    recipe = Recipe.parse(many_shards(folder, "lost", run={"executor": "ray"}))
     store = make_plan(recipe).store.folder(make_plan(recipe).fingerprint_of("gradients"))
     lost = threading.Event()
 

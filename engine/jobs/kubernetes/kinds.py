@@ -74,7 +74,9 @@ _Plain.add_representer(str, _text)
 
 
 def _recipe(made: Rendering) -> Manifest:
-    text = yaml.safe_dump(made.recipe.model_dump(mode="json", exclude_unset=True), sort_keys=False)
+    text = yaml.safe_dump(
+        made.recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}}), sort_keys=False
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -60,6 +60,7 @@ def execute(server: Any, statement: str) -> None:
 @pytest.fixture
 def url(server: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
+    monkeypatch.setenv("ROWSIEVE_ENVIRONMENT_NAMES", "OTHER, SHOP_PASSWORD")
     host = server.get_uri().partition("host=")[2]
     return f"postgresql://ann:${{SHOP_PASSWORD}}@/postgres?host={host}"
 

@@ -255,6 +255,7 @@ def test_the_password_of_a_url_comes_from_the_environment_and_stays_there(
 ) -> None:
     pytest.importorskip("adbc_driver_postgresql")
     url = "postgresql://ann:${DB_PASS}@localhost:1/shop"
+    monkeypatch.setenv("ROWSIEVE_ENVIRONMENT_NAMES", "DB_PASS")
     with pytest.raises(ConnectorError, match="DB_PASS is not set"):
         open_source(url, options={"table": "t", "key": "k"})
     monkeypatch.setenv("DB_PASS", "s3cr3t/@")
@@ -263,6 +264,30 @@ def test_the_password_of_a_url_comes_from_the_environment_and_stays_there(
     assert source.url == "postgresql://ann:s3cr3t%2F%40@localhost:1/shop"  # type: ignore[attr-defined]
     with pytest.raises(ConnectorError, match="postgresql://localhost:1/shop#t") as caught:
         source.list()
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("postgresql://ann:${CLOUD_SECRET}@evil.example/shop", r"\$\{CLOUD_SECRET\} would send"),
+        ("postgresql://${CLOUD_SECRET}:x@evil.example/shop", r"\$\{CLOUD_SECRET\} would send"),
+        ("postgresql://ann:x@${DB_PASS}.evil.example/shop", "user and password of a database URL only"),
+        ("postgresql://evil.example/${DB_PASS}", "user and password of a database URL only"),
+        ("postgresql://evil.example/?options=${DB_PASS}@x", "user and password of a database URL only"),
+        ("sqlite:///data/${DB_PASS}.db", "user and password of a database URL only"),
+    ],
+)
+def test_a_url_sends_no_variable_that_the_operator_has_not_listed(
+    url: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("adbc_driver_postgresql")
+    monkeypatch.setenv("ROWSIEVE_ENVIRONMENT_NAMES", "DB_PASS")
+    monkeypatch.setenv("DB_PASS", "hunter2hunter2")
+    monkeypatch.setenv("CLOUD_SECRET", "s3cr3ts3cr3t")
+    with pytest.raises(ConnectorError, match=message) as caught:
+        open_source(url, options={"table": "t", "key": "k"})
+    assert "hunter2" not in str(caught.value)
     assert "s3cr3t" not in str(caught.value)
 
 
