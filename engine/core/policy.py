@@ -80,8 +80,8 @@ class Policy:
         if address not in self.addresses:
             raise InputError(
                 f"{place}: run.address: a recipe may not choose the Ray cluster, since that gets the "
-                f"token and runs code here. Remove the key and set RAY_ADDRESS, or give --set run.address=... on "
-                f"the command line; the operator can allow the address in {VARIABLES['addresses']}."
+                f"token and runs code here. Remove the key and set RAY_ADDRESS, or give --set run.address "
+                f"on the command line; the operator can allow the address in {VARIABLES['addresses']}."
             )
 
 

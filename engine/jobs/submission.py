@@ -12,6 +12,7 @@ import yaml
 
 from engine.core.errors import InputError, RowsieveError
 from engine.core.redaction import redact
+from engine.jobs.bootstrap import ENTRYPOINT, SCRIPT, SCRIPT_NAME
 from engine.jobs.connection import clear_errors, connect
 from engine.jobs.handle import JobHandle, JobInfo, list_jobs
 from engine.jobs.key import Decision, decide, given_key, planned_key
@@ -19,8 +20,6 @@ from engine.jobs.package import RECIPE, SOURCE, Contents, collect
 from engine.jobs.paths import moved, portable
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
-
-ENTRYPOINT = f"python -m engine.cli run {RECIPE} --log-format plain"
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ def submit(
     contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
     sent = portable(recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files)
     resolved = sent.model_dump(mode="json", exclude_unset=True)
+    contents.files[SCRIPT_NAME] = SCRIPT.encode()
     contents.files[RECIPE] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).encode()
     if key is None:
         version = _version(recipe, sent)

@@ -58,14 +58,16 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
     ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
-    command = ["ray", "start", "--head", "--block", "--dashboard-host=127.0.0.1", "--num-cpus=4"]
+    here = Path(sys.executable).parent
+    command = [str(here / "ray"), "start", "--head", "--block", "--dashboard-host=127.0.0.1", "--num-cpus=4"]
     command += ["--object-store-memory=150000000", "--disable-usage-stats"]
     command += [f"--{name}={port}" for name, port in ports.items()]
     address = f"http://127.0.0.1:{ports['dashboard-port']}"
     with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as folder:
         environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            # Started by its path: the job's own path does not lead to this environment's interpreter.
+            "PATH": ":".join(path for path in os.environ["PATH"].split(":") if Path(path) != here),
             "RAY_TMPDIR": folder,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": TOKEN,
