@@ -8,9 +8,9 @@ from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.dbscan.estimator import DBSCAN
-    from operators.dbscan.grid import dbscan_grid, neighbour_counts
+    from operators.dbscan.kernel import dbscan_grid
 
-__all__ = ["DBSCAN", "dbscan_grid", "neighbour_counts"]
-_HOMES = {"DBSCAN": "estimator", "dbscan_grid": "grid", "neighbour_counts": "grid"}
+__all__ = ["DBSCAN", "dbscan_grid"]
+_HOMES = {"DBSCAN": "estimator", "dbscan_grid": "kernel"}
 
 __getattr__ = lazy(__name__, _HOMES)

@@ -1,22 +1,29 @@
-"""Which rows are dense at which radius, without counting the neighbours of most rows.
+"""Which rows are core samples at which radius, without counting the neighbours of most rows.
 
-Radii are levels, ascending; a row with ``goal`` neighbours at one level has them at all larger ones.
-So each row has one number: the largest level at which it falls short, -1 if none. Most rows of a
-large cluster meet the goal within a small random sample of rows and are done. The sample is then drawn
-from what is left, in which smaller clusters weigh more, and so on. Only rows that samples no longer
-settle are compared with all others (:mod:`operators.dbscan.search`).
+The radii of a grid are levels in ascending order. A row with ``goal`` neighbours at one level has them at
+all larger levels, so one number per row suffices: the largest level at which it has fewer, -1 if there is
+none.
+
+1. Up to ``ROWS`` rows with few neighbours: :func:`compare_all_pairs` compares all pairs.
+2. Otherwise :func:`settle_by_samples` compares rows with random samples. Most rows of a large cluster have
+   ``goal`` neighbours within a small sample and need no further comparison. The next sample is drawn from
+   the rows that are left, in which smaller clusters have a larger share.
+3. :class:`Search` compares the rows that samples do not settle with all others, and keeps the
+   neighbourhoods it finds while they are few.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64, Index
 from operators.dbscan import tiles as t
-from operators.dbscan.distances import Float64, Index
+from operators.dbscan.bounding_boxes import Blocks, BoxIndex
 from operators.dbscan.tiles import Level, Side, Tiles, count_true, in_threads, pieces
 
 SAMPLE_PER_GOAL = 5  # a row with a fifth of all rows around it meets the goal in the first sample
@@ -61,7 +68,7 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         sample = tiles.side(np.unique(drawn))
 
         def lowered(rows: Index, sample: Side = sample) -> Level:
-            return _lowered(tiles, rows, sample, level[rows], goal)
+            return lowered_levels(tiles, rows, sample, level[rows], goal)
 
         parts = in_threads(lowered, pieces(open_rows, max(FEWEST_ROWS, t.fitting(size))))
         new = np.concatenate(list(parts))
@@ -73,7 +80,7 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
         size = min(GROWTH * size, largest)
 
 
-def _lowered(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
+def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
     """Levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
     room = tiles.buffer(len(rows) * len(sample.rows))
     products = tiles.products(rows, sample, room)
@@ -84,3 +91,176 @@ def _lowered(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float)
         met, short = np.where(dense, np.minimum(met, middle), met), np.where(dense, short, middle)
         if (met - short <= 1).all():
             return np.asarray(met - np.int16(1))
+
+
+ROWS = 1024
+PAIRS = 1 << 16
+PROBE_ROWS = 256  # rows after which it shows whether there will be more pairs than that
+
+
+def compare_all_pairs(tiles: Tiles) -> Density | None:
+    """Counts and complete neighbourhoods at every level; None where they are not few."""
+    everyone, top = np.arange(tiles.n), len(tiles.eps) - 1
+    if tiles.n > ROWS:
+        return None
+    found: list[Pairs] = []
+    n_found = 0
+    for some in pieces(everyone, PROBE_ROWS):
+        i, j, products = tiles.candidates(some, everyone, top, tiles.buffer(len(some) * tiles.n))
+        n_found += len(i)
+        if n_found * tiles.n > PAIRS * (some[-1] + 1):
+            return None
+        i = some[i]
+        level = tiles.decide(i, j, products)
+        use = np.flatnonzero((level <= top) & (i != j))
+        found.append((i[use].astype(np.int32), j[use].astype(np.int32), level[use]))
+    rows, cols, first = (np.concatenate(part) for part in zip(*found, strict=True))
+    counts = np.bincount(first.astype(np.intp) * tiles.n + rows, minlength=(top + 1) * tiles.n)
+    counts = np.cumsum(counts.reshape(top + 1, tiles.n), axis=0) + 1  # with itself: also a zero row
+    return Density(np.full(tiles.n, top, np.int16), counts.astype(np.float64), (rows, cols, first))
+
+
+AT_ONCE = 1 << 14  # pairs found before they are counted, and dense rows dropped
+ENTRIES_PER_ROW = 100  # neighbours kept, on average over all rows; where there are more, none are kept
+ENTRIES = 1 << 23  # but so many always
+
+
+class Search:
+    """Counts, and where they are few keeps, the neighbours of every row whose ``level`` is open.
+
+    Parameters
+    ----------
+    tiles : products of the n rows.
+    goal : neighbours (or weight) from which a row needs no further looking at a level.
+    level : (n,) int16, lowered in place as rows meet the goal.
+    weight : (n,) float64 whole numbers >= 0: how many times each row counts; None for once.
+    """
+
+    def __init__(self, tiles: Tiles, goal: float, level: Level, weight: Float64 | None) -> None:
+        self._tiles, self._goal, self._level, self._weight = tiles, goal, level, weight
+        self._counts = np.zeros((tiles.n, len(tiles.eps)))  # by the level at which a neighbour comes in
+        # Each row is its own neighbour, also a zero row.
+        self._counts[:, 0] = 1.0 if weight is None else weight
+        # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
+        self._kept: list[Pairs] | None = [] if weight is None else None
+        self._n_kept, self._tidy_at = 0, ENTRIES
+        self._level[self._counts[:, 0] >= goal] = -1
+        self._lock = Lock()
+
+    def run(self, space: BoxIndex) -> Density:
+        """Search all open rows, first among each other, where each product serves both, then the rest."""
+        settled = np.flatnonzero(self._level < 0)
+        self._among_open(self._open_blocks(space))
+        open_ = self._open_blocks(space)
+        if open_.rows:
+            self._against(open_, space.among(settled))
+        counts = np.ascontiguousarray(np.cumsum(self._counts, axis=1).T)
+        return Density(self._level, counts, self._pairs())
+
+    def _open_blocks(self, space: BoxIndex) -> Blocks:
+        """Open rows, those with the largest radius first, so that a block shares one radius."""
+        rows: list[Index] = []
+        for level in range(len(self._tiles.eps) - 1, -1, -1):
+            rows += space.cut(np.flatnonzero(self._level == level), t.TILE_ROWS).rows
+        return space.box(rows)
+
+    def _among_open(self, blocks: Blocks) -> None:
+        def work(position: int) -> None:
+            rows = blocks.rows[position]
+            top = max(int(self._level[r].max()) for r in blocks.rows[position:])
+            if top < 0:
+                return
+            near = blocks.nearest(blocks.low[position], blocks.high[position], self._tiles.limits[top])
+            later = [blocks.rows[k] for k in near if k > position]
+            if (self._level[rows] < 0).all():
+                later = [r[self._level[r] >= 0] for r in later]
+            self._look(rows, rows, both=False)
+            self._look(rows, np.concatenate([*later, rows[:0]]), both=True)
+
+        for _ in in_threads(work, range(len(blocks.rows))):
+            pass
+
+    def _against(self, blocks: Blocks, others: Blocks) -> None:
+        def work(position: int) -> None:
+            rows = blocks.rows[position]
+            top = self._tiles.limits[self._level[rows].max()]
+            near = others.nearest(blocks.low[position], blocks.high[position], top)
+            self._look(rows, np.concatenate([*(others.rows[k] for k in near), rows[:0]]), both=False)
+
+        for _ in in_threads(work, range(len(blocks.rows))):
+            pass
+
+    def _look(self, rows: Index, cols: Index, both: bool) -> None:
+        """Note the pairs of some tiles; with ``both``, for the columns as well as for the rows."""
+        tiles, level, room = self._tiles, self._level, self._tiles.buffer()
+        found: list[tuple[Index, Index, Any]] = []
+        n_found, n_cols = 0, 0
+        for some in pieces(cols, t.TILE_COLS):
+            n_cols += len(some)
+            if not both:
+                rows = rows[level[rows] >= 0]
+            wanted = np.maximum(level[rows], level[some].max()) if both else level[rows]
+            if (wanted >= 0).any():
+                i, j, products = tiles.candidates(rows, some, wanted, room)
+                found.append((rows[i], some[j], products))
+                n_found += len(i)
+            if found and (n_found >= AT_ONCE or n_cols == len(cols)):
+                self._settle(found, both)
+                found, n_found = [], 0
+
+    def _settle(self, found: list[tuple[Index, Index, Any]], both: bool) -> None:
+        """Note pairs of which the products are known, and lower the levels of their rows."""
+        i, j, products = (np.concatenate(part) for part in zip(*found, strict=True))
+        i, j, products = i[i != j], j[i != j], products[i != j]
+        first = self._tiles.decide(i, j, products)
+        with self._lock:
+            self._note(i, j, first)
+            if both:
+                self._note(j, i, first)
+
+    def _note(self, rows: Index, cols: Index, first: Level) -> None:
+        """Count, and keep, neighbours of ``rows`` that still matter to them."""
+        use = np.flatnonzero(first <= self._level[rows])
+        rows, cols, first = rows[use], cols[use], first[use]
+        where = rows * self._counts.shape[1] + first
+        np.add.at(self._counts.reshape(-1), where, 1.0 if self._weight is None else self._weight[cols])
+        if self._kept is not None:
+            self._n_kept += len(rows)
+            self._kept.append((rows.astype(np.int32), cols.astype(np.int32), first))
+        self._lower(rows)
+        if self._n_kept > self._tidy_at:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget neighbours at levels that their rows have since been found dense at; or all, if too many."""
+        self._kept = [_of_use(self._kept, self._level)] if self._kept else None
+        self._n_kept = len(self._kept[0][0]) if self._kept else 0
+        if self._n_kept > max(ENTRIES, ENTRIES_PER_ROW * self._tiles.n):
+            self._kept, self._n_kept = None, 0
+        self._tidy_at = max(ENTRIES, 2 * self._n_kept)
+
+    def _lower(self, rows: Index) -> None:
+        """Bring the levels of ``rows``, repeats allowed, up to date with their counts."""
+        touched = np.zeros(self._tiles.n, np.bool_)
+        touched[rows] = True
+        rows = np.flatnonzero(touched)
+        short = np.cumsum(self._counts[rows], axis=1) < self._goal
+        self._level[rows] = np.minimum(self._level[rows], short.sum(axis=1) - 1)
+
+    def _pairs(self) -> Pairs | None:
+        if not self._kept:
+            return None if self._kept is None else _no_pairs()
+        rows, cols, first = _of_use(self._kept, self._level)
+        order = np.argsort(rows, kind="stable")
+        return rows[order], cols[order], first[order]
+
+
+def _of_use(kept: list[Pairs], level: Level) -> Pairs:
+    """All kept pairs that still matter to their rows."""
+    rows, cols, first = (np.concatenate(part) for part in zip(*kept, strict=True))
+    use = first <= level[rows]
+    return rows[use], cols[use], first[use]
+
+
+def _no_pairs() -> Pairs:
+    return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int16)

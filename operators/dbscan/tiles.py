@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from operators.dbscan.distances import Float64, Index, Mask, rounding_error, smallest
-from operators.dbscan.operand import Operand
-from operators.dbscan.prepared import Prepared
+from operators.arrays import Float64, Index, Mask
+from operators.dbscan.points import Operand, PreparedRows, rounding_error, smallest
 
 Level: TypeAlias = npt.NDArray[np.int16]
 Device: TypeAlias = str | torch.device
@@ -44,7 +43,7 @@ class Side(NamedTuple):
     """Largest of what their rounding is proportional to."""
 
 
-class Room(NamedTuple):
+class TileBuffer(NamedTuple):
     """Memory for one tile; fresh memory for each would cost more than comparing what it holds."""
 
     products: torch.Tensor
@@ -72,7 +71,7 @@ class Tiles:
     ValueError : torch does not know the device, or does not see it here.
     """
 
-    def __init__(self, points: Prepared, eps_values: Sequence[float], device: Device = "cpu") -> None:
+    def __init__(self, points: PreparedRows, eps_values: Sequence[float], device: Device = "cpu") -> None:
         self._device = usable_device(device)
         self.points, self.n = points, points.n
         self.eps = list(eps_values)
@@ -87,12 +86,12 @@ class Tiles:
         self._tiny = smallest(points.depth, dtype)
         self._rooms = local()
 
-    def buffer(self, n_pairs: int = 0) -> Room:
-        """Room for one tile, of ``n_pairs`` if that is more than the usual: the thread's own."""
+    def buffer(self, n_pairs: int = 0) -> TileBuffer:
+        """TileBuffer for one tile, of ``n_pairs`` if that is more than the usual: the thread's own."""
         size = max(TILE_ROWS * TILE_COLS, n_pairs)
-        room: Room | None = getattr(self._rooms, "room", None)
+        room: TileBuffer | None = getattr(self._rooms, "room", None)
         if room is None or len(room.near) < size:
-            room = Room(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
+            room = TileBuffer(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
             self._rooms.room = room
         return room
 
@@ -102,7 +101,7 @@ class Tiles:
         size = float(self._size[rows].max()) if len(rows) else 0.0
         return Side(rows, self._rows.take(index), self._bias.index_select(0, index), size)
 
-    def products(self, rows: Index, cols: Side, room: Room) -> torch.Tensor:
+    def products(self, rows: Index, cols: Side, room: TileBuffer) -> torch.Tensor:
         """(len(rows), len(cols.rows)) in ``room``, which the tile must fit."""
         out = room.products[: len(rows) * len(cols.rows)].view(len(rows), len(cols.rows))
         self._rows.take(self._there(rows)).multiply(cols.operand, cols.bias, out)
@@ -117,14 +116,14 @@ class Tiles:
         error = self._bound * (size + cols.size) + self._tiny
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)
 
-    def near(self, products: torch.Tensor, least: Any, room: Room) -> Mask:
+    def near(self, products: torch.Tensor, least: Any, room: TileBuffer) -> Mask:
         """Which products reach their row's least, in ``room``."""
         out = room.near[: products.numel()].view(products.shape)
         if NUMPY_COMPARES and self._device.type == "cpu":
             return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out.numpy()))
         return np.asarray(torch.ge(products, self._there(least)[:, None], out=out).numpy(force=True))
 
-    def candidates(self, rows: Index, cols: Index, level: Any, room: Room) -> tuple[Index, Index, Any]:
+    def candidates(self, rows: Index, cols: Index, level: Any, room: TileBuffer) -> tuple[Index, Index, Any]:
         """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
         side = self.side(cols)
         products, least = self.products(rows, side, room), self.at_least(rows, side, level, certain=False)
@@ -141,7 +140,7 @@ class Tiles:
     def _there(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
 
-    def neighbours(self, rows: Index, cols: Index, level: int, room: Room) -> tuple[Index, Index]:
+    def neighbours(self, rows: Index, cols: Index, level: int, room: TileBuffer) -> tuple[Index, Index]:
         """Rows and columns of all pairs within one level, exactly."""
         i, j, products = self.candidates(rows, cols, level, room)
         within = self.decide(rows[i], cols[j], products) <= level

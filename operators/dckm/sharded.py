@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dbscan.sharded.layout import save_array
+from operators.dbscan.sharded.blocks import save_array
 from operators.dckm import steps
 from operators.dckm.features import Coder, Coding, column_sums, join_sums, squared_deviations
 from operators.dckm.moments import Coded

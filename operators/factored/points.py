@@ -10,9 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from operators.dbscan.distances import METRICS, Metric, power_of_two_above
-from operators.dbscan.operand import PANEL
-from operators.dbscan.projections import DIRECTIONS
+from operators.dbscan.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
 from operators.factored.gradients import LOST, FactoredGradients, Float64, Matrix, MeanGradient
 
 Index = npt.NDArray[np.intp]
@@ -24,7 +22,7 @@ PAIRS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class FactoredOperand:
-    """Prepared rows u (G - m) by their factors.
+    """PreparedRows rows u (G - m) by their factors.
 
     <u G - u m, u' G' - u' m> = <u G, u' G'> - s u' - u s' with s = u (<G, m> - |m|^2 / 2).
 
@@ -86,7 +84,7 @@ class FactoredOperand:
 
 
 class FactoredPoints:
-    """What :class:`operators.dbscan.distances.Points` is to flat rows.
+    """What :class:`operators.dbscan.points.Points` is to flat rows.
 
     A prepared row is u (G - m): m is the class mean for "centered_cosine", else 0; u is 1 / |G - m| for
     the cosine metrics, else one power of two for all rows. Inner products of prepared rows follow from
@@ -181,11 +179,6 @@ class FactoredPoints:
         apart = both - 2 * found
         apart[apart <= LOST * both] = 0.0
         return np.asarray(apart)
-
-    def within(self, rows: Index, cols: Index, eps: float) -> npt.NDArray[np.bool_]:
-        """(len(rows), len(cols)) bool: distance <= eps."""
-        gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
-        return np.asarray(self._reach(gaps, eps))
 
     def pairs_within(self, i: Index, j: Index, eps: Float64) -> npt.NDArray[np.bool_]:
         """(len(i),) bool: distance of rows ``i[k]``, ``j[k]`` <= ``eps[k]``, decided in float64."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from operators.base import LABEL, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dbscan.sharded.layout import save_array
+from operators.dbscan.sharded.blocks import save_array
 from operators.grasp.large_classes import in_order
 from operators.groups.gather import other_lengths
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Metric, blocks
+from operators.dbscan.points import Metric, blocks
 from operators.factored import FactoredGradients, Layer, MeanGradient
 from operators.factored.points import FactoredPoints
 from operators.grasp.model import BLOCK, NOISE, ClassModel

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Index, Matrix, Metric, Points
+from operators.arrays import Index, Matrix
+from operators.dbscan.points import Metric, Points
 from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
 from operators.grasp.factored_model import FactoredModel

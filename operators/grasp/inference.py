@@ -12,8 +12,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 
-from operators.dbscan.distances import Matrix, Metric
+from operators.arrays import Matrix
 from operators.dbscan.estimator import Neighbours
+from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.drawing import drawn_rows
@@ -30,7 +31,7 @@ Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 class GroupInference(BaseEstimator):  # type: ignore[misc]
     """Infer groups and outliers from per-sample gradients, within each class.
 
-    Source: Zeng et al., Outlier-Robust Group Inference via Gradient Space Clustering, 2022,
+    Source: Zeng et al., Outlier-Robust Group Inference via Gradient BoxIndex Clustering, 2022,
     Algorithm 1; the grid from appendix E.
 
     Parameters

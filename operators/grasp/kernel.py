@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import Matrix, Metric
+from operators.arrays import Matrix
 from operators.dbscan.estimator import Neighbours
+from operators.dbscan.kernel import cluster
+from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.forms import ClassRows, Labels, Model, class_rows

@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Float64, Index, Matrix, Metric, blocks, unit_rows
+from operators.arrays import Float64, Index, Matrix
+from operators.dbscan.points import Metric, blocks, unit_rows
 
 NOISE = -1
 BLOCK = 1024

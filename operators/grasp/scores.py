@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Index
-from operators.dbscan.sharded.labels import BlockLabels, Labels, Solved
-from operators.dbscan.sharded.layout import Layout
-from operators.dbscan.sharded.points import read_rows
+from operators.arrays import Index, Labels
+from operators.dbscan.sharded.blocks import Layout, read_rows
+from operators.dbscan.sharded.labels import BlockLabels, Solved
 from operators.metrics.silhouette_sums import TILE, Float64, cluster_sums, coefficients, mean_and_error
 from operators.metrics.silhouettes import BLOCK, FAILED, SUMS, Silhouettes, mean_silhouettes
 

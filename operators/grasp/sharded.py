@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Index
+from operators.arrays import Index
 from operators.dbscan.sharded import BlockLabels, Solved, lay_out, solve
-from operators.dbscan.sharded.labels import CellSize, sizes, tally
-from operators.dbscan.sharded.layout import Layout
-from operators.dbscan.sharded.points import read_rows
+from operators.dbscan.sharded.blocks import Layout, read_rows
+from operators.dbscan.sharded.labels import CellSize, count_labels, sizes
 from operators.dbscan.sharded.solve import Map
 from operators.grasp.kept_grid import keeps_grid, write_grid
 from operators.grasp.kernel import MAX_CORES
@@ -83,7 +82,7 @@ def _one_group(layout: Layout) -> GridFacts:
 def _facts(map_: Map, solved: Solved) -> GridFacts:
     layout = solved.layout
     shape = len(layout.eps), len(layout.least)
-    for _ in map_(partial(tally, solved), layout.blocks):
+    for _ in map_(partial(count_labels, solved), layout.blocks):
         pass
     columns = list(map_(partial(sizes, solved), range(shape[1])))
     cells = [columns[m][level] for level in range(shape[0]) for m in range(shape[1])]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from operators.base import LABEL, ROW_ID, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dbscan.sharded.layout import save_array
+from operators.dbscan.sharded.blocks import save_array
 from operators.groups.state import Ids
 
 

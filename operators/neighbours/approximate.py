@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import Matrix, Metric, Points
+from operators.arrays import Matrix
+from operators.dbscan.kernel import cluster
+from operators.dbscan.points import Metric, Points
 from operators.neighbours.clusters import Labels, Mask, clusters_within
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Graph, Ids

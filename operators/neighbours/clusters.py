@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.forest import Forest
+from operators.dbscan.disjoint_sets import DisjointSets
 from operators.neighbours.graph import Graph
 
 Labels: TypeAlias = npt.NDArray[np.int32]
@@ -88,7 +88,7 @@ def clusters_within(
     cols = np.concatenate([part.indices for part in parts])
     both = np.minimum(depth[rows], depth[cols])  # thresholds at which an edge joins clusters
     either = np.maximum(depth[rows], depth[cols])
-    forest = Forest(graph.n_rows)
+    forest = DisjointSets(graph.n_rows)
     for m in reversed(range(len(labels))):
         new = both == m + 1
         forest.union(rows[new], cols[new])
@@ -98,7 +98,7 @@ def clusters_within(
     return labels, cores
 
 
-def _numbered(forest: Forest, core: Mask) -> Labels:
+def _numbered(forest: DisjointSets, core: Mask) -> Labels:
     """Labels of core samples: components by their lowest member, which is their root."""
     labels = np.full(len(core), NOISE, np.int32)
     members = np.flatnonzero(core)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.dbscan.forest import Forest
+from operators.dbscan.disjoint_sets import DisjointSets
 from operators.neighbours.graph import Float32, Ids
 
 MOST_PAIRS = 5_000_000
@@ -71,7 +71,7 @@ class DuplicateCounter:
             return DuplicateSets(self._rows, pairs, 0, (), complete)
         a, b = (np.concatenate(part) for part in zip(*self._kept, strict=True))
         ids = np.unique(np.concatenate([a, b]))
-        forest = Forest(len(ids))
+        forest = DisjointSets(len(ids))
         forest.union(np.searchsorted(ids, a), np.searchsorted(ids, b))
         roots, sizes = np.unique(forest.find(np.arange(len(ids))), return_counts=True)
         first = roots[np.argsort(-sizes, kind="stable")[:largest]]

@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from operators.dbscan.distances import Matrix, Metric
+from operators.arrays import Matrix
+from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
 from operators.neighbours.factored import FactoredRows
 from operators.neighbours.geometry import Geometry

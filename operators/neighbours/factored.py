@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Metric
+from operators.arrays import Float64
+from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
 from operators.neighbours.geometry import SQUARABLE

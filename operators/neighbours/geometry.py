@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import METRICS, Float64, Matrix, Metric, blocks, mean_row, unit_rows
+from operators.arrays import Float64, Matrix
+from operators.dbscan.points import METRICS, Metric, blocks, mean_row, unit_rows
 
 Float32: TypeAlias = npt.NDArray[np.float32]
 

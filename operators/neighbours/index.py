@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Matrix, blocks
+from operators.arrays import Matrix
+from operators.dbscan.points import blocks
 from operators.neighbours.geometry import Float32, Geometry
 from operators.neighbours.graph import Ids
 from operators.neighbours.library import load_faiss, threads

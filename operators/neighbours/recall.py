@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.dbscan.distances import Matrix
+from operators.arrays import Matrix
 from operators.neighbours.geometry import Geometry
 from operators.neighbours.graph import Float32, Graph, Ids
 from operators.neighbours.index import BLOCK, KNOBS

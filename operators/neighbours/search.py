@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Matrix
+from operators.arrays import Float64, Matrix
 from operators.neighbours.geometry import Float32, Geometry
 from operators.neighbours.graph import Graph, Ids, gather
 from operators.neighbours.index import Index, Kind

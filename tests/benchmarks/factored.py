@@ -17,9 +17,7 @@ import numpy as np
 import torch
 
 from operators.dbscan import DBSCAN, tiles
-from operators.dbscan.distances import Points, rounding_error
-from operators.dbscan.operand import Operand
-from operators.dbscan.prepared import Prepared
+from operators.dbscan.points import Operand, Points, PreparedRows, rounding_error
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
 from tests.benchmarks.harness import Row, bar, cpu, figure, machine, measure, ratio, table, write_section
@@ -54,7 +52,7 @@ def head_gradients(n: int, n_classes: int, n_features: int = FEATURES, seed: int
 class AllPairs:
     """Gaps of all pairs of rows in float32, tile by tile, as the search computes them; nothing is kept."""
 
-    def __init__(self, points: Prepared) -> None:
+    def __init__(self, points: PreparedRows) -> None:
         rows, half = points.operand(np.float32)
         self._rows: Operand = rows
         self._half = torch.from_numpy(half)

@@ -121,8 +121,8 @@ def in_blocks(folder: Path, shape: tuple[int, int], eps: Sequence[float], worker
 def alone(folder: Path, eps: Sequence[float]) -> Row:
     """The kernel with all rows in one process of its own."""
     started, cpu = time.perf_counter(), time.process_time()
-    from operators.dbscan.clusters import cluster
-    from operators.dbscan.distances import Points
+    from operators.dbscan.kernel import cluster
+    from operators.dbscan.points import Points
 
     labels, _ = cluster(Points(np.load(folder / "rows.npy"), "euclidean"), eps, LEAST)[:2]
     np.save(folder / "labels-0.npy", labels)

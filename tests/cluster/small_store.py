@@ -25,8 +25,8 @@ def main(folder: Path) -> None:
     import ray
 
     from engine.execution.ray_executor import RayExecutor
-    from operators.dbscan.clusters import cluster
-    from operators.dbscan.distances import Points
+    from operators.dbscan.kernel import cluster
+    from operators.dbscan.points import Points
     from operators.dbscan.sharded import BlockLabels, lay_out, solve
 
     random = np.random.default_rng(0)

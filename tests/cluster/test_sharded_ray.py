@@ -14,8 +14,8 @@ import pytest
 
 from engine.execution.ray_executor import RayExecutor
 from operators.base import Resources
-from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import Points
+from operators.dbscan.kernel import cluster
+from operators.dbscan.points import Points
 from tests.unit.operators.dbscan.test_sharded import blobs, in_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Points
-from operators.dbscan.grid import dbscan_grid
+from operators.dbscan.kernel import dbscan_grid
+from operators.dbscan.points import Points
 from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
 from operators.metrics import adjusted_rand_index, silhouette_grid
 from tests.paper.class_problems import DESIGN, FRESH, REPEAT, ClassProblem, Name, class_problems

@@ -1,20 +1,25 @@
-"""Which rows are dense at which radius, block by block; see ``dbscan.density`` for the idea.
-
-Levels of a round are files of their own, so that a task that runs twice reads the same.
-"""
+"""Core levels of the rows of a class in blocks; :mod:`operators.dbscan.density` explains the method."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from operators.arrays import Float64, Index
 from operators.dbscan import tiles as t
-from operators.dbscan.density import FEWEST_ROWS, _lowered
-from operators.dbscan.distances import Float64, Index
-from operators.dbscan.projections import coordinates, principal
-from operators.dbscan.sharded.layout import Arrays, Layout
-from operators.dbscan.sharded.points import Rows, Window, by_block, read_rows
-from operators.dbscan.sharded.queries import Slices, group_rows, ranked_rows
-from operators.dbscan.space import BLOCK, SAMPLE, Blocks, box, halve
+from operators.dbscan.bounding_boxes import BLOCK, SAMPLE, Blocks, box, halve
+from operators.dbscan.density import FEWEST_ROWS, lowered_levels
+from operators.dbscan.points import coordinates, principal
+from operators.dbscan.sharded.blocks import (
+    Arrays,
+    Layout,
+    Rows,
+    Slices,
+    Window,
+    by_block,
+    group_rows,
+    ranked_rows,
+    read_rows,
+)
 from operators.dbscan.tiles import Level, Tiles, pieces
 
 SEED = 0
@@ -51,7 +56,7 @@ def settle(layout: Layout, round_: int, block: int) -> tuple[int, int]:
         tiles = window.beside(block)
         sample = tiles.side(np.arange(window.n_head))
         for rows in pieces(open_, max(FEWEST_ROWS, t.fitting(window.n_head))):
-            new = _lowered(tiles, rows + window.n_head, sample, level[rows], layout.least[-1])
+            new = lowered_levels(tiles, rows + window.n_head, sample, level[rows], layout.least[-1])
             n_moved += int(np.count_nonzero(new < level[rows]))
             level[rows] = new
     layout.save("level", _key(layout, round_ + 1, block), level)
@@ -69,7 +74,7 @@ def choose_directions(layout: Layout, round_: int, counts: list[int], random_sta
     layout.save("directions", 0, principal(vectors.astype(np.float64), random))
 
 
-def fold(layout: Layout, block: int) -> None:
+def write_boxes(layout: Layout, block: int) -> None:
     """Cut a block into boxes of rows that lie close together."""
     at = coordinates(np.asarray(layout.load("vectors", block)), layout.load("directions", 0))
     blocks = box(at, halve(at, np.arange(len(at)), BLOCK))

@@ -1,9 +1,10 @@
-"""Joining most rows through a few random ones (hubs), at every radius at once.
+"""Connecting most core samples through a few random ones (hubs), at every radius at once.
 
-A row's core level is the first radius at which it is core for the largest min_samples. It attaches to
-the hub that it reaches at the lowest level: no lower than either core level. Hubs join through rows
-that reach several. What hangs together at a level through hubs needs no comparing there. Later hubs are
-drawn half from the rows that are not yet joined to the largest component as soon as they are core.
+A row's core level is the first radius at which it is a core sample for the largest min_samples. A row
+attaches to the hub that it reaches at the lowest level, which is at least the core level of both. Hubs are
+connected through rows that reach several of them. Rows that are connected at a level through hubs need no
+comparison there. Later hubs are drawn half from the rows that are not yet connected to the largest
+component when they become core.
 """
 
 from __future__ import annotations
@@ -13,13 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Index
 from operators.dbscan import tiles as t
-from operators.dbscan.distances import Index
+from operators.dbscan.sharded.blocks import Layout, Rows, Window, by_block, ranked_rows, read_rows
 from operators.dbscan.sharded.density import core_of
-from operators.dbscan.sharded.layout import Layout
-from operators.dbscan.sharded.levels import Edges, level_parents, lightest
-from operators.dbscan.sharded.points import Rows, Window, by_block, read_rows
-from operators.dbscan.sharded.queries import ranked_rows
+from operators.dbscan.sharded.level_forest import Edges, level_parents, lightest
 from operators.dbscan.tiles import Level, Tiles, pieces
 
 NO_HUB = -1
@@ -35,26 +34,26 @@ class Hubs(NamedTuple):
     giant: int
 
 
-class Attached(NamedTuple):
+class Attachment(NamedTuple):
     """Hub of each row of a block (-1: none), and the level from which it is joined to it."""
 
     hub: npt.NDArray[np.int32]
     level: Level
 
 
-def attached(layout: Layout, round_: int, block: int) -> Attached:
+def attachment(layout: Layout, round_: int, block: int) -> Attachment:
     """What a block's rows are attached to before a round."""
     if round_ == 0:
         n = len(layout.rows(block))
-        return Attached(np.full(n, NO_HUB, np.int32), np.full(n, len(layout.eps), np.int16))
-    return Attached(**layout.unpack("attached", round_ * len(layout.blocks) + block))
+        return Attachment(np.full(n, NO_HUB, np.int32), np.full(n, len(layout.eps), np.int16))
+    return Attachment(**layout.unpack("attachment", round_ * len(layout.blocks) + block))
 
 
-def attached_of(layout: Layout, round_: int, numbers: Index) -> Attached:
+def attachments(layout: Layout, round_: int, numbers: Index) -> Attachment:
     """The same for rows of any blocks."""
-    found = Attached(np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int16))
+    found = Attachment(np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int16))
     for block, where in by_block(layout, numbers):
-        stored, inside = attached(layout, round_, block), numbers[where] - block * layout.block_rows
+        stored, inside = attachment(layout, round_, block), numbers[where] - block * layout.block_rows
         found.hub[where], found.level[where] = stored.hub[inside], stored.level[inside]
     return found
 
@@ -80,7 +79,7 @@ def structure(n_levels: int, edges: Edges, sizes: npt.NDArray[np.int64]) -> Hubs
     return Hubs(parent, int(inside[np.argmax(sizes[inside])]))
 
 
-def joins_giant(hubs: Hubs, to: Attached) -> Level:
+def joins_giant(hubs: Hubs, to: Attachment) -> Level:
     """Level from which each row is joined to the giant; n_levels for never, as far as is known."""
     n_levels = len(hubs.parent)
     found = np.full(len(to.hub), n_levels, np.int16)
@@ -95,7 +94,7 @@ def outside(layout: Layout, round_: int, block: int) -> Index:
     core = layout.load("core", block)[-1]
     if round_ == 0:
         return np.flatnonzero(core < len(layout.eps))
-    joins = joins_giant(load_hubs(layout, round_), attached(layout, round_, block))
+    joins = joins_giant(load_hubs(layout, round_), attachment(layout, round_, block))
     return np.flatnonzero(core < joins)
 
 
@@ -130,7 +129,7 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
     found = layout.unpack("pivots", round_)
     core_hub = found.pop("core")
     hubs, core = Rows(**found), layout.load("core", block)[-1]
-    to = attached(layout, round_, block)
+    to = attachment(layout, round_, block)
     own = np.flatnonzero(hubs.number // layout.block_rows == block)
     own_rows = hubs.number[own] - block * layout.block_rows
     rows = np.union1d(outside(layout, round_, block), own_rows)
@@ -144,7 +143,7 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
             here = np.isin(own_rows, some)
             level[np.searchsorted(some, own_rows[here]), own[here]] = core_hub[own[here]]
             edges = lightest(Edges.joined([edges, _take(to, some, level, first, len(layout.eps))]))
-    layout.pack("attached", (round_ + 1) * len(layout.blocks) + block, to._asdict())
+    layout.pack("attachment", (round_ + 1) * len(layout.blocks) + block, to._asdict())
     n_hubs = first + len(hubs.number)
     return edges, np.bincount(to.hub[to.hub >= 0], minlength=n_hubs)
 
@@ -160,7 +159,7 @@ def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
     return level
 
 
-def _take(to: Attached, rows: Index, level: Level, first: int, n_levels: int) -> Edges:
+def _take(to: Attachment, rows: Index, level: Level, first: int, n_levels: int) -> Edges:
     """Attach ``rows`` to the best of the new hubs, in place; edges between hubs that they show."""
     best = np.argmin(level, axis=1)
     reached = level[np.arange(len(rows)), best]

@@ -1,4 +1,4 @@
-"""Labels of one block in any cell of the grid, and what selection needs to know of them."""
+"""Labels of one block in any cell of the grid, and the statistics of cells from which one is selected."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from operators.dbscan.distances import Index, Mask
-from operators.dbscan.sharded.hubs import Attached, attached
-from operators.dbscan.sharded.layout import Layout
-
-Labels = npt.NDArray[np.int32]
-
-NOISE = -1
+from operators.arrays import NOISE, Index, Labels, Mask
+from operators.dbscan.sharded.blocks import Layout
+from operators.dbscan.sharded.hubs import Attachment, attachment
 
 
 class Solved(NamedTuple):
@@ -36,7 +32,7 @@ class BlockLabels:
     def __init__(self, solved: Solved, block: int) -> None:
         layout = self._layout = solved.layout
         self._core = layout.load("core", block)
-        self._to = attached(layout, solved.round_, block)
+        self._to = attachment(layout, solved.round_, block)
         self._rows = layout.rows(block)
         self._pairs = [_pairs_of(layout, key, block) for key in solved.keys[block]]
 
@@ -55,7 +51,7 @@ class BlockLabels:
 class CellLabels:
     """Labels of a block for one min_samples, at any radius."""
 
-    def __init__(self, numbers: Labels, core: Any, to: Attached, node: Index, pairs: list[Any]) -> None:
+    def __init__(self, numbers: Labels, core: Any, to: Attachment, node: Index, pairs: list[Any]) -> None:
         self._numbers, self._core, self._to, self._node = numbers, core, to, node
         self._pairs = pairs
 
@@ -80,7 +76,7 @@ class _Pairs(NamedTuple):
     col: Index
     level: npt.NDArray[Any]
     core: npt.NDArray[Any]
-    to: Attached
+    to: Attachment
 
 
 def _pairs_of(layout: Layout, key: int, block: int) -> _Pairs:
@@ -92,11 +88,11 @@ def _pairs_of(layout: Layout, key: int, block: int) -> _Pairs:
         found["pair_col"][mine],
         found["pair_level"][mine],
         reached["core"][:, mine],
-        Attached(reached["hub"][mine], reached["level"][mine]),
+        Attachment(reached["hub"][mine], reached["level"][mine]),
     )
 
 
-def tally(solved: Solved, block: int) -> None:
+def count_labels(solved: Solved, block: int) -> None:
     """Store the sizes of the clusters of every cell within a block, and a digest of its labels."""
     layout, found = solved.layout, BlockLabels(solved, block)
     cells: dict[str, npt.NDArray[Any]] = {}
@@ -107,7 +103,7 @@ def tally(solved: Solved, block: int) -> None:
             digest = blake2b(labels.tobytes(), digest_size=16).digest()
             cells[f"digest{m}-{level}"] = np.frombuffer(digest, np.uint8)
             cells[f"cluster{m}-{level}"], cells[f"size{m}-{level}"] = np.unique(labels, return_counts=True)
-    layout.pack("tally", block, cells)
+    layout.pack("count_labels", block, cells)
 
 
 class CellSize(NamedTuple):
@@ -124,7 +120,7 @@ def sizes(solved: Solved, m: int) -> list[CellSize]:
     totals = [np.zeros(int(n) + 1, np.intp) for n in solved.n_clusters[:, m]]
     digests = [blake2b(digest_size=16) for _ in totals]
     for block in layout.blocks:
-        with np.load(layout.folder / f"tally-{block}.npz") as stored:
+        with np.load(layout.folder / f"count_labels-{block}.npz") as stored:
             for level, total in enumerate(totals):
                 total[stored[f"cluster{m}-{level}"] + 1] += stored[f"size{m}-{level}"]
                 digests[level].update(stored[f"digest{m}-{level}"].tobytes())

@@ -1,27 +1,29 @@
-"""The edges between base cores that hubs have not shown, found by comparing the rows outside the giant.
+"""Edges between core samples that hubs have not shown, and the clusters that follow from all edges.
 
-Two rows are joined at a level below which no hub joins them only if one of them joins the giant
-later than that. So only such rows ask, each up to the level at which it joins the giant as far as is
-known, and each only until that is its own core level.
+Two core samples that no hub connects at a level can be connected there only if one of them joins the
+largest component ("the giant") at a higher level than the one at which it becomes core. Only such rows are
+compared with the blocks (:func:`link`): each row up to the level at which it joins the giant as far as is
+known, and only until that is its own core level. :func:`resolve` and :func:`write_nodes` add what the
+density search and the hubs know for smaller ``min_samples`` and for border rows; :func:`number_clusters`
+numbers the clusters of one ``min_samples`` at every radius.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64, Index, Mask
 from operators.dbscan import tiles as t
-from operators.dbscan.distances import Float64, Index, Mask
-from operators.dbscan.projections import coordinates
+from operators.dbscan.bounding_boxes import Blocks, box, halve
+from operators.dbscan.disjoint_sets import DisjointSets
+from operators.dbscan.points import coordinates
+from operators.dbscan.sharded.blocks import Arrays, Layout, Rows, Slices, Window, group_rows, read_rows
 from operators.dbscan.sharded.density import boxes, core_of
-from operators.dbscan.sharded.hubs import Attached, attached, attached_of, load_hubs, outside
-from operators.dbscan.sharded.layout import Layout
-from operators.dbscan.sharded.levels import Edges, LevelForest, lightest
-from operators.dbscan.sharded.points import Rows, Window, read_rows
-from operators.dbscan.sharded.queries import Slices, group_rows
-from operators.dbscan.space import Blocks, box, halve
+from operators.dbscan.sharded.hubs import Attachment, attachment, attachments, load_hubs, outside
+from operators.dbscan.sharded.level_forest import Edges, LevelForest, lightest
 from operators.dbscan.tiles import Level, Tiles, pieces
 
 OWN_TILES = 64  # rows of one hub from which they get tiles of their own: rows joined to them are skipped
@@ -44,7 +46,7 @@ class _Linker:
     def __init__(self, layout: Layout, round_: int, head: Rows) -> None:
         self._layout, self._round, self._head = layout, round_, head
         self._hubs = load_hubs(layout, round_)
-        self._to = attached_of(layout, round_, head.number)
+        self._to = attachments(layout, round_, head.number)
         self._core = core_of(layout, head.number)[-1]
         self._window = Window(layout, head)
         self._first = self._hubs.parent.shape[1]
@@ -57,7 +59,7 @@ class _Linker:
         self._keys, self._queries = self._cut(coordinates(head.vectors, layout.load("directions", 0)))
         self._found: list[Edges] = []
 
-    def _parents(self, to: Attached, first: int) -> npt.NDArray[np.intp]:
+    def _parents(self, to: Attachment, first: int) -> npt.NDArray[np.intp]:
         """(n_levels, n) parents of rows numbered from ``first``: their hubs' roots, or they themselves."""
         levels = np.arange(len(self._layout.eps))[:, None]
         if not self._first:
@@ -88,7 +90,7 @@ class _Linker:
         return Edges.joined(self._found)
 
     def _look_through(self, block: int) -> None:
-        to, core = attached(self._layout, self._round, block), self._layout.load("core", block)[-1]
+        to, core = attachment(self._layout, self._round, block), self._layout.load("core", block)[-1]
         self._forest.reset(
             slice(self._first_tail, self._first_tail + len(core)), self._parents(to, self._first_tail)
         )
@@ -108,7 +110,7 @@ class _Linker:
                 tiles = tiles or self._window.beside(block)
                 self._look(tiles, rows, cols, _Tail(block, core, to))
 
-    def _joined_to(self, hub: int, rows: Index, cols: Index, core: Level, to: Attached) -> Mask:
+    def _joined_to(self, hub: int, rows: Index, cols: Index, core: Level, to: Attachment) -> Mask:
         """Columns that are joined to all rows of a hub as soon as both are core."""
         if hub < 0:
             return np.zeros(len(cols), np.bool_)
@@ -141,8 +143,8 @@ class _Linker:
 
     def _note(self, i: Index, j: Index, level: Level, tail: _Tail) -> None:
         numbers = j + tail.block * self._layout.block_rows
-        a = end_nodes(self._head.number[i], Attached(self._to.hub[i], self._to.level[i]), level)
-        b = end_nodes(numbers, Attached(tail.to.hub[j], tail.to.level[j]), level)
+        a = end_nodes(self._head.number[i], Attachment(self._to.hub[i], self._to.level[i]), level)
+        b = end_nodes(numbers, Attachment(tail.to.hub[j], tail.to.level[j]), level)
         self._found.append(lightest(Edges(a, b, level)))
         self._forest.union(i + self._first, j + self._first_tail, level)
         rows = np.flatnonzero(self._joins > self._core)
@@ -164,9 +166,110 @@ class _Tail(NamedTuple):
 
     block: int
     core: Level
-    to: Attached
+    to: Attachment
 
 
-def end_nodes(numbers: Index, to: Attached, level: Level) -> Index:
+def end_nodes(numbers: Index, to: Attachment, level: Level) -> Index:
     """Nodes of the ends of edges: the hub where a row is attached to it at the edge's level."""
     return np.where(to.level <= level, -1 - to.hub.astype(np.intp), numbers)
+
+
+def resolve(layout: Layout, round_: int, key: int) -> None:
+    """Store, for a group's pairs, what is known of the neighbours; and the edges per min_samples.
+
+    A pair joins at the first radius that holds it and at which both rows are core. For the largest
+    min_samples such edges are known already.
+    """
+    found = layout.unpack("density", key)
+    rows, level = found["number"][found["pair_row"]], found["pair_level"]
+    cols = found["pair_col"]
+    core, to = core_of(layout, cols), attachments(layout, round_, cols)
+    layout.pack("reached", key, {"core": core, "hub": to.hub, "level": to.level})
+    core_row, to_row = core_of(layout, rows), attachments(layout, round_, rows)
+    for m in range(len(layout.least) - 1):
+        at = np.maximum(level, np.maximum(core[m], core_row[m])).astype(np.int16)
+        use = at < len(layout.eps)
+        ends = [
+            end_nodes(numbers[use], Attachment(who.hub[use], who.level[use]), at[use])
+            for numbers, who in ((rows, to_row), (cols, to))
+        ]
+        edges = lightest(Edges(ends[0], ends[1], at[use]))
+        layout.pack(f"edges{m}", key, edges._asdict())
+
+
+def write_nodes(layout: Layout, round_: int, n_hubs: int, block: int) -> None:
+    """Store the rows of a block that are core, per min_samples, before they are attached to a hub.
+
+    Also stored: the lowest row that is attached to each hub at each level (n where there is none).
+    """
+    core, to = layout.load("core", block), attachment(layout, round_, block)
+    shift = block * layout.block_rows
+    sooner = np.minimum(to.level, len(layout.eps))
+    parts: Arrays = {}
+    for m in range(len(layout.least)):
+        rows = np.flatnonzero(core[m] < sooner)
+        parts[f"row{m}"], parts[f"core{m}"] = rows + shift, core[m][rows]
+        parts[f"hub{m}"], parts[f"level{m}"] = to.hub[rows], to.level[rows]
+    lowest = np.full((len(layout.eps), n_hubs), layout.n, np.intp)
+    for level in range(len(layout.eps)):
+        rows = np.flatnonzero(to.level <= level)
+        np.minimum.at(lowest[level], to.hub[rows], rows + shift)
+    layout.pack("nodes", block, {**parts, "lowest": lowest})
+
+
+def number_clusters(layout: Layout, keys: tuple[int, int], edges: Edges, m: int) -> list[int]:
+    """Number the clusters of one min_samples at every radius; number of clusters at each.
+
+    One worker does this for all rows: its memory grows with the rows that reach no hub as soon as they
+    are core (8 bytes a level each), not with the rows.
+
+    Parameters
+    ----------
+    keys : number of groups of the density search and of the link search.
+    edges : between hubs, as nodes.
+
+    Stores ``numbers``: (n_levels, n_hubs + n_nodes) int32 cluster of each hub and of each of the rows
+    ``node_rows``; clusters are numbered by their lowest core row; -1 where there is none.
+    """
+    row, core, hub, level, lowest = _nodes(layout, m)
+    n_hubs = lowest.shape[1]
+    names = [f"edges{m}"] * keys[0] if m + 1 < len(layout.least) else []
+    several = [Edges(**layout.unpack(name, key)) for key, name in enumerate(names)]
+    several += [Edges(**layout.unpack("links", key)) for key in range(keys[1])]
+    ties = level < len(layout.eps)
+    several += [edges, Edges(row[ties], -1 - hub[ties].astype(np.intp), level[ties])]
+    all_edges = lightest(Edges.joined(several))
+    ends = [_positions(nodes, row, n_hubs) for nodes in (all_edges.a, all_edges.b)]
+    forest = DisjointSets(n_hubs + len(row))
+    numbers = np.full((len(layout.eps), n_hubs + len(row)), -1, np.int32)
+    n_clusters = []
+    for at in range(len(layout.eps)):
+        here = all_edges.level == at
+        forest.union(ends[0][here], ends[1][here])
+        first = np.append(lowest[at], np.where(core <= at, row, layout.n))
+        present = np.flatnonzero(first < layout.n)
+        root = forest.find(present)
+        least = np.full(len(first), layout.n, np.intp)
+        np.minimum.at(least, root, first[present])
+        clusters, number = np.unique(least[root], return_inverse=True)
+        numbers[at, present] = number
+        n_clusters.append(len(clusters))
+    layout.save("numbers", m, numbers)
+    layout.save("node_rows", m, row)
+    return n_clusters
+
+
+def _nodes(layout: Layout, m: int) -> tuple[npt.NDArray[Any], ...]:
+    """What :func:`write_nodes` stored of all blocks."""
+    parts = []
+    lowest = layout.unpack("nodes", 0)["lowest"]
+    for block in layout.blocks:
+        stored = layout.unpack("nodes", block)
+        np.minimum(lowest, stored["lowest"], out=lowest)
+        parts.append([stored[f"{name}{m}"] for name in ("row", "core", "hub", "level")])
+    return *(np.concatenate(column) for column in zip(*parts, strict=True)), lowest
+
+
+def _positions(nodes: Index, row: Index, n_hubs: int) -> Index:
+    """Hub -1 - h to h, row to ``n_hubs`` and its place among the rows."""
+    return np.where(nodes < 0, -1 - nodes, n_hubs + np.searchsorted(row, nodes))

@@ -1,4 +1,4 @@
-"""The order of work: what the driver asks of workers, and the small values it gets back."""
+"""The driver of DBSCAN in blocks: the order of the tasks, and the small values that they return."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from operators.dbscan.density import (
     SMALLEST_SAMPLE,
     STALLED,
 )
-from operators.dbscan.distances import Metric
-from operators.dbscan.sharded import blocks, density, hubs, labels, links, reached
-from operators.dbscan.sharded.layout import Frame, Layout
-from operators.dbscan.sharded.levels import Edges, lightest
-from operators.dbscan.sharded.queries import drawn, query_groups
+from operators.dbscan.points import Metric
+from operators.dbscan.sharded import blocks, density, hubs, labels, links
+from operators.dbscan.sharded.blocks import Layout, Preparation, drawn, query_groups
+from operators.dbscan.sharded.level_forest import Edges, lightest
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Runs a picklable function on every item, somewhere; results in order. May run an item again."""
@@ -68,7 +67,7 @@ def lay_out(
         largest = max(map_(partial(blocks.largest_entry, source, n, centre), spans))
         unit = blocks.unit_of(largest, n_features)
     query_rows = min(QUERY_ROWS, block_rows)
-    frame = Frame(metric, centre, unit)
+    frame = Preparation(metric, centre, unit)
     layout = Layout(folder, n, n_features, block_rows, tuple(eps), tuple(least), frame, query_rows, gpus)
     _each(map_, partial(blocks.write_block, layout, source), layout.blocks)
     return layout, all(alike)
@@ -78,7 +77,7 @@ def solve(map_: Map, layout: Layout) -> labels.Solved:
     """Find and number the clusters of every cell of the grid."""
     round_, counts = _settle(map_, layout)
     _alone(map_, partial(density.choose_directions, layout, round_, counts), SEED)
-    _each(map_, partial(density.fold, layout), layout.blocks)
+    _each(map_, partial(density.write_boxes, layout), layout.blocks)
     groups = query_groups(counts, layout.query_rows)
     _each(map_, _Keyed(partial(density.search, layout, round_)), list(enumerate(groups)))
     keys: list[list[int]] = [[] for _ in layout.blocks]
@@ -86,15 +85,15 @@ def solve(map_: Map, layout: Layout) -> labels.Solved:
         for block, _, _ in group:
             keys[block].append(key)
     cores = list(map_(partial(density.core_levels, layout, round_, keys), layout.blocks))
-    attached, outsiders, edges, n_hubs = _attach(map_, layout, cores)
+    attachment, outsiders, edges, n_hubs = _attach(map_, layout, cores)
     link_groups = query_groups(outsiders, layout.query_rows)
-    _each(map_, _Keyed(partial(links.link, layout, attached)), list(enumerate(link_groups)))
-    _each(map_, partial(reached.resolve, layout, attached), range(len(groups)))
-    _each(map_, partial(reached.own_nodes, layout, attached, n_hubs), layout.blocks)
+    _each(map_, _Keyed(partial(links.link, layout, attachment)), list(enumerate(link_groups)))
+    _each(map_, partial(links.resolve, layout, attachment), range(len(groups)))
+    _each(map_, partial(links.write_nodes, layout, attachment, n_hubs), layout.blocks)
     as_nodes = Edges(-1 - edges.a, -1 - edges.b, edges.level)
-    join = partial(reached.join, layout, (len(groups), len(link_groups)), as_nodes)
-    n_clusters = np.array(list(map_(join, range(len(layout.least))))).T
-    return labels.Solved(layout, attached, keys, n_clusters)
+    number = partial(links.number_clusters, layout, (len(groups), len(link_groups)), as_nodes)
+    n_clusters = np.array(list(map_(number, range(len(layout.least))))).T
+    return labels.Solved(layout, attachment, keys, n_clusters)
 
 
 def _settle(map_: Map, layout: Layout) -> tuple[int, list[int]]:

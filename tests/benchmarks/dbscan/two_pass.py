@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from operators.dbscan.forest import Forest
+from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import count_true
 
 TILE = 1024
@@ -24,7 +24,7 @@ def two_pass(X: Any, eps: float, min_samples: int) -> Any:
     for a in starts:
         for b in starts:
             counts[a : a + TILE] += count_true(near(a, b))
-    cores, forest = counts >= min_samples, Forest(n)
+    cores, forest = counts >= min_samples, DisjointSets(n)
     for a in starts:
         for b in starts:
             inside = near(a, b) & cores[a : a + TILE, None] & cores[b : b + TILE]

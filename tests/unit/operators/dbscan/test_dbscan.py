@@ -1,22 +1,23 @@
 """DBSCAN against scikit-learn's, label for label, on data whose distances are exact in float64."""
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 import sklearn.cluster
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from sklearn.exceptions import EfficiencyWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from operators.dbscan import DBSCAN, dbscan_grid, neighbour_counts
-from operators.dbscan import distances as distances_module
-from operators.dbscan import few as few_module
-from operators.dbscan import grid as grid_module
-from operators.dbscan import operand as operand_module
+from operators.dbscan import DBSCAN, dbscan_grid
+from operators.dbscan import density as density_module
+from operators.dbscan import points as points_module
 from operators.dbscan import tiles as tiles_module
 
 MANY = settings(max_examples=100, deadline=None)
@@ -35,7 +36,7 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Few rows have all their pairs compared; they are searched as many would be, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "search":
-            patch.setattr(few_module, "ROWS", 0)
+            patch.setattr(density_module, "ROWS", 0)
         yield
 
 
@@ -88,7 +89,7 @@ def test_centred_cosine_subtracts_the_mean(X: Any, mean: Any, eps: float, min_sa
 @SOME
 @given(integer_rows(), GRID_EPS, MIN_SAMPLES, st.data())
 def test_sample_weight(X: Any, eps: float, min_samples: int, data: st.DataObject) -> None:
-    weight = data.draw(arrays(np.int64, len(X), elements=st.integers(-2, 6))).astype(float)
+    weight = data.draw(arrays(np.int64, len(X), elements=st.integers(0, 6)))
     assume(weight.any())  # scikit-learn refuses weights that are all zero
     theirs = sklearn.cluster.DBSCAN(eps=eps, min_samples=min_samples).fit(X, sample_weight=weight)
     assert_same(DBSCAN(eps, min_samples).fit(X, sample_weight=weight), theirs)
@@ -103,13 +104,8 @@ def test_sample_weight(X: Any, eps: float, min_samples: int, data: st.DataObject
 def test_grid_equals_single_fits(X: Any, eps_values: list[float], min_samples_values: list[int]) -> None:
     X = X.astype(np.float64)
     labels = dbscan_grid(X, eps_values, min_samples_values)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grid_module, "TILE", 7)
-        counts = neighbour_counts(X, eps_values)
     assert labels.dtype == np.int32
     for e, eps in enumerate(eps_values):
-        near = ((X[:, None] - X[None]) ** 2).sum(-1) <= eps * eps
-        np.testing.assert_array_equal(counts[e], near.sum(1))
         for m, min_samples in enumerate(min_samples_values):
             theirs = sklearn.cluster.DBSCAN(eps=eps, min_samples=min_samples).fit(X)
             np.testing.assert_array_equal(labels[e, m], theirs.labels_)
@@ -122,8 +118,8 @@ def test_any_tile_size(X: Any, eps: float, min_samples: int, tile: int, dtype: A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles_module, "TILE_ROWS", tile)
         patch.setattr(tiles_module, "TILE_COLS", 64)
-        patch.setattr(operand_module, "PANEL", 1)
-        patch.setattr(distances_module, "PAIRS_AT_ONCE", 5)
+        patch.setattr(points_module, "PANEL", 1)
+        patch.setattr(points_module, "PAIRS_AT_ONCE", 5)
         ours = DBSCAN(eps, min_samples).fit(X)
     # scikit-learn rounds float32 at sqrt(2): give it float64.
     assert_same(ours, sklearn.cluster.DBSCAN(eps=eps, min_samples=min_samples).fit(X.astype(np.float64)))
@@ -197,6 +193,7 @@ def test_a_radius_beyond_all_rows_joins_them() -> None:
         ({"eps": 0}, "eps is 0"),
         ({"min_samples": 0}, "min_samples is 0"),
         ({"metric": "l1"}, "metric is 'l1'"),
+        ({"metric": "precomputed", "neighbours": "ivf"}, "neighbours is 'ivf' and metric is 'precomputed'"),
     ],
 )
 def test_bad_parameters_are_named(parameters: Any, says: str) -> None:
@@ -204,6 +201,46 @@ def test_bad_parameters_are_named(parameters: Any, says: str) -> None:
         DBSCAN(**parameters).fit(np.eye(3))
 
 
-@parametrize_with_checks([DBSCAN(), DBSCAN(metric="cosine"), DBSCAN(metric="centered_cosine")])
+@pytest.mark.parametrize("weight", [[1, 0.5, 1], [1, -1, 1], [1, np.nan, 1]])
+def test_weights_that_count_no_rows_are_refused(weight: list[float]) -> None:
+    with pytest.raises(ValueError, match="sample_weight"):
+        DBSCAN().fit(np.eye(3), sample_weight=weight)
+
+
+@SOME
+@given(integer_rows(), GRID_EPS, MIN_SAMPLES, st.booleans(), st.booleans())
+def test_precomputed_distances(X: Any, eps: float, min_samples: int, sparse: bool, weighted: bool) -> None:
+    distances = sklearn.metrics.pairwise_distances(X)
+    weight = 1 + np.arange(len(X)) % 3 if weighted else None
+    # A sparse matrix lists the neighbours: a pair that it leaves out is no pair, whatever its distance.
+    given = scipy.sparse.csr_array(np.where(distances <= 2, distances, 0)) if sparse else distances
+    theirs = sklearn.cluster.DBSCAN(eps=eps, min_samples=min_samples, metric="precomputed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EfficiencyWarning)
+        theirs.fit(given, sample_weight=weight)
+        ours = DBSCAN(eps, min_samples, "precomputed").fit(given, sample_weight=weight)
+    assert_same(ours, theirs)
+    if not sparse:
+        assert_same(ours, DBSCAN(eps, min_samples).fit(X, sample_weight=weight))
+
+
+def test_precomputed_distances_must_be_square() -> None:
+    with pytest.raises(ValueError, match=r"shape \(4, 3\).*one row and one column for each"):
+        DBSCAN(metric="precomputed").fit(np.ones((4, 3)))
+
+
+@parametrize_with_checks(
+    [
+        DBSCAN(),
+        DBSCAN(metric="cosine"),
+        DBSCAN(metric="centered_cosine"),
+        DBSCAN(metric="precomputed"),
+    ],
+    expected_failed_checks=lambda estimator: (
+        {"check_clustering": "the check clusters rows of features, which are no distances"}
+        if estimator.metric == "precomputed"
+        else {}
+    ),
+)
 def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from operators.dbscan.clusters import inwards
+from operators.dbscan.kernel import inwards
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 13, 64])

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.dbscan import tiles
-from operators.dbscan.clusters import cluster
-from operators.dbscan.distances import Metric, Points, mean_row
+from operators.dbscan.kernel import cluster
+from operators.dbscan.points import Metric, Points, mean_row
 from operators.dbscan.sharded import BlockLabels, lay_out, solve
-from operators.dbscan.sharded.blocks import mean_of, spans, sum_span
-from operators.dbscan.sharded.levels import Edges, level_parents, lightest
-from operators.dbscan.sharded.queries import query_groups
+from operators.dbscan.sharded.blocks import mean_of, query_groups, spans, sum_span
+from operators.dbscan.sharded.level_forest import Edges, level_parents, lightest
 
 solve_module = import_module("operators.dbscan.sharded.solve")
 

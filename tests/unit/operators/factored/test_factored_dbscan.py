@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.dbscan import DBSCAN, clusters
+from operators.dbscan import DBSCAN, kernel
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
 
@@ -42,7 +42,7 @@ def test_labels_are_those_of_the_flat_rows(seed, n, metric, eps, min_samples, dt
 def test_labels_of_a_grid_on_more_rows_than_samples_settle():
     gradients = head_gradients(3, 3000, dtype=np.float64)
     grid = [0.1, 0.3, 0.6], [5, 20, 100]
-    labels, cores = clusters.cluster(FactoredPoints(gradients, "centered_cosine"), *grid)
+    labels, cores = kernel.cluster(FactoredPoints(gradients, "centered_cosine"), *grid)
     for e, eps in enumerate(grid[0]):
         for m, least in enumerate(grid[1]):
             flat = DBSCAN(eps, least, "centered_cosine").fit(gradients.flat())

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.dbscan.distances import Points, rounding_error
+from operators.dbscan.points import Points, rounding_error
 from operators.factored import FactoredGradients, Layer
 from operators.factored.points import FactoredPoints
 from operators.metrics.silhouettes import mean_silhouettes
@@ -41,10 +41,10 @@ def test_products_halves_and_decisions_are_those_of_prepared_flat_rows(seed, met
     np.testing.assert_allclose(points.products(rows, rows), flat @ flat.T, atol=1e-12)
     np.testing.assert_allclose(points.half, (flat**2).sum(axis=1) / 2, atol=1e-12)
     eps = 0.9 if metric != "euclidean" else 8.0
-    expected = Points(gradients.flat(), metric).within(rows, rows, eps)
     i, j = np.triu_indices(len(rows), 1)
-    np.testing.assert_array_equal(points.within(rows, rows, eps)[i, j], expected[i, j])
-    np.testing.assert_array_equal(points.pairs_within(i, j, np.full(len(i), eps)), expected[i, j])
+    radii = np.full(len(i), eps)
+    expected = Points(gradients.flat(), metric).pairs_within(i, j, radii)
+    np.testing.assert_array_equal(points.pairs_within(i, j, radii), expected)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(METRICS), st.sampled_from([np.float32, np.float64]))

@@ -1,32 +1,125 @@
-"""Which pairs of rows lie within eps: fast products first, exact differences where they cannot decide.
+"""Rows prepared for a metric, and exact decisions on pairs of them.
 
-A product of row blocks gives every distance of a tile with a known rounding error. Only pairs
-closer to the threshold than that error are decided again, one by one, in float64. The answer is
-therefore the one that float64 alone would give, at the price of one matrix product.
+The search (:mod:`operators.dbscan.tiles`) computes inner products of prepared rows, whose rounding error is
+bounded by :func:`rounding_error`. A pair that the bound leaves undecided is decided by
+:meth:`PreparedRows.pairs_within` in float64. Labels therefore equal those that float64 alone would give.
+
+:class:`Points` prepares the rows of a matrix; :class:`operators.factored.points.FactoredPoints` prepares
+factored gradients. Both implement :class:`PreparedRows`, the interface that the search uses. Their
+low-dimensional coordinates bound distances from below: with orthonormal directions V and the norm r of the
+part of a row outside their span, ``|V'(x - y)|^2 + (r_x - r_y)^2 <= |x - y|^2``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from operators.dbscan.operand import PANEL, FlatRows, Operand
-from operators.dbscan.projections import coordinates, principal
+from operators.arrays import Float64, Index, Mask, Matrix
+
+PANEL = 1024  # features summed by one product: short sums keep the error bound, hence the recheck, small
+
+Self = TypeVar("Self")
+
+
+class Operand(Protocol):
+    """PreparedRows rows in whatever form gives their inner products fast."""
+
+    def __len__(self) -> int: ...
+    def take(self: Self, index: Tensor, /) -> Self:
+        """The same of some rows."""
+        ...
+
+    def to(self: Self, device: torch.device, /) -> Self:
+        """The same, held by a device."""
+        ...
+
+    def multiply(self: Self, other: Self, bias: Tensor, out: Tensor) -> None:
+        """Write inner products plus ``bias`` (one per row of ``other``) to ``out`` (n, m)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FlatRows:
+    """(n, p) vectors."""
+
+    vectors: Tensor
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def take(self, index: Tensor) -> FlatRows:
+        """See :class:`Operand`."""
+        return FlatRows(self.vectors.index_select(0, index))
+
+    def to(self, device: torch.device) -> FlatRows:
+        """See :class:`Operand`."""
+        return FlatRows(self.vectors.to(device))
+
+    def multiply(self, other: FlatRows, bias: Tensor, out: Tensor) -> None:
+        """See :class:`Operand`."""
+        a, b = self.vectors, other.vectors
+        torch.addmm(bias, a[:, :PANEL], b[:, :PANEL].T, out=out)
+        for start in range(PANEL, a.shape[1], PANEL):
+            out.addmm_(a[:, start : start + PANEL], b[:, start : start + PANEL].T)
+
+
+class PreparedRows(Protocol):
+    """Rows prepared for one metric; see :class:`operators.dbscan.points.Points` for the names."""
+
+    n: int
+    metric: Metric
+
+    @property
+    def depth(self) -> int: ...  # noqa: D102
+    @property
+    def half(self) -> Matrix: ...  # noqa: D102
+    @property
+    def size(self) -> Matrix: ...  # noqa: D102
+    def limit(self, eps: float) -> float: ...  # noqa: D102
+    def operand(self, dtype: Any) -> tuple[Operand, Matrix]: ...  # noqa: D102
+    def coordinates(self, rows: Index, random: np.random.Generator) -> Float64: ...  # noqa: D102
+    def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask: ...  # noqa: D102
+
+
+DIRECTIONS = 8
+SWEEPS = 2
+
+
+def coordinates(vectors: npt.NDArray[Any], directions: Float64) -> Float64:
+    """(n, k + 1): each row along k orthonormal directions, and the norm of what they leave of it."""
+    at = np.empty((len(vectors), directions.shape[1] + 1))
+    for start in range(0, len(vectors), 8192):
+        some = slice(start, start + 8192)
+        rows = vectors[some].astype(np.float64)
+        along = rows @ directions
+        left = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", along, along)
+        at[some, :-1] = along
+        at[some, -1] = np.sqrt(np.maximum(left, 0.0))
+    return at
+
+
+def principal(sample: Float64, random: np.random.Generator) -> Float64:
+    """(p, k) orthonormal directions of largest second moment, by subspace iteration."""
+    k = min(DIRECTIONS, sample.shape[1])
+    guess = random.normal(size=(sample.shape[1], k))
+    for _ in range(SWEEPS):
+        guess = np.linalg.qr(sample.T @ (sample @ guess))[0]
+    # Any orthonormal directions give a true bound; a rank-deficient sample needs no special case.
+    return np.asarray(guess)
+
 
 Metric: TypeAlias = Literal["euclidean", "cosine", "centered_cosine"]
-Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
-Index: TypeAlias = npt.NDArray[np.intp]
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Float64: TypeAlias = npt.NDArray[np.float64]
 
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "centered_cosine")
 
 PAIRS_AT_ONCE = 1 << 22  # float64 entries gathered at once when pairs are decided one by one
 SPAN = 1 << 16  # rows summed on their own before their sum joins the mean: shards can do the same
-CROWDED = 1 / 64  # share of undecided pairs in a tile above which float64 products come first
 
 
 class Points:
@@ -104,24 +197,6 @@ class Points:
         vectors = np.concatenate([self.prepared(rows) for rows in blocks(self.n)])
         return vectors, self._half_norms(vectors)
 
-    def within(self, rows: Index, cols: Index, eps: float) -> Mask:
-        """(len(rows), len(cols)) bool: distance <= eps."""
-        return self.decide(self.gaps(rows, cols), rows, cols, eps)
-
-    def gaps(self, rows: Index, cols: Index) -> Matrix:
-        """Approximate distances of a tile: d^2 / (2 unit^2) for Euclid, 1 - cos otherwise."""
-        return _gaps(self.vectors[rows], self.vectors[cols], self.half[rows], self.half[cols])
-
-    def decide(self, gaps: Matrix, rows: Index, cols: Index, eps: float) -> Mask:
-        """Exact neighbours from approximate ``gaps(rows, cols)``."""
-        inside, near = self._split(gaps, self.half[rows], self.half[cols], eps)
-        if gaps.dtype == np.float32 and len(near[0]) > CROWDED * gaps.size:
-            A, B = self.prepared(rows), self.prepared(cols)
-            half_a, half_b = self._half_norms(A), self._half_norms(B)
-            inside, near = self._split(_gaps(A, B, half_a, half_b), half_a, half_b, eps)
-        inside[near] = self.pairs_within(rows[near[0]], cols[near[1]], np.full(len(near[0]), eps))
-        return inside
-
     def limit(self, eps: float) -> float:
         """Radius as a gap."""
         # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
@@ -136,15 +211,6 @@ class Points:
             some = slice(start, start + step)
             inside[some] = self._within_exactly(i[some], j[some], eps[some])
         return inside
-
-    def _split(self, gaps: Matrix, half_rows: Matrix, half_cols: Matrix, eps: float) -> tuple[Mask, Any]:
-        """Neighbours as the products see them, and the pairs too close to the threshold to trust that."""
-        threshold = self.limit(eps)
-        bound = rounding_error(self._X.shape[1], gaps.dtype)
-        error = bound * float(half_rows.max() + half_cols.max()) + smallest(self._X.shape[1], gaps.dtype)
-        inside: Mask = gaps <= threshold
-        doubtful = (gaps <= threshold + error) ^ (gaps < threshold - error)
-        return inside, np.nonzero(doubtful) if doubtful.any() else (np.empty(0, np.intp),) * 2
 
     def _within_exactly(self, i: Index, j: Index, eps: Float64) -> Mask:
         if self.metric == "euclidean":
@@ -183,16 +249,6 @@ def mean_row(X: Matrix) -> Float64:
 def span_sum(X: Matrix, first: Float64) -> Float64:
     """(p,) float64 sum of at most SPAN rows, each less ``first``: the terms of :func:`mean_row`, in order."""
     return np.asarray(sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X))))
-
-
-def _gaps(A: Matrix, B: Matrix, half_a: Matrix, half_b: Matrix) -> Matrix:
-    """half_a_i + half_b_j - <A_i, B_j>, the inner products summed in panels of PANEL features."""
-    products = A[:, :PANEL] @ B[:, :PANEL].T
-    for start in range(PANEL, A.shape[1], PANEL):
-        products += A[:, start : start + PANEL] @ B[:, start : start + PANEL].T
-    np.subtract(half_b, products, out=products)
-    products += half_a[:, None]
-    return products
 
 
 def rounding_error(n_features: int, dtype: Any) -> float:

@@ -1,7 +1,7 @@
-"""Components at every radius at once: forests over levels, and the few edges that decide them.
+"""Connected components at every radius at once, and the few edges that determine them.
 
-An edge of level l joins its ends at every level from l on. Which edges are kept is that of a minimum
-spanning forest with levels as weights: it has the components of all edges, at every level.
+An edge of level l connects its ends at every level from l on. A minimum spanning forest with levels as
+weights has the same components at every level as all edges together, so only its edges are kept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from operators.dbscan.distances import Index, Mask
-from operators.dbscan.forest import Forest
+from operators.arrays import Index, Mask
+from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.tiles import Level
 
 
@@ -58,7 +58,7 @@ class LevelForest:
 
     def __init__(self, parent: npt.NDArray[np.intp]) -> None:
         self.n_levels, self.n = parent.shape
-        self._forest = Forest(0)
+        self._forest = DisjointSets(0)
         self._forest._parent = (parent + self.n * np.arange(self.n_levels)[:, None]).reshape(-1)
 
     def reset(self, nodes: slice, parent: npt.NDArray[np.intp]) -> None:

@@ -1,16 +1,13 @@
-"""Connected components that grow as neighbours are found."""
+"""Union-find on whole arrays: connected components that grow as edges are found."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:  # distances imports torch, which the report does without
-    from operators.dbscan.distances import Index
+from operators.arrays import Index
 
 
-class Forest:
+class DisjointSets:
     """Union-find over ``0 .. n - 1`` on whole arrays; the root of a component is its lowest member.
 
     roots : (n,) root of each member to begin with; default: all are apart.

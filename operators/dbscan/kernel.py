@@ -1,33 +1,35 @@
-"""Labels for every cell of a grid of radii and thresholds, from the density of the rows."""
+"""DBSCAN for every cell of a grid of radii and thresholds, with one search for all cells.
+
+Source: Ester, Kriegel, Sander, Xu: A density-based algorithm for discovering clusters, KDD 1996. Used by
+the estimator (:mod:`operators.dbscan.estimator`) and by GRASP (:mod:`operators.grasp.kernel`).
+
+A row is a core sample if at least ``min_samples`` rows, itself included, lie within ``eps``. A cluster is a
+connected component of the graph of core samples that lie within ``eps`` of each other. A row that is not
+core but lies within ``eps`` of a core sample is a border row; all other rows are noise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import NOISE, Float64, Index, Labels, Mask, Matrix
 from operators.dbscan import tiles as t
-from operators.dbscan.density import Density, settle_by_samples
-from operators.dbscan.distances import Float64, Index, Mask
-from operators.dbscan.few import compare_all
-from operators.dbscan.forest import Forest
-from operators.dbscan.join import Joiner
-from operators.dbscan.prepared import Prepared
-from operators.dbscan.search import Search
-from operators.dbscan.space import Space
+from operators.dbscan.bounding_boxes import BoxIndex
+from operators.dbscan.components import Joiner
+from operators.dbscan.density import Density, Search, compare_all_pairs, settle_by_samples
+from operators.dbscan.disjoint_sets import DisjointSets
+from operators.dbscan.points import Metric, Points, PreparedRows
 from operators.dbscan.tiles import Device, Tiles, in_threads, pieces
 
-Labels: TypeAlias = npt.NDArray[np.int32]
-
-NOISE = -1
 SEED = 0  # of the samples and pivots: they decide how fast the labels are found, never which
 APART = 256  # rows from which a component of the next larger radius is joined on its own
 
 
 def cluster(
-    points: Prepared,
+    points: PreparedRows,
     eps_values: Sequence[float],
     min_samples_values: Sequence[float],
     weight: Float64 | None = None,
@@ -39,7 +41,7 @@ def cluster(
     ----------
     points : the n prepared rows.
     eps_values, min_samples_values : the grid's axes, in any order, repeats allowed.
-    weight : (n,), optional: what each row counts for.
+    weight : (n,) float64 whole numbers >= 0: how many times each row counts; None for once.
     device : torch device that makes the products; the labels do not depend on it.
 
     Returns
@@ -58,16 +60,16 @@ class _Grid:
     def __init__(self, tiles: Tiles, least: Float64, weight: Float64 | None) -> None:
         self._random = np.random.default_rng(SEED)
         self._tiles, self._least, self._n = tiles, least, tiles.n
-        few = compare_all(tiles) if weight is None else None
+        few = compare_all_pairs(tiles) if weight is None else None
         self._complete = few is not None
         self._density, self._space = self._measure(float(least[-1]), weight, few)
 
-    def _measure(self, goal: float, weight: Float64 | None, few: Density | None) -> tuple[Density, Space]:
+    def _measure(self, goal: float, weight: Float64 | None, few: Density | None) -> tuple[Density, BoxIndex]:
         level = np.full(self._n, len(self._tiles.eps) - 1, np.int16)
         if weight is None and few is None:
             settle_by_samples(self._tiles, goal, level, self._random)
         open_rows = np.flatnonzero(level >= 0)
-        space = Space(self._tiles.points, open_rows, self._random)
+        space = BoxIndex(self._tiles.points, open_rows, self._random)
         return few or Search(self._tiles, goal, level, weight).run(space), space
 
     def solve(self) -> tuple[Labels, Mask]:
@@ -98,10 +100,10 @@ class _Grid:
         n = len(cores)
         roots = {-1: np.arange(self._n), n: np.zeros(self._n, np.intp)}
         for level, below, above in inwards(n):
-            forest = Forest(self._n, roots[below])
+            forest = DisjointSets(self._n, roots[below])
             roots[level] = self._by_pairs(level, cores[level], forest, roots[above], labels[level])
 
-    def _by_pairs(self, level: int, cores: Mask, forest: Forest, above: Index, labels: Labels) -> Index:
+    def _by_pairs(self, level: int, cores: Mask, forest: DisjointSets, above: Index, labels: Labels) -> Index:
         """Labels at one radius where the neighbours of all rows below the largest threshold are kept."""
         rows, cols = _at_level(self._density, level)
         if self._complete:
@@ -122,7 +124,7 @@ class _Grid:
         """Labels at one radius, joining and attaching by products at each threshold."""
         first = above
         for m in range(len(cores)):
-            forest = Forest(self._n)
+            forest = DisjointSets(self._n)
             self._join(level, forest, np.flatnonzero(cores[m]), above)
             above = forest.find(np.arange(self._n))
             first = above if m == 0 else first
@@ -130,7 +132,7 @@ class _Grid:
             self._attach_by_search(level, cores[m], labels[m])
         return first
 
-    def _join(self, level: int, forest: Forest, cores: Index, above: Index) -> None:
+    def _join(self, level: int, forest: DisjointSets, cores: Index, above: Index) -> None:
         """Join ``cores``, large components of ``above`` each on its own, all others together."""
         joiner = Joiner(self._tiles, level, forest, self._space, self._random)
         sizes = np.bincount(above[cores], minlength=self._n)
@@ -178,7 +180,7 @@ def _at_level(density: Density, level: int) -> tuple[Index, Index]:
     return rows[use].astype(np.intp), cols[use].astype(np.intp)
 
 
-def _join_pairs(forest: Forest, rows: Index, cols: Index, cores: Mask) -> None:
+def _join_pairs(forest: DisjointSets, rows: Index, cols: Index, cores: Mask) -> None:
     """Join all pairs of core samples; ``rows`` ascend."""
     both = cores[rows] & cores[cols]
     rows, cols = rows[both], cols[both]
@@ -189,7 +191,7 @@ def _join_pairs(forest: Forest, rows: Index, cols: Index, cores: Mask) -> None:
     forest.union(rows[apart], cols[apart])
 
 
-def _numbered(forest: Forest, cores: Mask) -> Labels:
+def _numbered(forest: DisjointSets, cores: Mask) -> Labels:
     """Labels of core samples: components numbered by their lowest member, which is their root."""
     labels = np.full(len(cores), NOISE, np.int32)
     members = np.flatnonzero(cores)
@@ -204,3 +206,28 @@ def _attach(labels: Labels, rows: Index, reached: Labels) -> None:
     """Lower the labels of border rows to the clusters reached; -1 counts as above all."""
     unsigned = labels.view(np.uint32)  # noise is the largest number there
     np.minimum.at(unsigned, rows, reached.view(np.uint32))
+
+
+def dbscan_grid(
+    X: Matrix,
+    eps_values: Sequence[float],
+    min_samples_values: Sequence[int],
+    metric: Metric = "euclidean",
+    device: Device = "cpu",
+) -> Labels:
+    """Labels of every cell of the grid, each equal to ``DBSCAN(eps, min_samples, metric).labels_``.
+
+    Neighbourhoods are nested in eps and min_samples, so that all cells share one search.
+
+    Parameters
+    ----------
+    X : (n, p) float32 or float64, finite.
+    eps_values, min_samples_values : the grid's axes, in any order.
+    metric : "euclidean", "cosine" or "centered_cosine".
+    device : see :class:`operators.dbscan.DBSCAN`.
+
+    Returns
+    -------
+    (n_eps, n_min_samples, n) int32; -1 is noise.
+    """
+    return cluster(Points(X, metric), eps_values, min_samples_values, device=device)[0]

@@ -1,10 +1,10 @@
-"""Connected components of core samples, comparing few of them.
+"""Connected components of the core samples at one radius, with few comparisons.
 
-Almost every core sample of a large cluster lies within eps of one of a few dozen random ones (pivots).
-What hangs together through pivots is joined first, at one small product per row. Then only core
-samples outside the largest component are left to ask for edges: each is compared with all core samples
-that are not in its component already and that the boxes of :class:`Space` do not rule out.
-A row stops looking only when it has joined the largest component; those that go on still meet it.
+Almost every core sample of a large cluster lies within ``eps`` of one of a few dozen random core samples
+(pivots). Components that are connected through pivots are joined first, at the price of one small product
+per row. Only core samples outside the largest component are then compared with the other core samples,
+except with those already in their component and those that the bounding boxes rule out. A row stops
+searching when it has joined the largest component; the rows that continue are still compared with it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from threading import Lock
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Index
 from operators.dbscan import tiles as t
-from operators.dbscan.distances import Index
-from operators.dbscan.forest import Forest
-from operators.dbscan.space import Blocks, Space
-from operators.dbscan.tiles import Room, Tiles, in_threads, pieces
+from operators.dbscan.bounding_boxes import Blocks, BoxIndex
+from operators.dbscan.disjoint_sets import DisjointSets
+from operators.dbscan.tiles import TileBuffer, Tiles, in_threads, pieces
 
 PIVOTS = 64  # bits of a word
 PROGRESS = 0.8  # of the components outside the largest, a round must leave at most this share
@@ -40,7 +40,7 @@ class Joiner:
     """
 
     def __init__(
-        self, tiles: Tiles, level: int, forest: Forest, space: Space, random: np.random.Generator
+        self, tiles: Tiles, level: int, forest: DisjointSets, space: BoxIndex, random: np.random.Generator
     ) -> None:
         self._tiles, self._level, self._forest = tiles, level, forest
         self._space, self._random = space, random
@@ -135,7 +135,7 @@ class Joiner:
         with self._lock:
             return self._forest.find(rows)
 
-    def _look(self, rows: Index, cols: Index, room: Room) -> None:
+    def _look(self, rows: Index, cols: Index, room: TileBuffer) -> None:
         """Join what one tile shows to be near and is not joined yet."""
         row_roots, col_roots = self._roots(rows), self._roots(cols)
         if not len(rows) or _all_equal(row_roots, col_roots):

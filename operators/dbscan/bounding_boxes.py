@@ -1,8 +1,8 @@
-"""Boxes around nearby rows in a few dimensions, so that far-apart blocks of rows are never compared.
+"""Bounding boxes of blocks of nearby rows, so that blocks which are far apart are never compared.
 
-Rows are cut into blocks by halving along the widest of the coordinates of
-:mod:`operators.dbscan.projections`; the gap between the boxes of two blocks bounds every distance
-between them.
+Rows are cut into blocks by halving along the widest of the low-dimensional coordinates of
+:mod:`operators.dbscan.points`. The gap between the boxes of two blocks bounds every distance between their
+rows from below.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from operators.dbscan.distances import Float64, Index
-from operators.dbscan.prepared import Prepared
+from operators.arrays import Float64, Index
+from operators.dbscan.points import PreparedRows
 
 BLOCK = 256  # rows of a block of the rows that others are compared with
 SAMPLE = 1024  # rows that the directions are computed from
@@ -43,7 +43,7 @@ class Blocks:
         return reach[np.argsort(gaps[reach], kind="stable")]
 
 
-class Space:
+class BoxIndex:
     """Low-dimensional coordinates of every row.
 
     Parameters
@@ -54,7 +54,7 @@ class Space:
     random : generator for the sample.
     """
 
-    def __init__(self, points: Prepared, emphasis: Index, random: np.random.Generator) -> None:
+    def __init__(self, points: PreparedRows, emphasis: Index, random: np.random.Generator) -> None:
         several = [random.choice(points.n, min(points.n, SAMPLE // 2), replace=False)]
         several.append(random.choice(emphasis, min(len(emphasis), SAMPLE // 2), replace=False))
         self._all: Blocks | None = None
