@@ -381,6 +381,11 @@ class Operator(ABC, Generic[P]):
         """The columns that the operator adds, as Arrow fields."""
 
     @property
+    def publishes(self) -> tuple[pa.Field, ...]:
+        """Columns of ``adds`` that published rows have beside the contract's; null for rejected rows."""
+        return ()
+
+    @property
     def resources(self) -> Resources:
         """The resources that one actor of this operator needs."""
         return Resources()

@@ -83,13 +83,19 @@ class Plan:
         """Run store of this plan's output; absolute, since workers have working directories of their own."""
         return store_of(self.output)
 
+    @property
+    def extra_columns(self) -> tuple[pa.Field, ...]:
+        """Columns that operators publish beside the contract's, such as ``fold``."""
+        return tuple(field for planned in self.operators for field in planned.operator.publishes)
+
     @cached_property
     def published_schema(self) -> pa.Schema:
-        """Source columns that are kept, then the contract's."""
+        """Source columns that are kept, the contract's, then those that operators publish beside them."""
         from engine.plan.sources import published_columns
 
         prefix = self.recipe.output.prefix
-        fields = [pa.field(prefix + field.name, field.type) for field in CONTRACT]
+        ours = (*CONTRACT, *self.extra_columns)
+        fields = [pa.field(prefix + field.name, field.type) for field in ours]
         return pa.schema([*published_columns(self.recipe, self.listing.schema), *fields])
 
     def fingerprint_of(self, name: str) -> str:

@@ -6,6 +6,7 @@ starts Ray and holds nothing row-sized.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def make_plan(recipe: Recipe) -> Plan:
         raise InputError(str(error)) from None
     features = resolve_features(recipe, listing.schema, maker.name if maker else "")
     check_source_columns(chain, recipe, listing.schema)
-    check_contract_names(recipe, listing.schema)
+    check_contract_names(recipe, listing.schema, chain)
     chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
     if wants_verdict(chain):
         chain.append(build_operator(recipe, "outliers", {}))
@@ -70,10 +71,11 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
         raise InputError(explain(error, kind.Params, recipe.place, prefix=f"operators.{name}.")) from None
 
 
-def check_contract_names(recipe: Recipe, schema: pa.Schema) -> None:
-    """Refuse a source column that has the name of one of ours."""
+def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:
+    """Refuse a source column that has the name of a column that is published beside the source's."""
     prefix = recipe.output.prefix
-    taken = [prefix + field.name for field in CONTRACT if prefix + field.name in schema.names]
+    ours = [*CONTRACT, *(field for operator in chain for field in operator.publishes)]
+    taken = [prefix + field.name for field in ours if prefix + field.name in schema.names]
     if taken:
         raise InputError(
             f"The source already has a column named {taken[0]!r}, which Rowsieve adds. Keep both "

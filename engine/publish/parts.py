@@ -54,6 +54,8 @@ class PartJob:
     made_from: str
     """Digest of all that the part's bytes depend on."""
     twin: Twin | None = None
+    extra: tuple[str, ...] = ()
+    """Columns that operators publish beside the contract's; the last ones of ``schema``."""
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
@@ -62,16 +64,18 @@ def write_part(job: PartJob) -> dict[str, Any]:
     if job.twin is not None and job.twin.whole():
         return _take_over(job, job.twin, place)
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
-    ours = job.reader.read_all(job.shard, names)
+    ours = job.reader.read_all(job.shard, [*names, *job.extra])
     seen = pc.invert(ours.column(names[0]).is_null())
     for name in names[1:]:
         seen = pc.and_(seen, pc.invert(ours.column(name).is_null()))
     columns = {ROW_ID: ours.column(ROW_ID)}
     columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
-    source_names = job.schema.names[: -len(CONTRACT)]
+    source_names = job.schema.names[: -len(CONTRACT) - len(job.extra)]
     table = job.reader.read_unhidden(job.shard, source_names)
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
+    for name in job.extra:
+        table = table.append_column(job.prefix + name, ours.column(name))
     written = job.lease.put_part(place, table.cast(job.schema))
     unread = job.reader.unread(job.shard) if job.all_columns else ()
     return _record(job, place, columns, written.n_bytes, written.sha256, unread)

@@ -44,7 +44,8 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
         job = PartJob(
             reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
         )
-        jobs.append(replace(job, twin=twins.get(made_from)))
+        extra = tuple(field.name for field in plan.extra_columns)
+        jobs.append(replace(job, twin=twins.get(made_from), extra=extra))
     parts = []
     for part in executor.map(write_part, jobs):
         parts.append(part)
@@ -55,7 +56,8 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
 def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
     """Digest of all that the bytes of a part depend on."""
     source, info = plan.listing.shards[shard], plan.shards[shard]
-    read = {reader.columns[field.name] for field in CONTRACT if field.name != ROW_ID} | {*reader.gates}
+    ours = [field.name for field in (*CONTRACT, *plan.extra_columns) if field.name != ROW_ID]
+    read = {reader.columns[name] for name in ours} | {*reader.gates}
     return digest(
         [
             [FORMAT, plan.recipe.output.prefix, package_versions()["pyarrow"]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STATE = "balance.json"
 CENTRES = "centres.npy"
+LAMBDAS = "lambdas.json"
 DCKM_WEIGHT = "dckm_weight"
 DCKM_CLUSTER = "dckm_cluster"
 DECORRELATION_WEIGHT = "decorrelation_weight"
@@ -55,8 +57,17 @@ class Balanced(Operator[P]):
         """Resources of one task."""
         return self.params.resources
 
-    def minimise(self, context: Context, executor: Executor, n_clusters: int, init: Init) -> dict[str, float]:
+    def minimise(
+        self,
+        context: Context,
+        executor: Executor,
+        n_clusters: int,
+        init: Init,
+        lambdas: tuple[float, float] | None = None,
+    ) -> dict[str, float]:
         """Run the passes; leaves ``result-<shard>.npz``, ``centres.npy`` and ``balance.json``.
+
+        ``lambdas`` are lambda1 and lambda2, by default those of the recipe.
 
         Returns objective, balance, correlation_before and correlation_after (Frobenius norm of the
         off-diagonal covariance), effective_sample_size, iterations and converged (0 or 1).
@@ -79,8 +90,7 @@ class Balanced(Operator[P]):
             )
         settings = Settings(
             n_clusters,
-            params.lambda1,
-            params.lambda2,
+            *(lambdas or (params.lambda1, params.lambda2)),
             params.lambda3,
             params.max_iter,
             params.tol,
@@ -122,8 +132,41 @@ class Dckm(Balanced[DckmParams]):
     cluster = DCKM_CLUSTER
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """See :meth:`Balanced.minimise`; also returns clusters: those that have rows."""
-        return self.minimise(context, executor, self.params.n_clusters, self.params.init)
+        """Cluster and weigh; see :meth:`Balanced.minimise`.
+
+        Also returns clusters (those that have rows) and, with ``lambdas: auto``, the chosen lambda1 and
+        lambda2; all pairs tried are in ``lambdas.json``.
+        """
+        params = self.params
+        if params.lambdas == "given":
+            return self.minimise(context, executor, params.n_clusters, params.init)
+        chosen = self._chosen(context, executor)
+        found = self.minimise(context, executor, params.n_clusters, params.init, chosen)
+        return found | {"lambda1": chosen[0], "lambda2": chosen[1]}
+
+    def _chosen(self, context: Context, executor: Executor) -> tuple[float, float]:
+        # Imported here because planning imports this module and must not load scikit-learn.
+        from operators.dckm.estimators import DecorrelatedKMeans
+        from operators.dckm.selection import choose_over_shards
+
+        params = self.params
+        model = DecorrelatedKMeans(
+            params.n_clusters,
+            init=params.init,
+            random_state=context.seed % 2**32,
+            max_iter=params.max_iter,
+            tol=params.tol,
+            coding=params.coding,
+        )
+        try:
+            picked, tried = choose_over_shards(
+                model, context.shards, context.seed, executor, params.resources
+            )
+        except ValueError as error:
+            raise OperatorError(f"operators.dckm.lambdas: {error}") from error
+        record = {"chosen": asdict(picked), "tried": [asdict(one) for one in tried]}
+        (context.state / LAMBDAS).write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+        return picked.lambda1, picked.lambda2
 
 
 class Decorrelation(Balanced[DecorrelationParams]):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
 
@@ -49,6 +49,19 @@ class DckmParams(BalanceParams):
         default="random", description="random: every row starts in a random cluster, as in the paper"
     )
     max_iter: int = Field(default=20, ge=1, description="Most outer loops; each reads the rows twice")
+    lambdas: Literal["given", "auto"] = Field(
+        default="given",
+        description="auto: lambda1 and lambda2 are the pair of the paper's grid (0.01 to 1000) that leaves "
+        "the least correlation among those that keep an effective sample size of half of the rows, tried on "
+        "4,096 rows",
+    )
+
+    @model_validator(mode="after")
+    def _reads_lambdas(self) -> Self:
+        given = sorted({"lambda1", "lambda2"} & self.model_fields_set)
+        if self.lambdas == "auto" and given:
+            raise ValueError(f"{given[0]} is not read beside lambdas: auto; leave one of them out")
+        return self
 
 
 class DecorrelationParams(BalanceParams):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.eos.alpha import validated_alpha
     from operators.eos.centroids import SPA, KMeans
     from operators.eos.estimator import EntropicOutlierSparsification
     from operators.eos.gaussian import Gaussian
@@ -21,7 +20,6 @@ _HOMES = {
     "LeastSquares": "least_squares",
     "Logistic": "logistic",
     "SPA": "centroids",
-    "validated_alpha": "alpha",
 }
 
 __all__ = [
@@ -31,7 +29,6 @@ __all__ = [
     "KMeans",
     "LeastSquares",
     "Logistic",
-    "validated_alpha",
 ]
 
 __getattr__ = lazy(__name__, _HOMES)

@@ -14,17 +14,15 @@ degrees, is above (kappa - 1) (2 log(1/threshold) + D log(kappa / (kappa - 1))).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from operators.eos.descent import Fit
 from operators.eos.kernel import check_losses
 from operators.eos.memory import Rows, fitted, look, losses, step
-
-T = TypeVar("T")
 
 EFFICIENCY = 0.75
 FACTOR = 1.25
@@ -106,22 +104,3 @@ def choose_alpha(
         and point.effective_share >= efficiency * (1 - point.flagged_share)
     ]
     return min(good, default=max(point.alpha for point in curve))
-
-
-def validated_alpha(
-    alphas: Sequence[float], fit: Callable[[float], T], score: Callable[[T], float]
-) -> tuple[float, list[float]]:
-    """The paper's way: the alpha whose fit has the best score on rows that were not used to fit it.
-
-    Parameters
-    ----------
-    alphas : the grid.
-    fit : what to train for an alpha.
-    score : of a trained one, on held-out rows with trusted labels; the largest wins, the first of equals.
-
-    Returns
-    -------
-    The alpha, and the score of each.
-    """
-    scores = [score(fit(alpha)) for alpha in alphas]
-    return alphas[int(np.argmax(scores))], scores

@@ -52,8 +52,9 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         its own such as ``SPA(n_clusters=20)``: an object with ``target`` and ``start(X, y, prior, seed)``,
         which gives a :class:`operators.eos.kernel.Model`. The last three losses need ``y``.
     alpha : > 0, in units of the loss, or "auto" (default): the least alpha that keeps an effective sample
-        size of ``efficiency`` times the rows that are not flagged (``operators/eos/alpha.py`` says why).
-        :func:`operators.eos.validated_alpha` picks it by a validation score, the paper's way.
+        size of ``efficiency`` times the rows that are not flagged (``operators/eos/alpha.py`` says why). The
+        paper takes alpha from a grid by a validation score: ``sklearn.model_selection.GridSearchCV`` does
+        that, with a scorer that reads trusted labels.
     efficiency : in (0, 1), default .75; only "auto" reads it.
     most_flagged : in (0, .5], default .5: "auto" takes no alpha that flags this share of a class or more, if
         there is another. The operator ``eos`` has the same default.

@@ -36,7 +36,7 @@ class Taking:
 
     def read(self, shard: int) -> Keyed:
         """Rows of a shard that take part, without features."""
-        table = self.reader.read(shard, [name for name in self.columns if name != FEATURES])
+        table = self.reader.read(shard, self.columns)
         keys = self.keys_of(table)
         return Keyed(table[ROW_ID].to_numpy()[keys >= 0], keys[keys >= 0], np.flatnonzero(keys >= 0))
 
@@ -54,11 +54,19 @@ class Keyed(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Features (s, d), keys (s,), and of how many rows they are a sample."""
+    """A sample of rows, in the order of their ids.
+
+    Attributes
+    ----------
+    X : (s, d) features.
+    keys, row_ids : (s,).
+    n : the number of rows that the sample is drawn from.
+    """
 
     X: Float32
     keys: Ints
     n: int
+    row_ids: Ints
 
 
 def draw(executor: Executor, taking: Taking, seed: int, resources: Resources) -> Drawn:
@@ -69,12 +77,12 @@ def draw(executor: Executor, taking: Taking, seed: int, resources: Resources) ->
         n += count
         smallest = np.sort(np.concatenate([smallest, hashes]))[:SAMPLE]
     if not n:
-        return Drawn(np.empty((0, 0), np.float32), np.empty(0, np.int64), 0)
+        return Drawn(np.empty((0, 0), np.float32), np.empty(0, np.int64), 0, np.empty(0, np.int64))
     found = executor.map(partial(_below, taking, seed, int(smallest[-1])), taking.shards, resources=resources)
     pieces = [piece for piece in found if len(piece[0])]
     row_ids, keys, X = (np.concatenate(column) for column in zip(*pieces, strict=True))
     order = np.argsort(row_ids)
-    return Drawn(X[order], keys[order], n)
+    return Drawn(X[order], keys[order], n, row_ids[order])
 
 
 def _hashes(taking: Taking, seed: int, shard: int) -> tuple[int, Hashes]:

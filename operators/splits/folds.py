@@ -1,31 +1,45 @@
-"""Folds for cross-validation that are far from each other: constrained kernel k-means with k clusters."""
+"""Folds for cross-validation that are far from each other: constrained kernel k-means with k clusters.
+
+``split: {method: cluster, folds: k}`` publishes them as the column ``fold``. Two clusters of unequal size,
+which have a closed form, are :class:`operators.splits.ConstrainedKernelKMeans`.
+
+Source: Napoli and White 2024, section 4 (conclusion).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.splits.features import Float64, Kernel, make_map
-from operators.splits.programs import binary_program
-from operators.splits.selection import Ints
+from operators.splits.assignment_lp import binary_program
+from operators.splits.features import Float64, Ints, Kernel, make_map
 from operators.splits.start import generator
 
 MOST_ROWS = 20_000
 
 
+class Deal(NamedTuple):
+    """An assignment of rows to clusters with its dual prices."""
+
+    labels: Ints
+    """(n,) cluster of each row."""
+    prices: Float64
+    """(g, k) price of a place in each cluster for rows of each group."""
+
+
 class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
-    """k clusters of equal size in every group, found by k-means; each is a fold, shifted from the others.
+    """Deal rows into k folds of equal size in every group, as far from each other as k-means finds them.
 
-    A step assigns the rows of each group by a linear program (a transportation problem); two clusters of
-    unequal size, which have a closed form, are :class:`operators.splits.ConstrainedKernelKMeans`.
-
-    Source: Napoli and White 2024, conclusion.
+    Each step assigns the rows by a linear program (a transportation problem), so that every fold holds its
+    share of every group, and then moves each centroid to the mean of its fold.
 
     Parameters
     ----------
@@ -40,8 +54,21 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
     ----------
     labels_ : (n,) int64 fold of each row, 0 to k - 1; every fold holds its share of each group, rounded
         down or up.
-    objective_ : per step, sum |phi - centroid|^2, never rising.
+    objective_ : per step, sum |phi - centroid|^2, falling.
+    groups_ : (g,) the groups, sorted.
+    centroids_ : (k, width) means of the folds in the space of phi.
+    prices_ : (g, k) dual prices of the last assignment, by which :meth:`predict` deals other rows.
+    feature_map_ : :class:`operators.splits.features.FeatureMap`.
     n_features_in_ : int.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.splits import ConstrainedFolds
+    >>> X = np.arange(12.0).reshape(6, 2)
+    >>> folds = ConstrainedFolds(3, random_state=0).fit(X)
+    >>> np.bincount(folds.labels_).tolist()
+    [2, 2, 2]
     """
 
     def __init__(
@@ -76,39 +103,69 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         if not 2 <= self.n_folds <= len(X) or len(X) > MOST_ROWS:
             raise ValueError(
                 f"n_folds is {self.n_folds} and X has {len(X)} rows: there must be 2 folds or more, a row "
-                f"for each, and no more than {MOST_ROWS:,} rows: a linear program deals them. Fold a sample."
+                f"for each, and no more than {MOST_ROWS:,} rows: a linear program deals them. Fit a sample, "
+                "and let predict deal the other rows."
             )
-        codes = np.zeros(len(X), np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
+        groups = np.zeros(len(X), np.int64) if groups is None else np.asarray(groups)
+        self.groups_, codes = np.unique(groups, return_inverse=True)
         random = generator(self.random_state)
         marks = X[np.sort(random.choice(len(X), min(self.landmarks, len(X)), replace=False))]
         with threadpool_limits(limits=1):
-            by = make_map(X, self.kernel, self.gamma, marks, self.standardize)
-            phi = by.features(X).astype(np.float64)
-            fits = [self._one(phi, codes, random) for _ in range(self.n_init)]
-        self.labels_, self.objective_ = min(fits, key=lambda fit: float(fit[1][-1]))
+            self.feature_map_ = make_map(X, self.kernel, self.gamma, marks, self.standardize)
+            phi = self.feature_map_.features(X).astype(np.float64)
+            fits = [self._one_start(phi, codes, random) for _ in range(self.n_init)]
+        best, self.objective_ = min(fits, key=lambda fit: float(fit[1][-1]))
+        self.labels_, self.prices_ = best
+        self.centroids_ = _means(phi, self.labels_, self.n_folds)
         return self
 
     def fit_predict(self, X: Any, groups: Any = None) -> Ints:
-        """``labels_`` of :meth:`fit`."""
+        """Return ``labels_`` of :meth:`fit`."""
         labels: Ints = self.fit(X, groups).labels_
         return labels
 
-    def _one(self, phi: Float64, codes: Ints, random: np.random.Generator) -> tuple[Ints, Float64]:
-        labels, history = np.zeros(len(phi), np.int64), list[float]()
-        centroids = _plus_plus(phi, self.n_folds, random)
+    def predict(self, X: Any, groups: Any = None) -> Ints:
+        """Return the fold (n,) of other rows: the least distance less the price of its group and fold.
+
+        Folds keep their shares of such rows on average. Rows of a group that fit has not seen have no price.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float32, np.float64], reset=False)
+        groups = np.zeros(len(X), np.int64) if groups is None else np.asarray(groups)
+        with threadpool_limits(limits=1):
+            phi = self.feature_map_.features(X).astype(np.float64)
+        return place(phi, groups, self.centroids_, self.groups_, self.prices_)
+
+    def _one_start(self, phi: Float64, codes: Ints, random: np.random.Generator) -> tuple[Deal, Float64]:
+        history = list[float]()
+        centroids = kmeans_plusplus(phi, self.n_folds, random_state=int(random.integers(2**31)))[0]
+        best = None
         for _ in range(self.max_iter):
-            found = deal(_distances(phi, centroids), codes)
-            centroids = np.stack([phi[found == fold].mean(axis=0) for fold in range(self.n_folds)])
-            objective = float(np.square(phi - centroids[found]).sum())
-            if history and objective >= history[-1]:
+            found = deal(euclidean_distances(phi, centroids, squared=True), codes)
+            centroids = _means(phi, found.labels, self.n_folds)
+            objective = float(np.square(phi - centroids[found.labels]).sum())
+            if best is not None and objective >= history[-1]:
                 break
-            labels = found
+            best = found
             history.append(objective)
-        return labels, np.array(history)
+        if best is None:
+            raise ValueError(f"max_iter is {self.max_iter}: it must be at least 1.")
+        return best, np.array(history)
 
 
-def deal(distances: Float64, codes: Ints) -> Ints:
-    """(n,) cluster of each row with the smallest sum of distances (n, k), |g| / k rows of group g in each.
+def place(
+    phi: Float64, groups: npt.NDArray[Any], centroids: Float64, names: npt.NDArray[Any], prices: Float64
+) -> Ints:
+    """Return the fold (n,) of rows phi (n, width) with the least squared distance less price (g, k)."""
+    cost = euclidean_distances(phi, centroids, squared=True)
+    at = np.minimum(np.searchsorted(names, groups), len(names) - 1)
+    known = names[at] == groups
+    cost[known] -= prices[at[known]]
+    return np.asarray(cost.argmin(axis=1))
+
+
+def deal(distances: Float64, codes: Ints) -> Deal:
+    """Assign rows to clusters at the smallest sum of distances (n, k), with |g| / k rows of group g in each.
 
     Where k does not divide |g| a cluster gets the share rounded down or up; of all rows it gets n / k, so
     rounded.
@@ -124,20 +181,10 @@ def deal(distances: Float64, codes: Ints) -> Ints:
     )
     shares = np.concatenate([np.repeat(np.bincount(codes, minlength=n_groups), k), np.full(k, n)]) / k
     low, high = (np.concatenate([np.ones(n), bound(shares)]) for bound in (np.floor, np.ceil))
-    taken = binary_program(distances.ravel(), rows, low, high)
-    return np.asarray(taken.reshape(n, k).argmax(axis=1))
+    taken, duals = binary_program(distances.ravel(), rows, low, high)
+    by_group, total = np.split(duals[n:], [n_groups * k])
+    return Deal(np.asarray(taken.reshape(n, k).argmax(axis=1)), by_group.reshape(n_groups, k) + total)
 
 
-def _distances(phi: Float64, centroids: Float64) -> Float64:
-    lengths = np.square(centroids).sum(axis=1)
-    found: Float64 = np.square(phi).sum(axis=1)[:, None] + lengths - 2 * phi @ centroids.T
-    return found
-
-
-def _plus_plus(phi: Float64, k: int, random: np.random.Generator) -> npt.NDArray[Any]:
-    chosen = [int(random.integers(len(phi)))]
-    for _ in range(k - 1):
-        nearest = np.maximum(_distances(phi, phi[chosen]).min(axis=1), 0)
-        total = nearest.sum()
-        chosen.append(int(random.choice(len(phi), p=nearest / total if total else None)))
-    return phi[chosen]
+def _means(phi: Float64, labels: Ints, k: int) -> Float64:
+    return np.stack([phi[labels == fold].mean(axis=0) for fold in range(k)])

@@ -32,6 +32,8 @@ METHODS = {
     "cluster": "cluster:Cluster",
     "leave_one_domain_out": "by_domain:ByDomain",
 }
+BY_PROGRAM = "by_program:ByProgram"
+"""The method ``cluster`` with ``folds`` or ``marginals``."""
 P = TypeVar("P", bound=SplitParams)
 
 
@@ -41,6 +43,9 @@ class Split(Operator[P]):
     name = "split"
     version = 1
     Params: ClassVar[type[OperatorParams]] = SplitParams
+
+    rule_reads_features: ClassVar[bool] = False
+    """Whether the function of ``open`` needs features; the shift is measured in one pass less if not."""
 
     def __init__(self, params: P) -> None:
         super().__init__(params)
@@ -54,7 +59,8 @@ class Split(Operator[P]):
             near = difflib.get_close_matches(name, METHODS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(METHODS)}."
             raise OperatorError(f"operators.split.method: there is no method {name!r}. {hint}")
-        module, _, attribute = METHODS[name].partition(":")
+        by_program = name == "cluster" and (params.get("folds") or params.get("marginals"))
+        module, _, attribute = (BY_PROGRAM if by_program else METHODS[name]).partition(":")
         found: type[Operator[Any]] = getattr(import_module(f"operators.splits.{module}"), attribute)
         return found
 

@@ -73,6 +73,24 @@ class ClusterParams(SplitParams):
     """Starts, on 5,000 sampled rows; the best goes on with all rows."""
     max_iter: Annotated[int, Field(ge=1)] = 50
     """Most steps of a start, and with all rows."""
+    folds: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Folds for cross-validation instead of one validation part: adds the column ``fold``, 0 to folds - 1 (-1
+    for test and dropped rows). Each fold takes 1 / folds of every label, exactly up to 5,000 rows and on
+    average beyond; fold 0 is validation."""
+    marginals: tuple[str, str] | None = None
+    """Two columns, of the source or ``group``, each value of which gives its share of validation rows, while
+    their pairs need not; exactly up to 5,000 rows and on average beyond. Instead of ``within``."""
+
+    @model_validator(mode="after")
+    def _reads_programs(self) -> Self:
+        given = self.model_fields_set
+        for key, unread in (
+            ("folds", {"validation", "tolerance", "landmarks_by", "marginals"}),
+            ("marginals", {"within", "domain"}),
+        ):
+            if getattr(self, key) is not None and (clash := sorted(unread & given)):
+                raise ValueError(f"{clash[0]} is not read beside {key}: leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _reads_domain(self) -> Self:

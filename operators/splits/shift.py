@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.base import SPLIT, Context, Executor, OperatorError
+from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
 from operators.splits.hashing import TRAIN, VALIDATION, Ints
 from operators.splits.params import ClusterParams, SplitParams
 
@@ -81,7 +81,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     from operators.splits.start import generator
 
     params = operator.params
-    columns = tuple(name for name in operator.requires if name != "x")
+    columns = tuple(name for name in operator.requires if operator.rule_reads_features or name != FEATURES)
     taking = Taking(context.shards, columns, Parts(operator.open(context)))
     random = generator(context.seed % 2**32)
     drawn = draw(executor, taking, int(random.integers(2**63)), params.resources)

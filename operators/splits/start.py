@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.hashing import row_hashes
+from operators.splits.assignment_lp import make_selector
 from operators.splits.features import FeatureMap, Float32, Kernel, make_map
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.landmarks import Way, pick_landmarks
 from operators.splits.lloyd import Pair
-from operators.splits.programs import make_selector
 from operators.splits.selection import Ints, Tolerance
 
 SAMPLE = 5_000

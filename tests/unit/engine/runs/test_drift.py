@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from operators.metrics import mmd
 from operators.metrics.drift import Shift, mmd_shift, rise, share_shift
@@ -50,6 +51,19 @@ def test_shares_move_by_the_total_variation(then: list[int], now: list[int]) -> 
 def test_shares_of_the_same_size_are_no_drift_and_others_are() -> None:
     assert not share_shift({0: 900, 1: 100}, {0: 92, 1: 8}).beyond(0.0)
     assert share_shift({0: 900, 1: 100}, {0: 50, 1: 50}).beyond(0.1)
+
+
+@pytest.mark.parametrize(("before", "after"), [((10, 100), (30, 150)), ((400, 1000), (90, 300))])
+def test_the_noise_of_a_rise_is_the_quantile_of_a_difference_of_shares(
+    before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    (a, n), (b, m) = before, after
+    share = (a + b) / (n + m)
+    error = np.sqrt(share * (1 - share) * (1 / n + 1 / m))
+    assert rise(before, after).noise == pytest.approx(norm.ppf(0.95) * error, rel=1e-3)
+    random = np.random.default_rng(0)
+    rises = random.binomial(m, share, 40_000) / m - random.binomial(n, share, 40_000) / n
+    assert (rises > rise(before, after).noise).mean() == pytest.approx(0.05, abs=0.01)
 
 
 def test_a_share_that_falls_is_no_rise() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,21 @@ def test_draws_do_not_depend_on_shards(seed: int, cut: int, n_centres: int) -> N
         for rows in (slice(cut), slice(cut, None))
     ]
     assert earlier(*parts).row_id == whole.row_id
+
+
+def test_draws_of_different_centres_are_independent() -> None:
+    """Ten rows at one distance from every centre: two draws agree by chance, in a tenth of the seeds."""
+    angles = np.arange(10) * 2 * np.pi / 10
+    coded = Coded(np.column_stack([np.cos(angles), np.sin(angles)]), signs=False)
+    drawn = np.array(
+        [
+            [candidate(coded, np.arange(10), np.zeros((k, 2)), seed).row_id for k in range(3)]
+            for seed in range(0, 6000, 3)
+        ]
+    )
+    for first, second in combinations(range(3), 2):
+        agree = (drawn[:, first] == drawn[:, second]).mean()
+        assert agree == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / 2000))
 
 
 def test_k_means_plus_plus_takes_distinct_rows() -> None:

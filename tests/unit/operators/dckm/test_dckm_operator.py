@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from operators.base import FEATURES, Context, OperatorError, Resources
 from operators.columns import numpy_to_vectors, vectors_to_numpy
-from operators.dckm import sharded
+from operators.dckm import DecorrelatedKMeans, choose_lambdas, sharded
 from operators.dckm.adaptor import Dckm, Decorrelation
 from operators.dckm.features import CODINGS, Coder
 from operators.dckm.kernel import INITS, Settings, solve
 from operators.dckm.memory import InMemory
 from operators.dckm.params import DckmParams, DecorrelationParams
+from operators.dckm.selection import GRID
+from operators.hashing import row_hashes
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
+from tests.unit.engine.runs.test_run import published
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 
 N = 120
@@ -149,3 +153,36 @@ def test_rows_that_are_not_valid_get_nulls(tmp_path: Path) -> None:
     weight = sidecars(Recipe.parse(found), ["decorrelation_weight"])["decorrelation_weight"].to_pylist()
     assert [row for row, value in enumerate(weight) if value is None] == [5, 100]
     assert np.mean([value for value in weight if value is not None]) == pytest.approx(1)
+
+
+def test_lambdas_are_chosen_on_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("operators.dckm.selection.GRID", (0.1, 10.0))
+    table, found = features(), []
+    params = DckmParams(n_clusters=2, max_iter=5, lambdas="auto")
+    for name, cuts in (("one", []), ("more", [1, 30, 30, 77])):
+        (tmp_path / name).mkdir()
+        found.append(run_operator(Dckm(params), split_table(table, cuts), tmp_path / name, seed=5)[1])
+    assert found[0]["lambda1"] == found[1]["lambda1"]
+    assert found[0]["lambda2"] == found[1]["lambda2"]
+    record = json.loads((tmp_path / "one" / "lambdas.json").read_text())
+    X = vectors_to_numpy(table[FEATURES])
+    order = np.argsort(row_hashes(np.arange(N), 5, "dckm/sample for lambdas"))
+    model = DecorrelatedKMeans(2, max_iter=5, random_state=5)
+    picked, tried = choose_lambdas(model, X[order], grid=(0.1, 10.0))
+    assert record == {"chosen": asdict(picked), "tried": [asdict(one) for one in tried]}
+    alone = DckmParams(n_clusters=2, max_iter=5, lambda1=picked.lambda1, lambda2=picked.lambda2)
+    (tmp_path / "given").mkdir()
+    given = run_operator(Dckm(alone), [table], tmp_path / "given", seed=5)[1]
+    assert given["objective"] == found[0]["objective"]
+    with pytest.raises(ValidationError, match="lambda1 is not read beside lambdas: auto"):
+        DckmParams(lambda1=1.0, lambdas="auto")
+
+
+@pytest.mark.slow
+def test_a_recipe_reaches_the_choice_of_lambdas(tmp_path: Path) -> None:
+    chosen = {"n_clusters": 2, "max_iter": 2, "lambdas": "auto"}
+    result = run(small_recipe(tmp_path, operators={"dckm": chosen}))
+    assert published(result)["weight"].to_numpy().mean() == pytest.approx(1, abs=1e-4)
+    (found,) = [operator.metrics for operator in result.operators if operator.name == "dckm"]
+    assert found["lambda1"] in GRID
+    assert found["lambda2"] in GRID

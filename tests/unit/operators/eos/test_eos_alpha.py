@@ -7,9 +7,8 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import chi2
 from sklearn.datasets import load_breast_cancer
-from sklearn.metrics import roc_auc_score
 
-from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, validated_alpha
+from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.kernel import closed_form_weights
 from operators.eos.memory import rows_of
@@ -107,20 +106,3 @@ def test_rows_that_are_all_alike_have_equal_weights() -> None:
     model = EntropicOutlierSparsification(random_state=0).fit(np.ones((20, 2)))
     np.testing.assert_allclose(model.weights_, 1 / 20)
     assert not model.outlier_mask_.any()
-
-
-def test_a_validation_score_picks_alpha() -> None:
-    X, y = load_breast_cancer(return_X_y=True)
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(y))
-    train, held = order[:300], order[300:]
-    noisy = np.where(rng.random(len(train)) < 0.3, 1 - y[train], y[train])
-
-    def fit(alpha: float) -> EntropicOutlierSparsification:
-        return EntropicOutlierSparsification("spa", alpha=alpha, random_state=0).fit(X[train], noisy)
-
-    def score(model: EntropicOutlierSparsification) -> float:
-        return float(roc_auc_score(y[held], model.predict_proba(X[held])[:, 1]))
-
-    alpha, scores = validated_alpha([0.1, 1.0, 10.0], fit, score)
-    assert score(fit(alpha)) == max(scores)

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from operators.base import OperatorError
 from operators.models import ModelSpec, build
 from operators.probe import Settings, Trained, predict, train, train_on_arrays
-from operators.probe.census import take_census
+from operators.probe.census import Census, take_census
 from operators.probe.crew import SLOTS, Alone, Slots
 from operators.probe.logistic import partial_sums
-from operators.probe.minibatch import cut
+from operators.probe.minibatch import cut, fit_minibatch
 from operators.probe.rows import Rows
 from tests.unit.crews import Board, Member, train_together
 
@@ -182,6 +182,24 @@ def test_cut_uses_every_row_once(sizes: list[int], steps: int) -> None:
     assert len(pieces) == steps
     assert max(lengths) - min(lengths) <= 1
     assert np.array_equal(np.concatenate([piece.weight for piece in pieces]), rows(n).weight)
+
+
+def test_every_epoch_has_an_order_of_its_own() -> None:
+    """Eight epochs of 64 rows: by chance two orders agree once in 64! draws."""
+    orders: list[tuple[float, ...]] = []
+
+    class Recorder(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            orders.append(tuple(x[:, 0].tolist()))
+            return super().forward(x)
+
+    data = rows(64)
+    shards: list[Rows] = [data]
+    slots = Slots(Alone(), 1)
+    options = Settings(epochs=8, batch_size=64)
+    fit_minibatch(Recorder(4, 3), shards, slots, Census((64,), float(data.weight.sum())), options, seed=5)
+    assert len(set(orders)) == len(orders) == 8
+    assert {tuple(sorted(order)) for order in orders} == {tuple(sorted(data.X[:, 0].tolist()))}
 
 
 def test_seeds_decide_and_nothing_else_is_touched() -> None:

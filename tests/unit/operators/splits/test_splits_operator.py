@@ -18,7 +18,7 @@ from engine.runs.runner import run
 from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, OperatorError
 from operators.columns import numpy_to_vectors
 from operators.metrics import mmd
-from operators.splits import ConstrainedKernelKMeans
+from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.operator import Split
 from operators.splits.ranks import order_keys
 from operators.splits.shift import stored_landmarks
@@ -200,6 +200,91 @@ def test_keys_order_as_their_values(values: list[float]) -> None:
     keys, floats = order_keys(np.array(values)), np.array(values)
     np.testing.assert_array_equal(keys[:-1] < keys[1:], floats[:-1] < floats[1:])
     np.testing.assert_array_equal(keys[:-1] == keys[1:], floats[:-1] == floats[1:])
+
+
+@pytest.mark.parametrize("within", [{}, {"within": "domain", "domain": "site"}])
+def test_folds_are_those_of_the_estimator(within: dict[str, str]) -> None:
+    table, params = rows(240, 4), {"method": "cluster", "folds": 3, "n_init": 2, "test": 0.1, **within}
+    kind = Split.variant(params)
+    found = []
+    for cuts in ([], [5, 5, 100]):
+        with TemporaryDirectory() as folder:
+            output, metrics = run_operator(
+                kind(kind.Params(**params)), split_table(table, cuts), Path(folder), 3
+            )
+        found.append(output)
+        assert metrics["largest_fold"] - metrics["smallest_fold"] <= 1
+    assert found[0].equals(found[1])
+    fold, part = found[0]["fold"].to_numpy(), np.array(found[0][SPLIT].to_pylist())
+    np.testing.assert_array_equal(fold == -1, part == "test")
+    np.testing.assert_array_equal(fold == 0, part == "validation")
+    kept = fold >= 0
+    groups = [str(pair) for pair in zip(table[LABEL].to_pylist(), table["site"].to_pylist(), strict=True)]
+    groups = np.array(groups if within else table[LABEL].to_pylist())[kept]
+    model = ConstrainedFolds(3, n_init=2, random_state=3).fit(features(table)[kept], groups)
+    for name in np.unique(groups):
+        counts = np.bincount(fold[kept][groups == name], minlength=3)
+        assert counts.max() - counts.min() <= 1
+    if not within:
+        np.testing.assert_array_equal(fold[kept], model.labels_)
+        assert metrics["objective"] == pytest.approx(model.objective_[-1])
+
+
+def test_two_marginals_keep_their_shares_in_any_shards() -> None:
+    table = rows(200, 6).append_column("camera", pa.array([i % 4 for i in range(200)]))
+    params = {"method": "cluster", "marginals": ["site", "camera"], "n_init": 2}
+    found = [split(params, split_table(table, cuts)) for cuts in ([], [5, 5, 100])]
+    assert found[0] == found[1]
+    mask, metrics = np.array(found[0][0]) == "validation", found[0][1]
+    assert mask.sum() == metrics["validation"] == 40
+    for column in ("site", "camera"):
+        values = np.array(table[column].to_pylist(), str)
+        for value in np.unique(values):
+            assert abs(mask[values == value].sum() - 0.2 * (values == value).sum()) < 1
+    assert metrics["mmd"] > 1.5 * metrics["mmd_random"]
+
+
+@pytest.mark.parametrize(
+    "params", [{"folds": 4}, {"marginals": ["site", "group"]}], ids=["folds", "marginals"]
+)
+def test_rows_beyond_the_sample_are_assigned_by_prices(
+    params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("operators.splits.drawing.SAMPLE", 300)
+    table, params = rows(1500, 7), {"method": "cluster", "n_init": 1, **params}
+    found = [split(params, split_table(table, cuts))[0] for cuts in ([], [700])]
+    assert found[0] == found[1]
+    share = 0.25 if "folds" in params else 0.2
+    assert np.mean(np.array(found[0]) == "validation") == pytest.approx(share, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"folds": 3, "validation": 0.2}, "validation is not read beside folds"),
+        ({"folds": 3, "tolerance": 0.1}, "tolerance is not read beside folds"),
+        ({"marginals": ["a", "b"], "domain": "a"}, "domain is not read beside marginals"),
+        ({"folds": 1}, "greater than or equal to 2"),
+        ({"marginals": ["a"]}, "marginals"),
+    ],
+)
+def test_bad_programs_are_named(params: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
+        Split.variant({"method": "cluster"}).Params(method="cluster", **params)
+
+
+@pytest.mark.slow
+def test_a_recipe_reaches_folds_and_marginals(tmp_path: Path) -> None:
+    folds = {"method": "cluster", "folds": 4, "n_init": 1}
+    table = published(run(small_recipe(tmp_path / "folds", operators={"split": folds})))
+    assert set(np.unique(table["fold"].to_numpy())) == {0, 1, 2, 3}
+    assert np.ptp(np.bincount(table["fold"].to_numpy())) <= 1
+    np.testing.assert_array_equal(
+        table["fold"].to_numpy() == 0, np.array(table["split"].to_pylist()) == "validation"
+    )
+    chosen = {"method": "cluster", "marginals": ["label", "group"], "n_init": 1}
+    table = published(run(small_recipe(tmp_path / "marginals", operators={"split": chosen})))
+    assert table["split"].to_pylist().count("validation") == round(0.2 * table.num_rows)
 
 
 @pytest.mark.slow

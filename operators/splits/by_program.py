@@ -1,0 +1,282 @@
+"""``split`` by constrained k-means whose assignment is a linear program: k folds, or two marginals.
+
+The program is solved for the rows with the smallest hashes, at most 5,000, in memory; these rows get its
+solution. All other rows, and rows that come later, are assigned by its dual prices, which keep the shares on
+average. So shares are exact up to 5,000 rows, and nothing row-sized travels beyond.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.base import (
+    FEATURES,
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    OperatorError,
+    OperatorParams,
+)
+from operators.columns import vectors_to_numpy
+from operators.splits.at_random import Draw
+from operators.splits.by_domain import Rest
+from operators.splits.cluster import Strata
+from operators.splits.domains import Codes, Domains
+from operators.splits.hashing import TRAIN, VALIDATION, Ints, strata
+from operators.splits.operator import Split, split_column
+from operators.splits.params import ClusterParams
+from operators.splits.shift import measure, settings_of, stored_landmarks
+
+FOLD = "fold"
+NO_FOLD = -1
+RECORD, RULE, MAP = "strata.json", "rule.npz", "map.npz"
+
+
+class ByProgram(Split[ClusterParams]):
+    """Validation rows under two marginals, or folds, the first of which is validation.
+
+    With ``folds`` it also adds ``fold``: 0 to k - 1, and -1 for test and dropped rows.
+    """
+
+    Params: ClassVar[type[OperatorParams]] = ClusterParams
+    rule_reads_features = True
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """``split``, and ``fold`` where there are folds."""
+        fold = (pa.field(FOLD, pa.int32()),) if self.params.folds else ()
+        return (*super().adds, *fold)
+
+    @property
+    def publishes(self) -> tuple[pa.Field, ...]:
+        """``fold`` where there are folds."""
+        return self.adds[1:]
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Solve the program for a sample; leaves its rows' parts, the rule for other rows and the map.
+
+        Returns rows by part, ``mmd`` and ``mmd_random`` of validation against training, and ``objective``.
+
+        Raises
+        ------
+        OperatorError
+            No split has these shares, or the kernel is degenerate.
+        """
+        try:
+            with threadpool_limits(limits=1):
+                objective = self._fit(context, executor)
+        except ValueError as error:
+            raise OperatorError(f"operators.split: {error}") from None
+        counts = self._count(context, executor)
+        return counts | measure(self, context, executor) | {"objective": objective}
+
+    def _fit(self, context: Context, executor: Executor) -> float:
+        # Imported here because planning imports this module and must not load scikit-learn.
+        from operators.splits.drawing import Taking, draw
+        from operators.splits.start import generator
+
+        params = self.params
+        test, _ = self._draw(context).thresholds(executor, params, 0.0, params.test)
+        record: dict[str, Any] = {"test": sorted(test.items()), "domains": []}
+        rest = Rest(self._draw(context), test)
+        for column in self._columns():
+            sizes = Domains(context.shards, column).sizes(executor, rest, params.resources)
+            record["domains"].append(sorted(sizes))
+        (context.state / RECORD).write_text(json.dumps(record), "utf-8")
+        taking = Taking(context.shards, (LABEL, GROUP, IS_OUTLIER), self._strata(context))
+        seed = int(generator(context.seed % 2**32).integers(2**63))
+        drawn = draw(executor, taking, seed, params.resources)
+        if len(drawn.keys) < 2:
+            raise ValueError(f"there are {len(drawn.keys)} rows to split; give at least two")
+        solve = self._folds if params.folds else self._marginals
+        by, arrays, objective = solve(context, drawn.X, drawn.keys)
+        by.save(context.state / MAP)
+        np.savez(context.state / RULE, row_ids=drawn.row_ids, **arrays)
+        return objective
+
+    def _folds(self, context: Context, X: npt.NDArray[Any], keys: Ints) -> tuple[Any, dict[str, Any], float]:
+        from operators.splits.folds import ConstrainedFolds
+
+        params = self.params
+        model = ConstrainedFolds(
+            params.folds or 2,
+            params.kernel,
+            params.gamma,
+            params.landmarks,
+            params.n_init,
+            context.seed % 2**32,
+            params.standardize,
+            params.max_iter,
+        ).fit(X, keys)
+        arrays = {
+            "parts": model.labels_,
+            "centroids": model.centroids_,
+            "names": model.groups_,
+            "prices": model.prices_,
+        }
+        return model.feature_map_, arrays, float(model.objective_[-1])
+
+    def _marginals(
+        self, context: Context, X: npt.NDArray[Any], keys: Ints
+    ) -> tuple[Any, dict[str, Any], float]:
+        from operators.splits.assignment_lp import Marginals
+        from operators.splits.in_memory import FeatureRows, best_start, project
+        from operators.splits.lloyd import iterate
+        from operators.splits.start import generator
+
+        settings = settings_of(self.params, stored_landmarks(self.params, context))
+        random = generator(context.seed % 2**32)
+        by = settings.map_of(X, int(random.integers(2**31)))
+        names, codes = zip(*(np.unique(column, return_inverse=True) for column in _pair(keys)), strict=True)
+        selector = Marginals(np.column_stack(codes), settings.holdout, settings.tolerance)
+        rows = FeatureRows(by.features(X), selector)
+        start, _, _ = best_start(rows, settings.n_init, settings.max_iter, random)
+        fit = iterate(rows, start, settings.max_iter)
+        direction, offset, sign = fit.rule
+        gain = sign * project(rows.phi, np.arange(rows.n), direction, offset)
+        prices = selector.prices(gain)
+        arrays = {
+            "parts": fit.chosen.handle,
+            "direction": direction,
+            "offset": offset,
+            "sign": sign,
+            "first": names[0],
+            "second": names[1],
+            "first_prices": prices[0],
+            "second_prices": prices[1],
+        }
+        return by, arrays, rows.scatter - fit.between[-1]
+
+    def _count(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Return the rows of each part and, with folds, of the smallest and the largest fold."""
+        apply = self.open(context)
+        n_folds = self.params.folds or 0
+        work = partial(_sizes, context.shards, apply, tuple(self.requires), n_folds)
+        totals: dict[str, float] = {"train": 0.0, "validation": 0.0, "test": 0.0, "dropped": 0.0}
+        folds = np.zeros(n_folds)
+        for parts, by_fold in executor.map(
+            work, range(len(context.shards.shards)), resources=self.params.resources
+        ):
+            for name, n in parts.items():
+                totals[name] += n
+            folds += by_fold
+        if n_folds:
+            totals |= {"smallest_fold": float(folds.min()), "largest_fold": float(folds.max())}
+        return totals
+
+    def open(self, context: Context) -> Apply:
+        """Load the rule and the parts of the rows that the program assigned."""
+        return self._open(context, exact=True)
+
+    def open_for_new_rows(self, context: Context) -> Apply:
+        """Load the rule alone: row ids of the sample may belong to other rows by now."""
+        return self._open(context, exact=False)
+
+    def _open(self, context: Context, *, exact: bool) -> Apply:
+        from operators.splits.features import FeatureMap
+
+        by = FeatureMap.load(context.state / MAP)
+        with np.load(context.state / RULE) as found:
+            rule = dict(found)
+        if not exact:
+            rule["row_ids"], rule["parts"] = rule["row_ids"][:0], rule["parts"][:0]
+        return partial(_apply, by, rule, self._strata(context), self.params.folds or 0)
+
+    def _columns(self) -> tuple[str, ...]:
+        if self.params.marginals:
+            return self.params.marginals
+        return (self.params.domain,) if self.params.within == "domain" else ()
+
+    def _strata(self, context: Context) -> Any:
+        record = json.loads((context.state / RECORD).read_text("utf-8"))
+        rest = Rest(self._draw(context), {key: (first, last) for key, (first, last) in record["test"]})
+        codes = [
+            Codes(Domains(context.shards, column), tuple(values))
+            for column, values in zip(self._columns(), record["domains"], strict=True)
+        ]
+        if self.params.marginals:
+            return Pairs(rest, codes[0], codes[1])
+        return Strata(rest, codes[0] if codes else None)
+
+    def _draw(self, context: Context) -> Draw:
+        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
+        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The groups of each row in two groupings as one key; -1 for dropped and test rows. Picklable."""
+
+    rest: Rest
+    first: Codes
+    second: Codes
+
+    def __call__(self, table: pa.Table) -> Ints:
+        """Return (n,) keys; see :class:`operators.splits.drawing.Taking`."""
+        # A value without a place has the code -1; it is a group of its own.
+        keys = strata(self.first(table) + 1, self.second(table))
+        return np.where(self.rest(table), keys, -1)
+
+
+def _pair(keys: Ints) -> tuple[Ints, Ints]:
+    """Return the two codes that :func:`operators.splits.hashing.strata` has joined."""
+    return keys >> 32, (keys & 0xFFFFFFFF) - 1
+
+
+def _sizes(
+    reader: Any, apply: Apply, columns: tuple[str, ...], n_folds: int, shard: int
+) -> tuple[Mapping[str, int], npt.NDArray[np.int64]]:
+    found = apply(reader.read(shard, columns))
+    values, counts = np.unique(found["split"].to_pylist(), return_counts=True)
+    folds = found[FOLD].to_numpy() if n_folds else np.empty(0, np.int64)
+    parts = {str(value): int(n) for value, n in zip(values, counts, strict=True)}
+    return parts, np.bincount(folds[folds >= 0], minlength=n_folds)
+
+
+def _apply(by: Any, rule: dict[str, Any], of: Any, n_folds: int, table: pa.Table) -> pa.Table:
+    parts, keys = of.rest.draw.parts(table, of.rest.test), of(table)
+    rows = np.flatnonzero(keys >= 0)
+    folds = np.full(table.num_rows, NO_FOLD, np.int32)
+    if len(rows):
+        ids = table[ROW_ID].to_numpy()[rows]
+        with threadpool_limits(limits=1):
+            phi = by.features(vectors_to_numpy(table[FEATURES])[rows], ids)
+            found = _by_prices(phi, ids, keys[rows], rule, n_folds)
+        known = np.flatnonzero(np.isin(ids, rule["row_ids"]))
+        found[known] = rule["parts"][np.searchsorted(rule["row_ids"], ids[known])]
+        if n_folds:
+            folds[rows] = found
+            found = found == 0
+        parts[rows] = np.where(found, VALIDATION, TRAIN)
+    columns = split_column(parts)
+    return columns.append_column(FOLD, pa.array(folds)) if n_folds else columns
+
+
+def _by_prices(
+    phi: npt.NDArray[np.float32], ids: Ints, keys: Ints, rule: dict[str, Any], n_folds: int
+) -> npt.NDArray[Any]:
+    """Return the fold (n,) of rows, or whether they are validation rows."""
+    if n_folds:
+        from operators.splits.folds import place
+
+        return place(phi.astype(np.float64), keys, rule["centroids"], rule["names"], rule["prices"])
+    from operators.splits.in_memory import project
+
+    gain = float(rule["sign"]) * project(phi, ids, rule["direction"], float(rule["offset"]))
+    for codes, name in zip(_pair(keys), ("first", "second"), strict=True):
+        at = np.minimum(np.searchsorted(rule[name], codes), len(rule[name]) - 1)
+        gain -= np.where(rule[name][at] == codes, rule[f"{name}_prices"][at], 0.0)
+    return np.asarray(gain < 0)

@@ -1,0 +1,30 @@
+"""Landmarks from the stored graph: drawn by the inverse of the density, with seats for every class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import VECTOR
+from operators.neighbours import choose_landmarks
+from tests.unit.operators.neighbours.test_neighbours_operator import run
+
+
+def test_sparse_rows_are_drawn_more_often_than_their_share(tmp_path: Path) -> None:
+    """A crowd of 360 rows and 40 scattered ones: uniform landmarks would have a tenth of scattered rows."""
+    random = np.random.default_rng(0)
+    X = np.concatenate([0.05 * random.normal(size=(360, 2)), 4 * random.normal(size=(40, 2))])
+    vectors = pa.array(X.astype(np.float32).tolist(), VECTOR)
+    table = pa.table(
+        {"row_id": np.arange(400), "y": np.zeros(400, np.int32), "gradient": vectors, "x": vectors}
+    )
+    run([table], tmp_path, n_neighbors=5, space="x", metric="euclidean", per_class=False)
+    shares = []
+    for seed in range(10):
+        found = choose_landmarks(tmp_path / "neighbours", 20, seed)
+        assert len(found.row_ids) == len(np.unique(found.row_ids)) == 20
+        np.testing.assert_array_equal(found.vectors, X[found.row_ids].astype(np.float32))
+        shares.append((found.row_ids >= 360).mean())
+    assert np.mean(shares) > 0.3
