@@ -218,9 +218,7 @@ def retrain(
     dataset: Annotated[
         str, typer.Option(metavar="NAME[@VERSION]", help="Output folder of a recipe, or its name on MLflow")
     ],
-    trainer: Annotated[
-        str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")
-    ] = "gdro",
+    trainer: Annotated[str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")] = "erm",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=C", help="A key of the trainer; repeatable")
     ] = None,

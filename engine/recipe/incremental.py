@@ -50,7 +50,10 @@ class IncrementalSection(Section):
 class TrainSection(Section):
     """Training on the version that was published, registering the model, and making it champion."""
 
-    trainer: str = Field(default="gdro", description="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")
+    trainer: str = Field(
+        default="erm",
+        description="erm, erm_plain, erm_class_balanced, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar",
+    )
     params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
     when: str = Field(
         default="always",

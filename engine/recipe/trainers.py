@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
@@ -16,6 +16,7 @@ from operators.models.spec import ModelName, Widths
 ROWS_PER_SLOT = 64
 """A worker with fewer rows of a step spends its time waiting for the others."""
 MOST_SLOTS = 8
+LEAST_BATCH, MOST_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
 
 
 class TrainParams(OperatorParams):
@@ -36,8 +37,10 @@ class TrainParams(OperatorParams):
     """Widths of the ReLU layers of ``mlp``."""
     standardize: bool = True
     """Centre and scale every feature first, by the train rows."""
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    """Stochastic gradient descent with momentum, or Adam (Kingma & Ba 2015)."""
+    optimizer: Literal["auto", "lbfgs", "sgd", "adam"] = "auto"
+    """Stochastic gradient descent with momentum, Adam (Kingma & Ba 2015), or L-BFGS, which solves a
+    ``logistic`` ERM to its optimum. ``auto``: ``lbfgs`` for a ``logistic`` trained by erm, erm_plain or
+    erm_class_balanced with ``sampling`` and ``keep`` at their defaults, else ``sgd``."""
     lr: float = Field(default=0.01, gt=0)
     """Step size."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
@@ -46,8 +49,9 @@ class TrainParams(OperatorParams):
     """Added to the gradient as weight_decay * W; biases are free."""
     epochs: int = Field(default=50, ge=1)
     """Passes over the train rows."""
-    batch_size: int = Field(default=128, ge=1)
-    """Rows of a step, over all workers."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """Rows of a step, over all workers. Default: 128, and beyond 32,768 train rows as many more as keep an
+    epoch at 256 steps, up to 8,192 rows."""
     sampling: Literal["shuffle", "group_balanced", "weight"] = "shuffle"
     """An epoch's rows: each once; or as many drawn with replacement, each group as often (by weight
     inside a group), or each row as often as its weight says."""
@@ -79,13 +83,44 @@ class TrainParams(OperatorParams):
     @property
     def n_slots(self) -> int:
         """Shares of a step, before the number of shards is known."""
-        return self.slots or min(MOST_SLOTS, max(1, self.batch_size // ROWS_PER_SLOT))
+        return self.slots or min(MOST_SLOTS, max(1, self.step_rows // ROWS_PER_SLOT))
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of a step; see :meth:`for_rows` for the default on many rows."""
+        return self.batch_size or LEAST_BATCH
+
+    def for_rows(self, n_rows: int) -> Self:
+        """These parameters with the default of ``batch_size`` for a number of train rows."""
+        if self.batch_size is not None:
+            return self
+        wanted = min(MOST_BATCH, max(LEAST_BATCH, n_rows // STEPS_PER_EPOCH))
+        return self.model_copy(update={"batch_size": 1 << (wanted - 1).bit_length()})
+
+    @property
+    def uses_lbfgs(self) -> bool:
+        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        return False
+
+    @model_validator(mode="after")
+    def _lbfgs_can_be_used(self) -> Self:
+        if self.optimizer == "lbfgs" and not self.uses_lbfgs:
+            raise ValueError(
+                "optimizer lbfgs solves model logistic for the trainers erm, erm_plain and "
+                "erm_class_balanced, with sampling shuffle and keep last. Set optimizer to auto."
+            )
+        return self
 
 
 class ErmParams(TrainParams):
     """Empirical risk minimisation with the published weights."""
 
     trainer: Literal["erm"] = "erm"
+
+    @property
+    def uses_lbfgs(self) -> bool:
+        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        return _is_logistic_erm(self)
 
 
 class BaselineParams(TrainParams):
@@ -99,6 +134,16 @@ class BaselineParams(TrainParams):
     """The published weights are not read."""
     sampling: Literal["shuffle"] = "shuffle"
     """Every epoch takes each row once."""
+
+    @property
+    def uses_lbfgs(self) -> bool:
+        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        return _is_logistic_erm(self)
+
+
+def _is_logistic_erm(params: TrainParams) -> bool:
+    plain = params.model == "logistic" and params.sampling == "shuffle" and params.keep == "last"
+    return plain and params.optimizer in ("auto", "lbfgs")
 
 
 class GdroParams(TrainParams):
@@ -169,6 +214,9 @@ class BoostedParams(TrainParams):
         return frozenset({"mixing", *unused[self.boosting]})
 
 
+DEFAULT_TRAINER = "erm"
+"""ERM with the published weights: they already carry what was inferred about groups, and stay at class
+balance where the evidence is weak."""
 TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
     {
         "erm": ErmParams,
@@ -184,15 +232,23 @@ TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
 
 
 def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams:
-    """Parameters of the trainer that ``values["trainer"]`` names; gdro if it names none.
+    """Parameters of the trainer that ``values["trainer"]`` names; erm if it names none.
 
     Raises InputError with a line for each fault: the key, the value and the nearest match.
     """
-    values = {"trainer": "gdro", **values}
+    values = {"trainer": DEFAULT_TRAINER, **values}
     name = values["trainer"]
     if name not in TRAINERS:
         hint = nearest(str(name), TRAINERS) or f" Known trainers: {', '.join(TRAINERS)}."
         raise InputError(f"{place}.trainer: there is no trainer {name!r}.{hint}")
+    known = TRAINERS[name].model_fields
+    for key in values:
+        others = [other for other, kind in TRAINERS.items() if key in kind.model_fields]
+        if key not in known and others:
+            raise InputError(
+                f"{place}: {key}: trainer {name} has no such key; it belongs to {', '.join(others)}. "
+                f"Name the trainer, or remove the key."
+            )
     try:
         return TRAINERS[name].model_validate(values)
     except ValidationError as error:

@@ -26,6 +26,8 @@ def fit_arrays(
     Raises OperatorError where the rows or the model cannot be used.
     """
     data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
-    fitted = fit(data, params, seed=seed)
+    fitted = fit(
+        data, params.for_rows(sum(len(data.train[shard]) for shard in range(len(data.train)))), seed=seed
+    )
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
     return mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})

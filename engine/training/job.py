@@ -34,6 +34,11 @@ class TrainingJob:
     """All workers must see it; ``features/`` in it holds the fitted feature maker's state."""
 
     @property
+    def resolved_params(self) -> TrainParams:
+        """The parameters with the defaults that depend on the number of train rows."""
+        return self.params.for_rows(int(self.version.manifest["summary"]["splits"].get("train", 0)))
+
+    @property
     def maker(self) -> FeatureMaker:
         """Features and labels of the version."""
         return FeatureMaker(self.version.reader(), self.folder / FEATURES)
@@ -58,7 +63,7 @@ def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, Any]:
     maker = job.maker
     fitted = fit(
         dataset_of_version(job.version, maker, job.params.noise),
-        job.params,
+        job.resolved_params,
         seed=job.seed,
         crew=crew,
         folder=job.folder,

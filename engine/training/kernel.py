@@ -13,14 +13,15 @@ from torch import Tensor
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
 from engine.training.checkpoint import Checkpoints, Shelf
-from engine.training.learner import Learner
+from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
 from engine.training.rows import Dataset, Ints
 from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
 from operators.probe.crew import Alone, Crew, Slots
-from operators.probe.kernel import repeatable
+from operators.probe.kernel import repeatable, train
+from operators.probe.settings import Settings
 
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
@@ -96,13 +97,29 @@ def fit(
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
         shelf = Shelf(folder and folder / MODELS, slots)
         session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, shelf)
-        method = method_of(params)
-        n_models = session.run(method)
+        n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids = _selection(session, n_models)
     states = [] if folder else [shelf.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
     return Fitted(spec, states, n_models, losses, row_ids, split, counts, curve, best)
+
+
+def _solve(session: Session, spec: ModelSpec) -> int:
+    """Solve a logistic ERM to its optimum by L-BFGS; returns the number of models, 1."""
+    params, shards = session.params, session.weighed_rows()[0]
+    trained = train(
+        spec,
+        shards,
+        settings=Settings(l2=params.weight_decay),
+        seed=session.seed,
+        crew=session.slots.crew,
+        device=session.learner.device,
+    )
+    session.learner.restore({f"model.{name}": value for name, value in trained.model.state_dict().items()})
+    session.progress.notes["curve"] = [{"phase": 0, "epoch": 1, "loss": trained.train_loss}]
+    session.shelf.put(0, model_state(session.learner.state()))
+    return 1
 
 
 def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints]:

@@ -50,7 +50,7 @@ class Learner:
             raise OperatorError(
                 f"train.model '{params.model}' has no trainable parameter: every one is frozen."
             )
-        self._device = self._parameters[0].device
+        self.device = self._parameters[0].device
         self._sizes = [p.numel() for p in (*self._parameters, *self._common)]
         self._optimiser = self._new_optimiser()
 
@@ -63,7 +63,7 @@ class Learner:
             for found, decay in ((matrices, params.weight_decay), (others, 0.0))
             if found
         ]
-        if params.optimizer == "adam":
+        if params.optimizer == "adam":  # "auto" is SGD here: L-BFGS takes no steps
             return torch.optim.Adam(groups, lr=params.lr)
         return torch.optim.SGD(groups, lr=params.lr, momentum=params.momentum)
 
@@ -78,10 +78,10 @@ class Learner:
         self._set_buffers()
         # Not torch.manual_seed: without a GPU it formats a stack trace each time, a third of a small step.
         torch.default_generator.manual_seed(seed)
-        if self._device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        logits = self.model(torch.from_numpy(rows.X).to(self._device))
-        labels = torch.from_numpy(rows.y).to(self._device)
+        logits = self.model(torch.from_numpy(rows.X).to(self.device))
+        labels = torch.from_numpy(rows.y).to(self.device)
         loss = nn.functional.cross_entropy(logits, labels, reduction="none")
         pairs = zip(self._buffers(), self._common, strict=True)
         return Forward(loss, [len(rows) * (new - old) for new, old in pairs])
@@ -102,7 +102,7 @@ class Learner:
 
     def step(self, total: Tensor, n_rows: int) -> None:
         """Move along the summed gradient; buffers move by the mean change over the step's rows."""
-        parts = torch.split(total[HEAD:].to(self._device), self._sizes)
+        parts = torch.split(total[HEAD:].to(self.device), self._sizes)
         for parameter, gradient in zip(self._parameters, parts, strict=False):
             parameter.grad = gradient.view_as(parameter)
         self._optimiser.step()
@@ -141,7 +141,7 @@ class Learner:
             own = {n.removeprefix(start): v.clone() for n, v in state.items() if n.startswith(start)}
             if own:
                 self._optimiser.state[parameter] = {
-                    name: value if name == "step" else value.to(self._device) for name, value in own.items()
+                    name: value if name == "step" else value.to(self.device) for name, value in own.items()
                 }
 
 

@@ -49,13 +49,13 @@ def _warn_of_absent_groups(params: GdroParams, sizes: npt.NDArray[np.int64]) -> 
     if params.sampling == "group_balanced":
         return
     there = sizes[sizes > 0]
-    expected = params.batch_size * float(there.min()) / float(there.sum())
+    expected = params.step_rows * float(there.min()) / float(there.sum())
     if expected < 1:
         _log.warning(
             "train.sampling is %r: a step of %d rows holds %.2f rows of the smallest group (%d rows) on "
             "average, so that group DRO hardly sees it. Set sampling to group_balanced, or raise batch_size.",
             params.sampling,
-            params.batch_size,
+            params.step_rows,
             expected,
             int(there.min()),
         )

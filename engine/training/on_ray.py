@@ -32,7 +32,7 @@ def run_on_ray(job: TrainingJob) -> dict[str, Any]:
             # Every worker has it, and again after a new start: not a failure to recover from.
             return {FAULT: str(error)}
 
-    params = job.params
+    params = job.resolved_params
     most = min(params.n_slots, len(job.version.manifest["parts"]))
     record = run_workers(
         loop,

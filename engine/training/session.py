@@ -146,10 +146,10 @@ class Session:
         progress = self.progress
         restored = self._tensors("rule.")
         phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
-        shards, mean_weight = self._weighed_rows(phase)
+        shards, mean_weight = self.weighed_rows(phase.weighted)
         while progress.epoch < phase.epochs:
             place = (self.seed, progress.phase, progress.epoch)
-            epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.batch_size, place)
+            epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.step_rows, place)
             loss = run_epoch(self.learner, phase.rule, shards, self.slots, epoch, mean_weight)
             progress.epoch += 1
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
@@ -166,12 +166,15 @@ class Session:
             self.learner.restore(best)
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
 
-    def _weighed_rows(self, phase: Phase) -> tuple[Shards, float]:
-        """The train shards with the weights that the phase's losses are multiplied by, and their mean."""
+    def weighed_rows(self, weighted: bool | None = None) -> tuple[Shards, float]:
+        """The train shards with the weights that losses are multiplied by, and the mean of those.
+
+        ``weighted``: see :class:`Phase`.
+        """
         params, counts = self.params, self.counts
         if isinstance(params, BaselineParams) and params.trainer == "erm_class_balanced":
             return ClassWeighted(self.data.train, self._class_weights()), 1.0
-        weighted = params.sampling == "shuffle" if phase.weighted is None else phase.weighted
+        weighted = params.sampling == "shuffle" if weighted is None else weighted
         if params.weights and weighted:
             return self.data.train, counts.total_weight / counts.n_rows
         return Unweighted(self.data.train), 1.0

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from engine.core.errors import InputError
@@ -382,7 +383,37 @@ def test_parameters_are_checked() -> None:
     with pytest.raises(InputError, match=r"train.trainer: there is no trainer 'gdor'. Did you mean 'gdro'"):
         parse_params({"trainer": "gdor"})
     with pytest.raises(InputError, match=r"train: stepsize: unknown key. Did you mean 'step_size'"):
-        parse_params({"stepsize": 1})
-    with pytest.raises(InputError, match=r"train: alpha: unknown key"):
-        parse_params({"trainer": "erm", "alpha": 0.1})
+        parse_params({"trainer": "gdro", "stepsize": 1})
+    belongs = r"train: alpha: trainer erm has no such key; it belongs to cvar_doro, chi2_dro, boosted_cvar"
+    with pytest.raises(InputError, match=belongs):
+        parse_params({"alpha": 0.1})
+    with pytest.raises(InputError, match=r"optimizer lbfgs solves model logistic"):
+        parse_params({"trainer": "gdro", "optimizer": "lbfgs"})
+    many = parse_params({"trainer": "gdro"})
+    assert [many.for_rows(n).batch_size for n in (100, 32_768, 130_000, 10**8)] == [128, 128, 512, 8192]
+    assert parse_params({"batch_size": 32}).for_rows(10**6).batch_size == 32
     assert params(trainer="erm", slots=None, batch_size=512).n_slots == 8
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_logistic_erm_is_solved_to_its_optimum(workers: int) -> None:
+    """Equal to scikit-learn's solution, on any number of workers."""
+    rows = data(600, n_shards=4)
+    options = parse_params({"trainer": "erm", "weight_decay": 0.01})
+    assert options.uses_lbfgs
+
+    def train(crew: Crew) -> Fitted:
+        return fit(rows, options, crew=crew)
+
+    (state,) = train_together(workers, train)[0].states
+    parts = [rows.train[shard] for shard in range(4)]
+    X, y, weight = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weight"))
+    scaled = (X - X.mean(0)) / X.std(0)
+    model = LogisticRegression(C=1 / 0.01, tol=1e-10, max_iter=10_000)
+    model.fit(scaled, y, sample_weight=weight / weight.sum())
+    ours = state["model.head.weight"][1] - state["model.head.weight"][0]
+    # A softmax regression of two classes has two weight vectors, so that its penalty is half as strong.
+    expected = LogisticRegression(C=2 / 0.01, tol=1e-10, max_iter=10_000)
+    expected.fit(scaled, y, sample_weight=weight / weight.sum())
+    np.testing.assert_allclose(ours.numpy(), expected.coef_[0], rtol=1e-3)
+    assert not np.allclose(ours.numpy(), model.coef_[0], rtol=1e-3)

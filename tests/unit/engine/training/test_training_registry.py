@@ -57,7 +57,7 @@ def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pyte
     version = open_version(published)
     base = ["--dataset", str(published), "--register", "small", "--truth", "truth"]
     rule = ["--promote-if", "worst_group_accuracy > champion + 0.01"]
-    first = retrain(*base, *rule, "--trainer", "erm", "--set", "lr=1e-6")
+    first = retrain(*base, *rule, "--trainer", "erm", "--set", "optimizer=sgd", "--set", "lr=1e-6")
     assert first["promoted"]["promoted"]
     assert "no champion yet" in first["promoted"]["reason"]
     good = retrain(*base, *rule, "--trainer", "gdro", "--set", "lr=0.2", "--set", "model=mlp")
@@ -121,7 +121,16 @@ def test_an_ensemble_is_mixed_anew_and_samples_by_request(
 
 
 def test_a_grid_from_the_command_line(published: Path) -> None:
-    done = command("--dataset", str(published), "--grid", "lr=0.0001,0.1", "--grid", "step_size=0.01")
+    done = command(
+        "--dataset",
+        str(published),
+        "--trainer",
+        "gdro",
+        "--grid",
+        "lr=0.0001,0.1",
+        "--grid",
+        "step_size=0.01",
+    )
     assert done.exit_code == 0, done.output
     assert "best of 2 cells: lr=" in done.stdout
     assert "inferred groups" in done.stdout
@@ -139,7 +148,7 @@ def test_datasets_are_found_by_name_on_the_server(published: Path, monkeypatch: 
     ("arguments", "match"),
     [
         (["--trainer", "gdor"], "no trainer 'gdor'. Did you mean 'gdro'"),
-        (["--set", "stepsize=1"], "stepsize: unknown key. Did you mean 'step_size'"),
+        (["--trainer", "gdro", "--set", "stepsize=1"], "stepsize: unknown key. Did you mean 'step_size'"),
         (["--set", "lr"], "write it as key=value"),
         (["--grid", "lr="], "write it as key=value,value"),
         (["--promote-if", "accuracy > 0.5"], "give --register NAME too"),
