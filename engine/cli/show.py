@@ -103,6 +103,11 @@ def show_status(found: dict[str, Any]) -> None:
     if found["last_error"]:
         error = found["last_error"]
         console.print(f"last error ({when(error['at'])}): {escape(error['error'])}", soft_wrap=True)
+    for step in found["unfinished_steps"]:
+        what = f"failed: {step['error']}" if step["status"] == "failed" else "was interrupted"
+        console.print(
+            f"[bold]{step['name']} {escape(what)}[/] Run the same command again to repeat it.", soft_wrap=True
+        )
     table = plain_table(
         "operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left"
     )
@@ -249,7 +254,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         console.print(f"  [yellow]warning[/] {escape(line)}", soft_wrap=True)
     console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
     if result.training:
-        from engine.runs.training_after_run import describe
+        from engine.runs.plugins.training import describe
 
         console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
     if result.report:

@@ -75,6 +75,8 @@ class RayExecutor:
         check_feasible(f"operators.{job.operator.name}", wanted)
         size = self._width(wanted, len(shards))
         kept = job.operator.keeps_open
+        # A dataset copies this setting when it is created.
+        ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
         source = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
         results = source.map_batches(
             _ShardActor if kept else _process,
@@ -85,7 +87,6 @@ class RayExecutor:
             num_cpus=wanted.cpus,
             num_gpus=wanted.gpus or None,
         )
-        ray.data.DataContext.get_current().execution_no_progress_timeout_s = self._patience or -1
         n_done = 0
         with dying_workers(job.operator.name):
             try:

@@ -1,9 +1,10 @@
-"""What happens to one shard: read, apply, keep row count, commit. The same code on every executor."""
+"""The work on one shard, the same on every executor: read, apply the operator, check the result, commit."""
 
 from __future__ import annotations
 
 import time
 import traceback
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,39 @@ from engine.execution.job import Failure, Job
 from engine.execution.quarantine import write_faults, write_records
 from engine.execution.row_faults import apply_without_faulty
 from engine.storage.run_store import Commit
-from operators.base import FEATURE_FAULT, REASON, ROW_ID, VALID, Fault, Operator, OperatorError, RowError
+from operators.base import (
+    FEATURE_FAULT,
+    REASON,
+    ROW_ID,
+    VALID,
+    Apply,
+    Fault,
+    Operator,
+    OperatorError,
+    RowError,
+)
 
 
 class ShardWorker:
-    """Opens an operator once, then turns shards into committed parts."""
+    """Opens an operator at the first shard, then turns shards into committed parts.
+
+    Errors of ``open`` come back as values, like those of the shards: an exception in the constructor of a Ray
+    actor would only tell that the actor has died.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        job.reader.store.bring([job.context.state, *job.context.states.values()])
-        self._apply = (job.operator.open_for_new_rows if job.new_rows else job.operator.open)(job.context)
         self._declared = [field.name for field in job.operator.adds]
 
+    @cached_property
+    def _apply(self) -> Apply:
+        """The operator's function."""
+        job = self.job
+        job.reader.store.ensure_local([job.context.state, *job.context.states.values()])
+        return (job.operator.open_for_new_rows if job.new_rows else job.operator.open)(job.context)
+
     def __call__(self, shard: int) -> Commit | Failure:
-        """Process one shard; faults come back as values."""
+        """Process one shard. Errors are returned, not raised."""
         name = self.job.operator.name
         try:
             return self._process(shard)
@@ -47,6 +67,7 @@ class ShardWorker:
             return Failure(name, shard, text, "crash", trace=traceback.format_exc())
 
     def _process(self, shard: int) -> Commit:
+        _ = self._apply  # opened before the clock starts
         started = time.perf_counter()
         job, reader = self.job, self.job.reader
         reason = reader.corruption(shard) if VALID in self._declared else ""
@@ -59,7 +80,7 @@ class ShardWorker:
         )
 
     def _skip(self, shard: int, reason: str) -> tuple[pa.Table, int]:
-        """Columns of a shard that cannot be read, and its number of rows: all of them without values."""
+        """Return null columns for a shard that cannot be read, and its number of rows."""
         n_rows = self.job.reader.shards[shard].n_rows
         columns = {field.name: pa.nulls(n_rows, field.type) for field in self.job.operator.adds}
         columns[VALID] = pa.repeat(pa.scalar(False), n_rows)
@@ -67,7 +88,7 @@ class ShardWorker:
         return pa.table(columns), n_rows
 
     def _compute(self, shard: int) -> tuple[pa.Table, int]:
-        """The operator's columns for all rows of a shard, and how many were set aside."""
+        """Return the operator's columns for all rows of a shard, and the number of quarantined rows."""
         job, operator, table = self.job, self.job.operator, self._read(shard)
         found, raised = apply_without_faulty(self._apply, table, job.allowed)
         columns = check_output(operator, found, table.num_rows - len(raised))
@@ -80,7 +101,7 @@ class ShardWorker:
         if VALID in columns.column_names:
             rejected = operator.faults(job.context, table.take(good))
             faults |= {int(places[good[fault.row]]): fault for fault in rejected}
-        if raised and FEATURE_FAULT in self._declared:  # before `ingest`, which sets these rows aside
+        if raised and FEATURE_FAULT in self._declared:  # `ingest` will quarantine these rows
             return self._with_reasons(shard, places[good], columns, faults), 0
         if faults:
             write_records(job, shard, faults, job.reader.read_unhidden)
@@ -89,7 +110,7 @@ class ShardWorker:
     def _with_reasons(
         self, shard: int, places: npt.NDArray[np.int64], columns: pa.Table, faults: dict[int, Fault]
     ) -> pa.Table:
-        """Columns of an operator that makes features: rows on which it raised get the reason instead."""
+        """Return the columns of an operator that makes features, with reasons in rows where it raised."""
         taken = np.full(self.job.reader.shards[shard].n_rows, -1)
         taken[places] = np.arange(len(places))
         scattered = columns.take(pa.array(taken, mask=taken < 0))
@@ -111,9 +132,9 @@ class ShardWorker:
         return table
 
     def _scatter(self, shard: int, places: npt.NDArray[np.int64], columns: pa.Table) -> pa.Table:
-        """Put results back at their places; other rows get nulls.
+        """Return columns for all rows: the results in their places and nulls in the other rows.
 
-        Where more rows lack a result than `ingest` had set aside, a column `valid` tells the next readers.
+        If more rows lack a result than `ingest` has rejected, a column `valid` marks them for later readers.
         """
         n_rows = self.job.reader.shards[shard].n_rows
         if columns.num_rows == n_rows:
@@ -135,7 +156,7 @@ class ShardWorker:
 
 
 def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.Table:
-    """Cast an operator's result to the columns it declares. Raises OperatorError."""
+    """Cast an operator's result to the declared columns. Raises OperatorError if rows or columns differ."""
     declared = pa.schema(list(operator.adds))
     if columns.num_rows != n_rows:
         raise OperatorError(

@@ -1,1 +1,1 @@
-"""From a recipe to an immutable plan."""
+"""Planning: the plan's data model, the planner, the operator chain, sources and incremental runs."""

@@ -1,4 +1,4 @@
-"""Pure checks of a chain of operators: who adds what, who needs what, and the published contract."""
+"""The chain of operators: its order, its checks, and the columns that every published version has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTRACT: tuple[pa.Field, ...] = (
     pa.field(WEIGHT, pa.float32(), nullable=False),
     pa.field(SPLIT, CATEGORY, nullable=False),
 )
-"""The columns every published row has, beside the source's."""
+"""The columns that every published row has beside those of the source."""
 
 USUAL_ADDER = {
     GROUP: "groups",
@@ -44,24 +44,25 @@ USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 
 
 def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
-    """Whether operators mark outliers, and none decides between them."""
+    """Whether operators mark outliers and no operator combines their marks."""
     added = {field.name for operator in chain for field in operator.adds}
     return IS_OUTLIER not in added and any(name.endswith(MARK) for name in added)
 
 
-def settled(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
-    """Every operator as it stands among the others. Raises InputError where one cannot work among them."""
+def resolve_chain(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """Let every operator adapt to the others. Raises InputError if one cannot work among them."""
     try:
         return [operator.in_chain(chain) for operator in chain]
     except OperatorError as error:
         raise InputError(str(error)) from None
 
 
-def in_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
-    """The operators so that each comes after those it reads from; the recipe's order plays no part.
+def topological_order(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:
+    """Return the operators ordered so that each comes after those that it reads from.
 
-    Those whose inputs nobody adds come last: ``compose`` says what is missing. `ingest` comes as early as it
-    can: all but those that make its features read the rows that it takes.
+    The order in the recipe has no influence. Operators whose inputs nobody adds come last; ``compose``
+    reports what is missing. `ingest` comes as early as possible, since only the operators that make its
+    features may read rows that it rejects.
     """
     waiting, ordered = sorted(chain, key=_ingest_first), list[Operator[Any]]()
     while waiting:
@@ -78,7 +79,7 @@ def _ingest_first(operator: Operator[Any]) -> tuple[bool, str]:
 
 
 def compose(chain: Sequence[Operator[Any]]) -> dict[str, str]:
-    """Column -> name of the operator that adds it. Raises InputError when the chain does not close."""
+    """Map each column to the operator that adds it. Raises InputError if an input or a column is missing."""
     adder: dict[str, str] = {}
     seen: set[str] = set()
     everything = {field.name: operator.name for operator in chain for field in operator.adds}

@@ -1,26 +1,110 @@
-"""Stored decisions of incremental runs: one file for each base version, input and rule."""
+"""The decision of an incremental run: predict, refit or full, taken once from the drift of the new rows.
+
+The planner takes the decision. What has to be computed first, placing the new rows and measuring their drift,
+is done by a :class:`DecisionProbe` that the runner passes to the planner. A decision is kept as one file for
+each combination of base version, input and rule, so that later plans of the same input are the same.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.plan.model import Plan
+from engine.core.errors import InputError
+from engine.core.json_files import write_json
+from engine.plan.increment import Outcome
+from engine.plan.model import Plan, PlannedOperator
+from operators.base import FEATURES, GRADIENT, GROUP, CannotPredictError
 
-SHARDS = {"old": "shards taken over", "new": "new", "gone": "gone"}
+_log = logging.getLogger("rowsieve")
+SHARD_COUNTS = {"old": "shards taken over", "new": "new", "gone": "gone"}
+
+
+class DecisionProbe(Protocol):
+    """Computes what a decision depends on. The runner implements it; it holds the output's lease."""
+
+    def place_new_rows(self, plan: Plan, operators: Sequence[PlannedOperator]) -> None:
+        """Run operators of a plan whose increment is undecided.
+
+        Raises CannotPredictError if a kept state cannot serve the new rows.
+        """
+
+    def measure_drift(self, plan: Plan) -> list[dict[str, Any]]:
+        """Return the drift figures of the new rows: name, value, excess, threshold and ``over``."""
+
+
+def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
+    """Take the decision of an undecided plan and keep it as a file.
+
+    Returns
+    -------
+    JSON-able: ``outcome`` (see :data:`engine.plan.increment.Outcome`), ``why``, and the figures in ``drift``.
+
+    Raises
+    ------
+    InputError
+        ``incremental.mode`` is `predict`, and a kept state cannot serve the new rows.
+
+    """
+    decision = _decide(plan, probe)
+    drifted = decision["outcome"] == "predict" and any(figure["over"] for figure in decision["drift"])
+    _log.log(logging.WARNING if drifted else logging.INFO, "incremental: %s", describe(decision))
+    write_json(decision_file(plan), decision)
+    return decision
+
+
+def _decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
+    mode = plan.recipe.incremental.mode
+    needed = _needed(plan)
+    try:
+        probe.place_new_rows(plan, [planned for planned in plan.operators if planned.name in needed])
+    except CannotPredictError as error:
+        if mode == "predict":
+            raise InputError(
+                f"incremental.mode is predict, but {error}. Set it to auto, or incremental.base to null for "
+                "one run, so that everything is learnt again."
+            ) from None
+        return {"outcome": "full", "why": str(error), "drift": []}
+    if mode == "refit":
+        return {"outcome": "refit", "why": "incremental.mode is refit", "drift": []}
+    figures = probe.measure_drift(plan)
+    over = [figure["name"] for figure in figures if figure["over"]]
+    outcome: Outcome = "refit" if mode == "auto" and over else "predict"
+    why = f"drift of {', '.join(over)}" if over else "no drift beyond the thresholds"
+    return {"outcome": outcome, "why": why, "drift": figures}
+
+
+def _needed(plan: Plan) -> set[str]:
+    """Return the kept operators whose columns drift is measured on, with all operators that they read from.
+
+    `ingest` is among them in every mode, since it checks whether the labels of the new rows are known.
+    """
+    kept = {planned.name: planned.operator for planned in plan.operators if planned.kept}
+    adder = {field.name: name for name, operator in kept.items() for field in operator.adds}
+    predicts = plan.recipe.incremental.mode != "refit"
+    waiting = [adder[name] for name in (FEATURES, GRADIENT, GROUP) if name in adder and predicts]
+    waiting += [name for name in ("ingest",) if name in kept]
+    needed: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += [adder[column] for column in kept[name].requires] + list(kept[name].uses)
+    return needed
 
 
 def decision_file(plan: Plan) -> Place:
-    """Where the decision lies that belongs to a plan before it is decided."""
+    """Return the path of the decision that belongs to an undecided plan."""
     rule = plan.recipe.incremental.model_dump(mode="json", exclude={"base"})
     return plan.output / "runs" / "increments" / f"{digest([plan.fingerprint, rule])}.json"
 
 
 def read_decision(plan: Plan) -> dict[str, Any] | None:
-    """What was decided before for the same base, input and rule."""
+    """Return the decision of an earlier run with the same base, input and rule; None if there is none."""
     try:
         found: dict[str, Any] = json.loads(decision_file(plan).read_text("utf-8"))
     except (OSError, ValueError):
@@ -29,7 +113,7 @@ def read_decision(plan: Plan) -> dict[str, Any] | None:
 
 
 def describe(decision: Mapping[str, Any]) -> str:
-    """A line for people; of a decision, or of a manifest's ``incremental``."""
+    """Describe a decision, or the section ``incremental`` of a manifest, in one line."""
     figures = "; ".join(
         f"{f['name']} {f['excess']:.3f} (threshold {f['threshold']:g}{', over' if f['over'] else ''})"
         for f in decision.get("drift", ())
@@ -39,8 +123,8 @@ def describe(decision: Mapping[str, Any]) -> str:
 
 
 def describe_base(record: Mapping[str, Any]) -> str:
-    """What a manifest's ``incremental`` goes on from, and what of it is kept."""
-    counts = ", ".join(f"{record['shards'][key]} {said}" for key, said in SHARDS.items())
+    """Describe in one line which base version a manifest's ``incremental`` names and what is kept of it."""
+    counts = ", ".join(f"{record['shards'][key]} {said}" for key, said in SHARD_COUNTS.items())
     text = f"after {record['base']}: {counts}"
     fitted = [f"{name} ({reason})" for name, reason in record["fitted"].items()]
     return text + f"; fitted again: {', '.join(fitted) or 'nothing'}"

@@ -1,4 +1,4 @@
-"""The tables of `output.export`, checked before anything runs."""
+"""The export tables of a recipe (`output.export`), which are checked before anything runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.recipe.recipe import ExportSection
 
 
 def open_exports(sections: Sequence[ExportSection]) -> list[Export]:
-    """The tables to write to; nothing is opened yet. Raises InputError where a library is missing."""
+    """Return the tables to write to, without opening them. Raises InputError if a library is missing."""
     try:
         return [open_export(one.format, one.path, one.mode, one.catalog, os.getcwd()) for one in sections]
     except ConnectorError as error:

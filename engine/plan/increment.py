@@ -1,7 +1,8 @@
-"""What an incremental run keeps of its base and what it learns again: decided before anything runs.
+"""What an incremental run keeps of its base version and what it learns again, operator by operator.
 
-An operator that keeps its base's state reuses the base's sidecars for shards that were there, and places the
-rows of new shards. Every other one is fitted again, on all rows. Nothing here reads a row.
+An operator that keeps its state reuses the base's sidecars for the old shards and computes only the rows of
+new shards. Every other operator is fitted again, on all rows. Nothing here reads a row: the functions compare
+a manifest with a listing, a recipe and the records of the run store.
 """
 
 from __future__ import annotations
@@ -12,33 +13,56 @@ from typing import Any, Literal
 
 from connectors.base import Listing
 from engine.core.errors import InputError
-from engine.core.output_layout import output_of
+from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
-from engine.plan.shard_matching import Matching, match
+from engine.plan.shard_matching import Matching, match_shards
 from engine.recipe.recipe import Recipe
-from engine.storage.manifest import current_version, read_manifest
+from engine.storage.manifest import current_version, is_published, read_manifest
 from engine.storage.run_store import RunStore
-from engine.storage.stores import store_of as open_store
 from operators.base import Operator
 
 Outcome = Literal["predict", "refit", "full"]
-"""What the run comes to: everything that can is kept; operators learn again but for those in
-``incremental.keep``; or everything is computed again."""
+"""predict: every operator that can keeps its state. refit: only the operators in ``incremental.keep`` keep
+theirs. full: everything is computed again."""
+
+
+@dataclass(frozen=True)
+class PlannedOperator:
+    """One operator with its place in the plan."""
+
+    operator: Operator[Any]
+    fingerprint: str
+    kept: str = ""
+    """Fingerprint of the base version's operator whose state and sidecars this one reuses; empty: none."""
+    files: tuple[str, ...] = ()
+    """Identities of the files that the operator reads beside the source."""
+
+    @property
+    def name(self) -> str:
+        """The operator's name in the recipe."""
+        return self.operator.name
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters that decide values, without those that only say where the operator runs."""
+        params = self.operator.params
+        found: dict[str, Any] = params.model_dump(mode="json", exclude=set(params.execution_only))
+        return found
 
 
 @dataclass(frozen=True)
 class Action:
-    """What one operator does."""
+    """What an incremental run does with one operator."""
 
     kept: str = ""
-    """Fingerprint of the base whose state and sidecars it goes on from; empty: it is fitted again."""
+    """Fingerprint of the base version's operator whose state and sidecars are reused; empty: fitted again."""
     reason: str = ""
-    """Why it is fitted again."""
+    """Why the operator is fitted again."""
 
 
 @dataclass(frozen=True)
 class Increment:
-    """A plan's place after its base version."""
+    """How a plan continues from its base version."""
 
     base: str
     manifest: Mapping[str, Any]
@@ -46,15 +70,15 @@ class Increment:
     outcome: Outcome
     actions: Mapping[str, Action]
     decision: Mapping[str, Any] | None = None
-    """How the outcome was decided once the new rows had been looked at; None until then."""
+    """How the outcome was decided; None until the new rows have been examined."""
 
     @property
     def undecided(self) -> bool:
-        """Whether new rows have yet to be looked at."""
+        """Whether there are new rows that nobody has examined yet."""
         return self.decision is None and self.matching.new > 0
 
     def record(self) -> dict[str, Any]:
-        """JSON-able; part of the manifest."""
+        """Return the increment as JSON-able values, as the manifest holds it."""
         matching = self.matching
         return {
             "base": self.base,
@@ -68,15 +92,11 @@ class Increment:
         }
 
 
-def base_of(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Matching] | None:
-    """The base version, its manifest, and the listing beside it; None where there is no base (yet).
+def find_base(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Matching] | None:
+    """Return the base version, its manifest, and the listing compared with it; None if there is no base.
 
-    Raises InputError where the recipe names a version that is not there.
+    Raises InputError if the recipe names a version that does not exist.
     """
-    # Not at the top: publishing imports plans.
-    from engine.core.output_layout import version_folder
-    from engine.storage.manifest import is_published
-
     name, output = recipe.incremental.base, output_of(recipe.output.path)
     if name is None:
         return None
@@ -92,74 +112,67 @@ def base_of(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Matc
             )
         return None
     manifest = read_manifest(version_folder(output, name))
-    return name, manifest, match(listing, manifest)
+    return name, manifest, match_shards(listing, manifest)
 
 
 def reordered(listing: Listing, matching: Matching) -> Listing:
-    """The listing with the base's shards first, so that their rows keep their ids where none is gone."""
+    """Return the listing with the base's shards first, so that their row ids stay unless a shard is gone."""
     return replace(listing, shards=tuple(listing.shards[index] for index in matching.order))
 
 
-def store_of(recipe: Recipe) -> RunStore:
-    """The run store of a recipe's output."""
-    return open_store(output_of(recipe.output.path))
-
-
-def entry_of(operator: Operator[Any], files: Sequence[str]) -> dict[str, Any]:
-    """What a manifest says of an operator but for its fingerprint; ``files``: identities of what it reads."""
-    params = operator.params.model_dump(mode="json", exclude=set(operator.params.execution_only))
+def manifest_entry(planned: PlannedOperator) -> dict[str, Any]:
+    """Return the manifest's entry of an operator, without its fingerprint."""
+    operator = planned.operator
     found: dict[str, Any] = redact_all(
         {
             "name": operator.name,
             "version": operator.version,
-            "params": params,
+            "params": planned.params,
             "requires": list(operator.requires),
-            "files": list(files),
+            "files": list(planned.files),
         }
     )
     return found
 
 
-def covers(
+def is_up_to_date(
     manifest: Mapping[str, Any],
     matching: Matching,
-    chain: Sequence[Operator[Any]],
-    files: Mapping[str, Sequence[str]],
+    operators: Sequence[PlannedOperator],
     recipe: Recipe,
+    store: RunStore,
 ) -> bool:
-    """Whether a version is what this recipe makes of this input: then there is nothing to do."""
+    """Whether the base version is exactly what this recipe makes of this input."""
     if matching.new or matching.gone or not _same_recipe(manifest, recipe):
         return False
     entries = {entry["name"]: entry for entry in manifest["operators"]}
-    if set(entries) != {operator.name for operator in chain}:
+    if set(entries) != {planned.name for planned in operators}:
         return False
-    store = store_of(recipe)
-    again, n_shards = store.replays(), len(matching.order)
-    for operator in chain:
-        fingerprint = entries[operator.name]["fingerprint"]
-        same = _same(entries[operator.name], operator, files.get(operator.name, ()))
-        if not same or fingerprint in again:
+    replays, n_shards = store.replays(), len(matching.order)
+    for planned in operators:
+        fingerprint = entries[planned.name]["fingerprint"]
+        if not _same(entries[planned.name], planned) or fingerprint in replays:
             return False
-        if not _there(store, fingerprint, range(n_shards)):
+        if not _is_complete(store, fingerprint, range(n_shards)):
             return False
     return True
 
 
 def actions_of(
-    chain: Sequence[Operator[Any]],
-    files: Mapping[str, Sequence[str]],
+    operators: Sequence[PlannedOperator],
     recipe: Recipe,
+    store: RunStore,
     manifest: Mapping[str, Any],
     matching: Matching,
     outcome: Outcome,
 ) -> dict[str, Action]:
-    """What every operator does; ``chain`` is in order."""
+    """Return the action of each operator by name. ``operators`` are in the order of the chain."""
     entries = {entry["name"]: entry for entry in manifest["operators"]}
-    store = store_of(recipe)
-    again, usable = store.replays(), _same_recipe(manifest, recipe)
+    replays, usable = store.replays(), _same_recipe(manifest, recipe)
     adder: dict[str, str] = {}
     found: dict[str, Action] = {}
-    for operator in chain:
+    for planned in operators:
+        operator = planned.operator
         entry = entries.get(operator.name, {})
         inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses))
         changed = [name for name in inputs if not found[name].kept]
@@ -167,7 +180,7 @@ def actions_of(
         reason = ""
         if outcome == "full" or not usable:
             reason = "everything is computed again" if usable else "the base has another seed or source"
-        elif not entry or not _same(entry, operator, files.get(operator.name, ())):
+        elif not entry or not _same(entry, planned):
             reason = "it is new in the recipe" if not entry else "its parameters or its inputs have changed"
         elif not operator.can_predict:
             reason = "it cannot place new rows"
@@ -177,18 +190,18 @@ def actions_of(
             reason = "it learns from all rows"
         elif operator.partial_fit_changes_rows and matching.gone:
             reason = "rows are gone"
-        elif fingerprint in again:
+        elif fingerprint in replays:
             reason = "rows that were set aside are tried again"
-        elif not _there(store, fingerprint, matching.old):
+        elif not _is_complete(store, fingerprint, matching.old):
             reason = "the store no longer has what it left"
         found[operator.name] = Action("" if reason else fingerprint, reason)
         adder.update((field.name, operator.name) for field in operator.adds)
     return found
 
 
-def _same(entry: Mapping[str, Any], operator: Operator[Any], files: Sequence[str]) -> bool:
-    """A version made before manifests named ``requires`` is never the same."""
-    return all(entry.get(key) == value for key, value in entry_of(operator, files).items())
+def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
+    """Whether an entry of a manifest describes this operator. Entries without ``requires`` never do."""
+    return all(entry.get(key) == value for key, value in manifest_entry(planned).items())
 
 
 def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:
@@ -196,7 +209,8 @@ def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:
     return bool(manifest["seed"] == recipe.seed and corrupt == recipe.source.on_corrupt)
 
 
-def _there(store: RunStore, fingerprint: str, shards: Sequence[int]) -> bool:
+def _is_complete(store: RunStore, fingerprint: str, shards: Sequence[int]) -> bool:
+    """Whether the run store has the state and the parts of these shards."""
     if store.fitted(fingerprint) is None:
         return False
     return set(shards) <= set(store.committed(fingerprint))

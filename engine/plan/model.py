@@ -1,4 +1,4 @@
-"""The plan: a recipe with everything decided. Shards listed, columns composed, fingerprints computed."""
+"""The plan: the immutable input of a run, with shards, operators, fingerprints and the version's name."""
 
 from __future__ import annotations
 
@@ -13,41 +13,20 @@ from connectors.storage import Place
 from engine.core.output_layout import output_of
 from engine.core.redaction import redact_all
 from engine.plan.chain import CONTRACT
-from engine.plan.increment import Increment
+from engine.plan.increment import Increment, PlannedOperator, manifest_entry
+from engine.plan.sources import published_columns
 from engine.recipe.recipe import Recipe
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
-from operators.base import VALID, Operator, ShardInfo
+from operators.base import VALID, ShardInfo
 
-
-@dataclass(frozen=True)
-class PlannedOperator:
-    """One operator with its place in the chain."""
-
-    operator: Operator[Any]
-    fingerprint: str
-    kept: str = ""
-    """Fingerprint of the base version's operator whose state and sidecars this one goes on from."""
-    files: tuple[str, ...] = ()
-    """Identities of the files it reads beside the source."""
-
-    @property
-    def name(self) -> str:
-        """Name in the recipe."""
-        return self.operator.name
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """Parameters that decide values; those that only say where to run are left out."""
-        params = self.operator.params
-        found: dict[str, Any] = params.model_dump(mode="json", exclude=set(params.execution_only))
-        return found
+__all__ = ["Plan", "PlannedOperator"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Frozen input of a run. ``version`` names what it publishes."""
+    """Everything that a run needs to know. ``version`` names the version that it publishes."""
 
     recipe: Recipe
     source: Source
@@ -57,11 +36,11 @@ class Plan:
     fingerprint: str
     version: str
     increment: Increment | None = None
-    """How it goes on from its base version; None: it depends on nothing but its input."""
+    """How the plan continues from a base version; None if it depends on its input alone."""
 
     @cached_property
     def shards(self) -> tuple[ShardInfo, ...]:
-        """Shards with their dense row ids."""
+        """The shards with their dense row ids."""
         infos, first = [], 0
         for index, shard in enumerate(self.listing.shards):
             infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row))
@@ -70,17 +49,17 @@ class Plan:
 
     @property
     def output(self) -> Place:
-        """The output folder, absolute; or a prefix of an object store."""
+        """The output: an absolute folder, or a prefix of an object store."""
         return output_of(self.recipe.output.path)
 
     @property
     def n_rows(self) -> int:
-        """Rows of all shards."""
+        """The number of rows of all shards."""
         return sum(shard.n_rows for shard in self.listing.shards)
 
     @cached_property
     def store(self) -> RunStore:
-        """Run store of this plan's output; absolute, since workers have working directories of their own."""
+        """The run store of the output. Its paths are absolute: workers have other working directories."""
         return store_of(self.output)
 
     @property
@@ -90,20 +69,18 @@ class Plan:
 
     @cached_property
     def published_schema(self) -> pa.Schema:
-        """Source columns that are kept, the contract's, then those that operators publish beside them."""
-        from engine.plan.sources import published_columns
-
+        """The published columns: those of the source, the contract columns, and those of operators."""
         prefix = self.recipe.output.prefix
         ours = (*CONTRACT, *self.extra_columns)
         fields = [pa.field(prefix + field.name, field.type) for field in ours]
         return pa.schema([*published_columns(self.recipe, self.listing.schema), *fields])
 
     def fingerprint_of(self, name: str) -> str:
-        """Fingerprint of the named operator. Raises KeyError."""
-        return next(planned.fingerprint for planned in self.operators if planned.name == name)
+        """Return the fingerprint of the named operator. Raises KeyError if the plan has no such operator."""
+        return {planned.name: planned.fingerprint for planned in self.operators}[name]
 
     def reader(self, planned: PlannedOperator | None = None) -> StoreReader:
-        """What operators read; ``planned`` may be one that the recipe lets read a column of the truth."""
+        """Return the reader of one operator, which may be allowed to read truth columns, or of the engine."""
         columns = {
             field.name: planned.fingerprint for planned in self.operators for field in planned.operator.adds
         }
@@ -118,7 +95,7 @@ class Plan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able record of the plan, without secrets."""
+        """Return the plan as JSON-able values without secrets."""
         record: dict[str, Any] = redact_all(self._record())
         return record
 
@@ -137,11 +114,7 @@ class Plan:
             "skipped": self.listing.skipped,
             "operators": [
                 {
-                    "name": planned.name,
-                    "version": planned.operator.version,
-                    "params": planned.params,
-                    "requires": list(planned.operator.requires),
-                    "files": list(planned.files),
+                    **manifest_entry(planned),
                     "adds": [{"name": f.name, "type": str(f.type)} for f in planned.operator.adds],
                     "fingerprint": planned.fingerprint,
                 }

@@ -1,7 +1,8 @@
-"""The plan: a recipe with everything decided. Shards frozen, columns composed, fingerprints computed.
+"""The planner: turns a recipe into one immutable plan.
 
-Planning reads file listings, footers and (for text formats) the bytes once to count rows; it never
-starts Ray and holds nothing row-sized.
+Planning reads listings, footers and, for text formats, the bytes once to count rows. It holds nothing whose
+size grows with the number of rows, and starts Ray only through a
+:class:`~engine.plan.decisions.DecisionProbe`.
 """
 
 from __future__ import annotations
@@ -15,22 +16,34 @@ from pydantic import ValidationError
 from connectors.base import ConnectorError
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
-from engine.plan.chain import CONTRACT, compose, in_order, settled, wants_verdict
+from engine.plan.chain import CONTRACT, compose, resolve_chain, topological_order, wants_verdict
+from engine.plan.decisions import DecisionProbe
+from engine.plan.exports import open_exports
 from engine.plan.model import Plan
+from engine.plan.sources import check_source_columns, list_source, resolve_features
+from engine.plan.versioning import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
 from operators.factories import check_allowed
 from operators.registry import operator_class, operator_names
 
 
-def make_plan(recipe: Recipe) -> Plan:
-    """Decide everything a run needs. Raises InputError for a recipe or source that cannot be used."""
-    # Not at the top: it imports plans.
-    from engine.plan.exports import open_exports
-    from engine.plan.sources import check_source_columns, list_source, resolve_features
-    from engine.plan.versioning import freeze, unprinted
+def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
+    """Decide everything that a run needs.
 
-    open_exports(recipe.output.export)  # a library that is missing is said before anything runs
+    Parameters
+    ----------
+    recipe : the checked recipe.
+    probe : computes what the decision of an incremental run depends on. Without it nothing is computed, and
+        an increment that no earlier run has decided stays undecided.
+
+    Raises
+    ------
+    InputError
+        The recipe or its source cannot be used.
+
+    """
+    open_exports(recipe.output.export)  # reports a missing library before anything runs
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
     maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
     try:
@@ -43,14 +56,15 @@ def make_plan(recipe: Recipe) -> Plan:
     chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
     if wants_verdict(chain):
         chain.append(build_operator(recipe, "outliers", {}))
-    chain = in_order(settled(chain))
+    chain = topological_order(resolve_chain(chain))
     features = features or (maker.source_columns if maker else ())
     compose(chain)
-    return freeze(Plan(recipe, source, listing, features, unprinted(recipe, chain), "", ""))
+    operators = with_file_identities(recipe, chain)
+    return resolve_version(Plan(recipe, source, listing, features, operators, "", ""), probe)
 
 
 def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operator[Any]:
-    """Look an operator up and check its parameters. Raises InputError with the nearest match."""
+    """Create an operator from its name and parameters. Raises InputError that names the nearest match."""
     try:
         kind = operator_class(name)
     except KeyError:
@@ -72,7 +86,7 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:
-    """Refuse a source column that has the name of a column that is published beside the source's."""
+    """Raise InputError if a source column has the name of a column that is published beside it."""
     prefix = recipe.output.prefix
     ours = [*CONTRACT, *(field for operator in chain for field in operator.publishes)]
     taken = [prefix + field.name for field in ours if prefix + field.name in schema.names]

@@ -1,4 +1,4 @@
-"""Which shards of a listing a published version has already, and in what order all of them go."""
+"""Comparison of a listing with the shards of a published version, by content and byte range."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Matching:
-    """A listing beside a version's shards."""
+    """Which shards of a listing a version has, which are new, and which are gone."""
 
     order: tuple[int, ...]
-    """Places in the listing: first the shards that the version has, as they stand there, then new ones."""
+    """Indices into the listing: first the shards that the version has, in its order, then the new ones."""
     old: tuple[int, ...]
-    """The version's shard for each of the first ones."""
+    """The index of the version's shard for each of the first ones."""
     gone: int
-    """Shards of the version that are no longer there."""
+    """The number of the version's shards that the listing lacks."""
     changed: tuple[str, ...]
-    """Files that the version has with other bytes."""
+    """Files that the version has with another content."""
 
     @property
     def new(self) -> int:
-        """Shards that the version has not."""
+        """The number of shards that the version lacks."""
         return len(self.order) - len(self.old)
 
 
-def match(listing: Listing, manifest: Mapping[str, Any]) -> Matching:
-    """Compare by identity and range of bytes: where a file lies, and what it is called, plays no part."""
+def match_shards(listing: Listing, manifest: Mapping[str, Any]) -> Matching:
+    """Compare a listing with a manifest by content identity and byte range; names of files do not matter."""
     source = manifest["source"]
     places: dict[Key, deque[int]] = defaultdict(deque)
     for index, shard in enumerate(listing.shards):

@@ -1,4 +1,4 @@
-"""From a recipe's `source` section to a connector, a frozen listing and the feature columns."""
+"""The source of a plan: its connector, the listing of its shards, and the checks of the named columns."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from operators.ingest.kernel import default_features
 
 
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
-    """Open the source and freeze its shards. Raises ConnectorError or InputError."""
+    """Open the source and list its shards. Raises ConnectorError or InputError."""
     source = open_recipe_source(recipe)
     listing, settings = source.list(), _settings(recipe)
-    if settings:  # what is read in another way is something else, though its bytes are the same
+    if settings:  # the same bytes read in another way are another content
         suffix = f",read:{digest(settings)}"
         known = {path: found + suffix for path, found in listing.identities.items()}
         listing = replace(listing, identities=known)
@@ -35,14 +35,14 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
-    """What of the recipe decides, beside the bytes, which values are read."""
+    """Return the keys of the recipe that decide, beside the bytes, which values are read."""
     fields = {"options", "text_columns", "rename", "filter", "columns"}
     found: dict[str, Any] = recipe.source.model_dump(mode="json", include=fields, exclude_defaults=True)
     return found
 
 
 def published_columns(recipe: Recipe, schema: pa.Schema) -> pa.Schema:
-    """Source columns that a version keeps, in the source's order."""
+    """Return the source columns that a version keeps, in the order of the source."""
     spec = recipe.source
     if spec.columns is None:
         return schema
@@ -51,7 +51,7 @@ def published_columns(recipe: Recipe, schema: pa.Schema) -> pa.Schema:
 
 
 def open_recipe_source(recipe: Recipe) -> Source:
-    """Open the source; nothing of it is read but names. Raises ConnectorError or InputError."""
+    """Open the source and read only names of files. Raises ConnectorError or InputError."""
     spec = recipe.source
     cache = IdentityCache(output_of(recipe.output.path) / "identities.json", identity)
     try:
@@ -73,9 +73,17 @@ def open_recipe_source(recipe: Recipe) -> Source:
 
 
 def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tuple[str, ...]:
-    """The feature columns, checked against the schema; none where an operator makes the features.
+    """Return the feature columns after checking the columns that the recipe names against the schema.
 
-    ``maker`` names that operator. Raises InputError.
+    Parameters
+    ----------
+    maker : the operator that makes the features, if there is one; then no column is returned.
+
+    Raises
+    ------
+    InputError
+        A column does not exist, or the features include the label or a truth column.
+
     """
     spec, truth = recipe.source, recipe.truth
     _check_columns("source.label", (spec.label,), schema)
@@ -110,7 +118,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
 
 
 def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
-    """Every operator's source columns are there and are no truth. Raises InputError."""
+    """Raise InputError if an operator reads a source column that is missing or a truth column."""
     for operator in chain:
         key = f"operators.{operator.name}"
         _check_columns(key, operator.source_columns, schema)

@@ -1,4 +1,9 @@
-"""The last step of planning: content, fingerprints and version; and what is kept of a base version."""
+"""The last step of planning: the increment is resolved, then fingerprints and the version are computed.
+
+A fingerprint covers an operator, its parameters and the fingerprints of the operators it reads from. The name
+of a version is a digest of the content and of all fingerprints. A replayed fingerprint (see
+:meth:`engine.storage.run_store.RunStore.replay`) is replaced by another one, so that its work is done again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,8 @@ from connectors.files import identity
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.output_layout import FORMAT, output_of
-from engine.plan.increment import Increment, Outcome, actions_of, base_of, covers, reordered
+from engine.plan.decisions import DecisionProbe, decide, read_decision
+from engine.plan.increment import Increment, Outcome, actions_of, find_base, is_up_to_date, reordered
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.shard_matching import Matching
 from engine.recipe.recipe import Recipe
@@ -18,79 +24,50 @@ from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator, OperatorError
 
 
-def decided(plan: Plan, decision: Mapping[str, Any]) -> Plan:
-    """The plan of an incremental run whose outcome is decided: with the outcome's operators and version."""
-    found = plan.increment
-    if found is None:
-        return plan
-    found = replace(found, decision=decision)
-    return _frozen(plan, replace(found, outcome=decision["outcome"]))
+def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
+    """Return the plan with its increment, fingerprints and version.
 
+    Parameters
+    ----------
+    draft : the plan without fingerprints and version.
+    probe : computes what the decision of an increment depends on. Without it, an increment that no earlier
+        run has decided stays undecided, and the plan assumes the most likely outcome.
 
-def freeze(plan: Plan) -> Plan:
-    """The plan with its fingerprints and version, going on from the recipe's base where it names one.
+    Raises
+    ------
+    InputError
+        The base version that the recipe names does not exist, or the increment cannot be carried out.
 
-    Raises InputError where that version is not there.
     """
-    # Not at the top: it imports the run.
-    from engine.plan.decisions import read_decision
-
-    recipe, known = plan.recipe, base_of(plan.recipe, plan.listing)
+    known = find_base(draft.recipe, draft.listing)
     if known is None:
-        return _frozen(plan, None)
+        return _with_version(draft, None)
     base, manifest, matching = known
-    _check_positions(plan, matching)
-    plan = replace(plan, listing=reordered(plan.listing, matching))
-    chain = [planned.operator for planned in plan.operators]
-    files = {planned.name: planned.files for planned in plan.operators}
-    same_schema = manifest["schema"] == plan.to_dict()["schema"]
-    if same_schema and covers(manifest, matching, chain, files, recipe):
-        return _as_published(plan, base, manifest)
-    first: Outcome = "refit" if recipe.incremental.mode == "refit" else "predict"
-    plan = _frozen(plan, Increment(base, manifest, matching, first, {}))
-    decision = read_decision(plan)
-    return plan if decision is None else decided(plan, decision)
+    _check_positions(draft, matching)
+    draft = replace(draft, listing=reordered(draft.listing, matching))
+    same_schema = manifest["schema"] == draft.to_dict()["schema"]
+    if same_schema and is_up_to_date(manifest, matching, draft.operators, draft.recipe, draft.store):
+        return _as_published(draft, base, manifest)
+    first: Outcome = "refit" if draft.recipe.incremental.mode == "refit" else "predict"
+    undecided = _with_version(draft, Increment(base, manifest, matching, first, {}))
+    decision = read_decision(undecided)
+    if decision is None and matching.new and probe is not None:
+        decision = decide(undecided, probe)
+    return undecided if decision is None else resolve_increment(undecided, decision)
 
 
-def _check_positions(plan: Plan, matching: Matching) -> None:
-    """Raise InputError where rows change places under an operator that reads files by position."""
-    by_position = [planned.name for planned in plan.operators if planned.operator.files]
-    if by_position and list(matching.order) != sorted(matching.order):
-        raise InputError(
-            f"operators.{by_position[0]}: it reads stored rows by position, in the order of the source's "
-            f"files; incremental.base puts new files last, though they sort before others. Name new files "
-            f"so that they sort last, or leave incremental.base out."
-        )
+def resolve_increment(plan: Plan, decision: Mapping[str, Any]) -> Plan:
+    """Return an undecided plan with the operators, fingerprints and version of the decided outcome."""
+    if plan.increment is None:
+        return plan
+    return _with_version(plan, replace(plan.increment, decision=decision, outcome=decision["outcome"]))
 
 
-def _as_published(plan: Plan, version: str, manifest: Mapping[str, Any]) -> Plan:
-    prints = {entry["name"]: entry["fingerprint"] for entry in manifest["operators"]}
-    operators = tuple(replace(planned, fingerprint=prints[planned.name]) for planned in plan.operators)
-    return replace(
-        plan, operators=operators, fingerprint=str(manifest.get("fingerprint", "")), version=version
-    )
+def with_file_identities(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperator, ...]:
+    """Return the operators with the identities of the files that they read beside the source.
 
-
-def _frozen(plan: Plan, increment: Increment | None) -> Plan:
-    """The plan with its fingerprints and version; an increment's actions are decided here."""
-    recipe, listing = plan.recipe, plan.listing
-    chain = [planned.operator for planned in plan.operators]
-    files = {planned.name: planned.files for planned in plan.operators}
-    if increment is not None:
-        actions = actions_of(chain, files, recipe, increment.manifest, increment.matching, increment.outcome)
-        increment = replace(increment, actions=actions)
-    content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
-    if recipe.source.on_corrupt == "skip":  # what was skipped once must not pass for read under `fail`
-        content = digest([content, "skip"])
-    planned = _fingerprints(plan, content, increment)
-    base = [increment.manifest["content"]] if increment else []
-    fingerprint = digest([content, [p.fingerprint for p in planned], *base])
-    version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
-    return replace(plan, operators=planned, fingerprint=fingerprint, version=version, increment=increment)
-
-
-def unprinted(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperator, ...]:
-    """The operators with the identities of files that they read beside the source. Raises InputError."""
+    The operators have no fingerprints yet. Raises InputError if a file cannot be used.
+    """
     cache = IdentityCache(output_of(recipe.output.path) / "identities.json", identity)
     try:
         files = [operator.files for operator in chain]
@@ -102,9 +79,46 @@ def unprinted(recipe: Recipe, chain: list[Operator[Any]]) -> tuple[PlannedOperat
     )
 
 
+def _check_positions(plan: Plan, matching: Matching) -> None:
+    """Raise InputError if rows change places under an operator that reads files by position."""
+    by_position = [planned.name for planned in plan.operators if planned.operator.files]
+    if by_position and list(matching.order) != sorted(matching.order):
+        raise InputError(
+            f"operators.{by_position[0]}: it reads stored rows by position, in the order of the source's "
+            f"files; incremental.base puts new files last, though they sort before others. Name new files "
+            f"so that they sort last, or leave incremental.base out."
+        )
+
+
+def _as_published(plan: Plan, version: str, manifest: Mapping[str, Any]) -> Plan:
+    """Return the plan with the fingerprints and the name of a version that is published already."""
+    prints = {entry["name"]: entry["fingerprint"] for entry in manifest["operators"]}
+    operators = tuple(replace(planned, fingerprint=prints[planned.name]) for planned in plan.operators)
+    return replace(
+        plan, operators=operators, fingerprint=str(manifest.get("fingerprint", "")), version=version
+    )
+
+
+def _with_version(plan: Plan, increment: Increment | None) -> Plan:
+    """Return the plan with its fingerprints, its version, and the actions of its increment."""
+    recipe, listing = plan.recipe, plan.listing
+    if increment is not None:
+        matching, outcome = increment.matching, increment.outcome
+        actions = actions_of(plan.operators, recipe, plan.store, increment.manifest, matching, outcome)
+        increment = replace(increment, actions=actions)
+    content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
+    if recipe.source.on_corrupt == "skip":  # a version that skipped a shard is not the one that reads it
+        content = digest([content, "skip"])
+    planned = _fingerprints(plan, content, increment)
+    base = [increment.manifest["content"]] if increment else []
+    fingerprint = digest([content, [p.fingerprint for p in planned], *base])
+    version = "v" + digest([FORMAT, fingerprint, recipe.output.prefix])[:12]
+    return replace(plan, operators=planned, fingerprint=fingerprint, version=version, increment=increment)
+
+
 def _fingerprints(plan: Plan, content: str, increment: Increment | None) -> tuple[PlannedOperator, ...]:
-    """Each operator's fingerprint covers only those it reads from, so that others may change freely."""
-    again, seed = plan.store.replays(), plan.recipe.seed
+    """Return the operators with fingerprints. Each covers only the operators that this one reads from."""
+    replays, seed = plan.store.replays(), plan.recipe.seed
     adder: dict[str, str] = {}
     found: list[PlannedOperator] = []
     by_name: dict[str, str] = {}
@@ -119,8 +133,8 @@ def _fingerprints(plan: Plan, content: str, increment: Increment | None) -> tupl
         beside = [list(planned.files)] if planned.files else []
         beside += [["kept", kept]] if kept else []
         value = digest([operator.name, operator.version, params, seed, content, sorted(inputs), *beside])
-        if value in again:
-            value = digest([value, "replay", again[value]])
+        while value in replays:  # a replayed fingerprint may have been replayed again
+            value = digest([value, "replay", replays[value]])
         adder.update((field.name, value) for field in operator.adds)
         by_name[operator.name] = value
         found.append(replace(planned, fingerprint=value, kept=kept))

@@ -1,4 +1,4 @@
-"""MLflow as the record: one run, made once in the driver, its id passed on explicitly."""
+"""MLflow tracking of a run: one MLflow run, created in the driver, with inputs, metrics and artifacts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def tracking_uri(output: Place) -> str:
 
 
 def client(output: Place) -> MlflowClient:
-    """A client of the server that serves this output; quiet, and without telemetry. Or InputError."""
+    """Return a quiet MLflow client without telemetry for this output. Raises InputError without a server."""
     if not tracking_uri(output):
         raise InputError(
             f"{output} cannot hold MLflow's database: set MLFLOW_TRACKING_URI to a server, or "
@@ -49,7 +49,7 @@ def client(output: Place) -> MlflowClient:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    # A server that is away must not hold a run up for minutes.
+    # A server that does not answer must not delay a run for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
     from mlflow.tracking import MlflowClient
@@ -60,62 +60,52 @@ def client(output: Place) -> MlflowClient:
 
 
 class Tracker:
-    """Writes one MLflow run. A server that is away stops nothing: the record waits in the output folder."""
+    """Writes one MLflow run.
 
-    def __init__(self, output: Place, record: Record | None) -> None:
-        """``record`` None: tracking is off, and every method does nothing."""
+    A server that does not answer raises nothing: the record waits in the output folder and is delivered
+    later.
+    """
+
+    def __init__(self, output: Place, record: Record) -> None:
         self._output, self._record = output, record
-        self._away = False
+        self._warned = False
 
     @property
     def run_id(self) -> str | None:
-        """MLflow's id of the run; None until the server has it."""
-        return self._record.run_id if self._record else None
+        """MLflow's id of the run; None until the server has the run."""
+        return self._record.run_id
 
     @classmethod
-    @contextmanager
-    def open(cls, plan: Plan) -> Iterator[Tracker]:
-        """Start a run; it ends as FAILED if the block raises. The caller holds the output's lease."""
-        if not plan.recipe.tracking.enabled:
-            yield cls(plan.output, None)
-            return
-        tracker = cls(plan.output, started(plan))
+    def start(cls, plan: Plan) -> Tracker:
+        """Start a run, after delivering the records that wait. The caller holds the output's lease."""
+        tracker = cls(plan.output, first_record(plan))
         tracker._send(first=True)
-        status = "FAILED"
-        try:
-            yield tracker
-            status = "FINISHED"
-        finally:
-            tracker._end(status)
+        return tracker
 
     def finish(
         self, manifest: dict[str, Any], results: Sequence[OperatorResult], report: Place | None
     ) -> None:
         """Record timings, metrics, and what the version holds."""
         record = self._record
-        if record is None:
-            return
         record.metrics = {metric_key(key): value for key, value in _metrics(manifest, results).items()}
         record.texts["manifest.json"] = _json(manifest)
         if report is not None:
             record.files = [f"{report.parent.name}/{report.name}"]
 
     def note(self, training: Mapping[str, Any] | None) -> None:
-        """Record whether the published version was trained on, and why; None where that was no question."""
-        if self._record is not None and training is not None:
+        """Record the training of the published version, if the recipe asks for one."""
+        if training is not None:
             self._record.texts["training.json"] = _json(training)
             self._record.metrics["train.trained"] = float(training["trained"])
 
-    def _end(self, status: str) -> None:
-        if self._record is not None:
-            self._record.status, self._record.end_ms = status, _now()
-            self._send()
+    def end(self, status: str) -> None:
+        """End the run with MLflow's status FINISHED or FAILED."""
+        self._record.status, self._record.end_ms = status, _now()
+        self._send()
 
     def _send(self, *, first: bool = False) -> None:
-        """Keep the record, then try to deliver it, and first of all what waits from before."""
+        """Keep the record as a file, then try to deliver it."""
         record = self._record
-        if record is None:
-            return
         try:
             mlflow_client = client(self._output)
             if first:
@@ -126,16 +116,16 @@ class Tracker:
                 record.forget(self._output)
             else:
                 record.write(self._output)  # with the run's id
-        except Exception as error:  # whatever it is, the run matters more
+        except Exception as error:  # MLflow's client raises errors of many kinds, and none may end the run
             with suppress(OSError):
                 record.write(self._output)
-            if not self._away:
-                _log.warning("%s", redact(_away(self._output, error)))
-            self._away = True
+            if not self._warned:
+                _log.warning("%s", redact(_unreachable(self._output, error)))
+            self._warned = True
 
 
-def started(plan: Plan) -> Record:
-    """The record of a run that starts now."""
+def first_record(plan: Plan) -> Record:
+    """Return the record of a run that starts now."""
     recipe = plan.recipe
     params: dict[str, Any] = {"seed": recipe.seed, "rows": plan.n_rows, "shards": len(plan.shards)}
     for planned in plan.operators:
@@ -157,7 +147,7 @@ def started(plan: Plan) -> Record:
 
 
 def dataset_of(plan: Plan) -> dict[str, str]:
-    """The source as an MLflow dataset: its digest covers every byte that was read."""
+    """Describe the source as an MLflow dataset. Its digest covers every byte that is read."""
     source = {"path": plan.recipe.source.path, "files": plan.listing.identities}
     schema = {"columns": [{"name": field.name, "type": str(field.type)} for field in plan.listing.schema]}
     return {
@@ -170,11 +160,11 @@ def dataset_of(plan: Plan) -> dict[str, str]:
     }
 
 
-def _away(output: Place, error: Exception) -> str:
+def _unreachable(output: Place, error: Exception) -> str:
     reason, uri = " ".join(str(error).split())[:300], tracking_uri(output)
-    away = f"MLflow at {uri} does not answer ({reason})" if uri else reason.rstrip(".")
+    problem = f"MLflow at {uri} does not answer ({reason})" if uri else reason.rstrip(".")
     return (
-        f"{away}. The run goes on; its record waits in "
+        f"{problem}. The run goes on; its record waits in "
         f"{pending_folder(output)} and is delivered by the next run, or by `rowsieve lineage --sync --output "
         f"{output}`."
     )
@@ -212,11 +202,11 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
 
 
 def metric_key(name: str) -> str:
-    """MLflow allows few characters in the name of a metric."""
+    """Replace the characters that MLflow does not allow in the name of a metric."""
     return re.sub(r"[^\w\-. /]", "_", name, flags=re.ASCII)
 
 
 def param_text(value: Any) -> str:
-    """MLflow keeps 6000 characters of a parameter."""
+    """Return a parameter as text of at most 6000 characters, which is MLflow's limit."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 6000 else text[:5997] + "..."

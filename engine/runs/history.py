@@ -11,7 +11,7 @@ from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
-from engine.runs.training_after_run import read_training, training_file
+from engine.runs.plugins.training import read_training, training_file
 from engine.storage.lease import writing
 from engine.storage.manifest import current_version, is_published, read_manifest
 from engine.storage.stores import store_of

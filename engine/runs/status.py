@@ -1,4 +1,4 @@
-"""How far a plan's run is, from files alone: while it goes, and after it died."""
+"""The status of a plan's run, read from files alone: while it goes on, and after it has ended or died."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.plan.model import Plan, PlannedOperator
-from engine.runs.journal import ERROR, PROGRESS, read_journal
+from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
+from engine.runs.run_record import unfinished_steps
 from engine.storage.lease import alive, read_holder, silence
 from engine.storage.manifest import current_version, is_published
 
 
 def status_of(plan: Plan) -> dict[str, Any]:
-    """Whether the version is published and somebody writes, and for each operator how far it is.
+    """Return whether the version is published, who writes, and how far each operator is.
 
-    ``rate`` is in rows per second between its first and last commit since the present (else the last) writer
-    started, null with fewer than two commits; ``eta_seconds`` of what is left at that rate, while a run goes.
+    Returns
+    -------
+    JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
+    present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
+    for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
+    failed or were interrupted.
+
     """
     output = plan.output
     running, holder = alive(output), read_holder(output)
@@ -30,6 +36,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "silent_seconds": silence(output) if holder and not holder.released else None,
         "step": read_journal(output, PROGRESS, plan.version),
         "last_error": read_journal(output, ERROR, plan.version),
+        "unfinished_steps": [] if running else unfinished_steps(output, plan.version),
         "operators": [_operator(plan, planned, since, running) for planned in plan.operators],
     }
 
@@ -56,9 +63,10 @@ def _operator(plan: Plan, planned: PlannedOperator, since: float, running: bool)
 
 
 def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
-    """Rows per second from (time, rows) of commits: those after ``since``, else all; None below two.
+    """Return the rows per second of commits, given as (time in seconds, rows); None below two commits.
 
-    The rows of the first commit were computed before its time and do not count.
+    Commits before ``since`` count only if there are no later ones. The rows of the first commit were computed
+    before its time and do not count.
     """
     recent = sorted(commit for commit in commits if commit[0] >= since) or sorted(commits)
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
@@ -67,5 +75,5 @@ def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
 
 
 def when(seconds: float) -> str:
-    """A time as people write it, in UTC."""
+    """Format seconds since the epoch as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

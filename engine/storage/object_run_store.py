@@ -1,8 +1,9 @@
 """The run store on an object store: sidecars and records are objects, states are folders that are copied.
 
-Operators write and read a state as a folder of files. Here a fit gets a scratch folder of this host; what it
-leaves there is put below ``<fingerprint>/state/``, then listed in ``state.json``: that PUT makes it whole.
-Whoever reads a state gets a copy in a folder of its own host, named by what the list says, fetched once.
+Operators read and write a state as a folder of files. A fit writes into a scratch folder of this host. The
+store puts its files below ``<fingerprint>/state/`` and then lists them in ``state.json``; the state exists
+once this list does. A reader gets a copy on its own host, which is downloaded once and named by the content
+of the list.
 """
 
 from __future__ import annotations
@@ -23,35 +24,44 @@ from connectors.storage import ObjectPath, Place, read_many
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import to_json
-from engine.storage.folder_copies import fetch, put, sha256, stamps
+from engine.storage.lease import Lease
 from engine.storage.run_store import Commit, RunStore
+from engine.storage.state_sync import (
+    SyncedFolder,
+    SyncingExecutor,
+    download,
+    file_sha256,
+    several_hosts,
+    snapshot,
+    upload,
+)
 from operators.base import Context, Executor
 
 LIST = "state.json"
 
 
 def local_cache() -> Path:
-    """This user's folder for copies of states, below the system's temporary folder (TMPDIR)."""
+    """Return this user's folder for copies of states, below the system's temporary folder (TMPDIR)."""
     folder = Path(tempfile.gettempdir()) / f"rowsieve-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise InputError(f"{folder} belongs to somebody else. Set TMPDIR to a folder of your own.")
+        raise InputError(f"{folder} belongs to another user. Set TMPDIR to a folder of your own.")
     return folder
 
 
 @dataclass(frozen=True)
 class ObjectRunStore(RunStore):
-    """A :class:`engine.storage.run_store.RunStore`. Picklable; hosts keep copies under the same path."""
+    """Implements :class:`engine.storage.run_store.RunStore`. Picklable; all hosts use the same paths."""
 
     root: ObjectPath
     cache: Path = field(default_factory=local_cache)
 
     def folder(self, fingerprint: str) -> ObjectPath:
-        """Prefix of one operator at one fingerprint."""
+        """Return the prefix of one operator at one fingerprint."""
         return self.root / fingerprint
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
-        """Commit records by shard; one whose part is not there in full counts for nothing."""
+        """Return the commit records by shard, without those whose part is missing or has another size."""
         there = self.folder(fingerprint).listing()
         names = sorted(name for name in there if name.startswith("part-") and name.endswith(".json"))
         contents = read_many([self.folder(fingerprint) / name for name in names])
@@ -64,59 +74,59 @@ class ObjectRunStore(RunStore):
         return found
 
     def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
-        """When parts were committed: shard -> seconds since the epoch; 0 where that is not known any more."""
+        """Return when parts were committed: shard -> seconds since the epoch, 0 if the record is gone."""
         there = self.folder(fingerprint).listing()
         records = {shard: there.get(f"part-{shard:05d}.json") for shard in shards}
         return {shard: record.st_mtime if record else 0.0 for shard, record in records.items()}
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
-        """Record of a committed fit (its metrics), or None."""
+        """Return the record of a committed fit (its metrics), or None."""
         record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", LIST)])
         return json.loads(record) if record and state else None
 
     def state(self, fingerprint: str) -> Path:
-        """This host's copy of the operator's fitted state; an empty folder's path where there is none."""
+        """Return this host's copy of the operator's state, or an unused path if there is no state."""
         (content,) = read_many([self.folder(fingerprint) / LIST])
         path = self._copy(fingerprint, content or b"")
         if content is not None:
             self._fetch(fingerprint, content, path)
         return path
 
-    def bring(self, states: Iterable[Path]) -> None:
-        """Have these folders, as :meth:`state` named them on another host, on this one too."""
+    def ensure_local(self, states: Iterable[Path]) -> None:
+        """Download states that :meth:`state` has returned on another host to the same paths here."""
         for path in states:
             if path.parent == self._copies and not path.is_dir():
                 found = self.state(path.name.partition("-")[0])
                 if found != path:
                     raise InputError(
-                        f"{self.root}: the state {path.name} was made anew meanwhile. Run again."
+                        f"{self.root}: the state {path.name} was replaced by another run. Run again."
                     )
 
     @contextmanager
-    def fitting(self, fingerprint: str) -> Iterator[Path]:
-        """A scratch folder of this host that becomes the state if the block ends without an error."""
+    def fitting(self, fingerprint: str, lease: Lease | None = None) -> Iterator[Path]:
+        """Yield a scratch folder of this host that becomes the state if the block ends without an error."""
         scratch = self._copies / f"scratch-{uuid.uuid4().hex}"
         scratch.mkdir(parents=True)
         try:
             yield scratch
-            names = list(stamps(scratch))
-            put(scratch, names, self.folder(fingerprint) / "state")
-            sums = {name: sha256(scratch / name) for name in names}
+            if lease is not None:
+                lease.check()
+            names = list(snapshot(scratch))
+            upload(scratch, names, self.folder(fingerprint) / "state")
+            sums = {name: file_sha256(scratch / name) for name in names}
             content = to_json({"files": sums}).encode()
             (self.folder(fingerprint) / LIST).write_bytes(content)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.with_name(f"{scratch.name}.json").unlink(missing_ok=True)
 
-    def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
-        """An executor for a fit on hosts that share no disk."""
-        from engine.storage.state_sync import Carrying, Mirror, several_hosts
-
+    def synced_executor(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
+        """Return an executor whose tasks see ``context.state`` on every host."""
         if executor.kind == "local" or not several_hosts():
             return executor
-        meeting = self.folder(fingerprint) / f".{context.state.name}.tmp"
-        bring = partial(self.bring, list(context.states.values()))
-        return Carrying(executor, Mirror(context.state, meeting), bring)
+        remote = self.folder(fingerprint) / f".{context.state.name}.tmp"
+        prepare = partial(self.ensure_local, list(context.states.values()))
+        return SyncingExecutor(executor, SyncedFolder(context.state, remote), prepare)
 
     @property
     def _copies(self) -> Path:
@@ -131,7 +141,7 @@ class ObjectRunStore(RunStore):
         scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
         scratch.mkdir(parents=True)
         try:
-            fetch(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
+            download(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
             with suppress(OSError):  # another process of this host was faster
                 scratch.replace(path)
         finally:
@@ -140,9 +150,9 @@ class ObjectRunStore(RunStore):
 
 @contextmanager
 def working_copy(place: Place) -> Iterator[Path]:
-    """The folder itself; for a prefix a copy on this host, whose changed files are put back at the end.
+    """Yield the folder itself; of a prefix, a copy on this host whose changes are put back at the end.
 
-    They are put back after an error too, so that what was broken off can go on. The copy stays for readers.
+    They are put back after an error too, so that interrupted work can continue. The copy stays for readers.
     """
     if isinstance(place, Path):
         yield place
@@ -150,29 +160,27 @@ def working_copy(place: Place) -> Iterator[Path]:
     copy = local_cache() / digest([place.root, place.key])[:16]
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
-    fetch(place, [name for name in place.tags_below() if not name.startswith(".")], copy)
-    before = stamps(copy)
+    download(place, [name for name in place.tags_below() if not name.startswith(".")], copy)
+    before = snapshot(copy)
     try:
         yield copy
     finally:
-        put(copy, [name for name, stamp in stamps(copy).items() if before.get(name) != stamp], place)
+        upload(copy, [name for name, entry in snapshot(copy).items() if before.get(name) != entry], place)
 
 
 @contextmanager
-def carried(executor: Executor, place: Place, copy: Path) -> Iterator[Executor]:
-    """An executor whose tasks have ``copy``, this host's copy of a prefix, on whichever host they run."""
-    from engine.storage.state_sync import Carrying, Mirror, several_hosts
-
+def synced_executor(executor: Executor, place: Place, copy: Path) -> Iterator[Executor]:
+    """Yield an executor whose tasks see ``copy``, this host's copy of a prefix, on every host."""
     if isinstance(place, Path) or executor.kind == "local" or not several_hosts():
         yield executor
         return
-    mirror = Mirror(copy, place / ".carried")
-    mirror.forget()
+    folder = SyncedFolder(copy, place / ".carried")
+    folder.forget()
     try:
-        yield Carrying(executor, mirror)
+        yield SyncingExecutor(executor, folder)
     finally:
-        mirror.forget()
-        mirror.meeting.remove_below()
+        folder.forget()
+        folder.remote.remove_below()
 
 
 def _commit(content: bytes | None) -> Commit | None:

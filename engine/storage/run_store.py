@@ -1,9 +1,9 @@
-"""The run store: sidecars and fitted states, keyed by fingerprint, made visible by a commit record.
+"""The run store: sidecars and fitted states by fingerprint. They become visible by a commit record.
 
-``<root>/<fingerprint>/part-00003.parquet`` holds an operator's new columns for shard 3 and
-``part-00003.json`` is its commit record: the part counts only once the record exists. A fitted
-state is a folder renamed into place, committed by ``fit.json``. Nothing else is state. On an object store
-the same lies under the same names: see :mod:`engine.storage.object_run_store`.
+``<root>/<fingerprint>/part-00003.parquet`` holds an operator's new columns for shard 3, and
+``part-00003.json`` is its commit record; the part counts only once the record exists. A fitted state is a
+folder that is renamed into its place and committed by ``fit.json``. An object store has the same layout: see
+:mod:`engine.storage.object_run_store`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, remove_tree
 from engine.core.errors import system_error
 from engine.core.json_files import write_json
+from engine.storage.lease import Lease
 from operators.base import Context, Executor
 
 REPLAYS = "replays.json"
@@ -30,7 +31,7 @@ REPLAYS = "replays.json"
 
 @dataclass(frozen=True)
 class Commit:
-    """What is recorded about one written part."""
+    """The record of one written part."""
 
     shard: int
     rows: int
@@ -39,37 +40,37 @@ class Commit:
     seconds: float
     quarantined: int = 0
     skipped: int = 0
-    """Rows of a shard that could not be read and was left out."""
+    """Rows of a shard that cannot be read and is skipped."""
 
 
 @dataclass(frozen=True)
 class RunStore:
-    """Sidecars of all operators of all runs over one output. Picklable; holds only the root."""
+    """The sidecars and states of all runs over one output. Picklable; it holds only the root."""
 
     root: Place
 
     def folder(self, fingerprint: str) -> Place:
-        """Folder of one operator at one fingerprint."""
+        """Return the folder of one operator at one fingerprint."""
         return self.root / fingerprint
 
     def part(self, fingerprint: str, shard: int) -> Place:
-        """Parquet file of one shard's new columns."""
+        """Return the path of the Parquet file with one shard's new columns."""
         return self.folder(fingerprint) / f"part-{shard:05d}.parquet"
 
     def quarantine(self, fingerprint: str, shard: int) -> Place:
-        """Parquet file of one shard's rejected rows."""
+        """Return the path of the Parquet file with one shard's quarantined rows."""
         return self.folder(fingerprint) / f"quarantine-{shard:05d}.parquet"
 
     def state(self, fingerprint: str) -> Path:
-        """Folder of the operator's fitted state."""
+        """Return the folder of the operator's fitted state."""
         return _local(self.folder(fingerprint)) / "state"
 
-    def carrying(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
-        """The executor for a fit into ``context.state``: its tasks see that folder on every host."""
+    def synced_executor(self, executor: Executor, fingerprint: str, context: Context) -> Executor:
+        """Return an executor whose tasks see ``context.state`` on every host."""
         return executor
 
-    def bring(self, states: Iterable[Path]) -> None:
-        """Have these folders, as :meth:`state` named them on another host, on this one too."""
+    def ensure_local(self, states: Iterable[Path]) -> None:
+        """Make the states that :meth:`state` has returned on another host available on this one."""
 
     def commit(
         self,
@@ -81,7 +82,7 @@ class RunStore:
         quarantined: int = 0,
         skipped: int = 0,
     ) -> Commit:
-        """Write a part, then its record. A crash in between leaves the part uncommitted."""
+        """Write a part, then its record. After a crash in between, the part is not committed."""
         path = self.part(fingerprint, shard)
         make_folder(path.parent)
         written = write_parquet(table, path)
@@ -90,37 +91,37 @@ class RunStore:
         return record
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
-        """Commit records by shard; one whose part is not there in full counts for nothing."""
+        """Return the commit records by shard, without those whose part is missing or has another size."""
         records = sorted(_local(self.folder(fingerprint)).glob("part-*.json"))
         commits = (found for path in records if (found := _read_commit(path)) is not None)
         return {commit.shard: commit for commit in commits}
 
     def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
-        """When parts were committed: shard -> seconds since the epoch; 0 where that is not known any more."""
+        """Return when parts were committed: shard -> seconds since the epoch, 0 if the record is gone."""
         records = {shard: self.part(fingerprint, shard).with_suffix(".json") for shard in shards}
         return {shard: _mtime(record) for shard, record in records.items()}
 
     def sweep(self, fingerprint: str) -> None:
-        """Remove what killed writers left there; see :func:`sweep`."""
+        """Remove temporary files that killed writers left; see :func:`sweep`."""
         sweep(self.folder(fingerprint))
 
     def replays(self) -> dict[str, int]:
-        """Fingerprint -> how often it was to be computed again although nothing in it had changed."""
+        """Return how often each fingerprint was to be computed again although its inputs were the same."""
         try:
             found: dict[str, int] = json.loads((self.root / REPLAYS).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return {}
-        except OSError as error:  # without it, other work would be taken for done
+        except OSError as error:  # without the counts, work that has to be repeated would count as done
             raise system_error(error) from None
         return found
 
     def replay(self, fingerprints: Iterable[str]) -> None:
-        """Have these computed again, under other fingerprints. Only for who holds the output's lease."""
+        """Have these fingerprints computed again, under other ones. The caller holds the output's lease."""
         counts = self.replays()
         write_json(self.root / REPLAYS, counts | {name: counts.get(name, 0) + 1 for name in fingerprints})
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
-        """Record of a committed fit (its metrics), or None."""
+        """Return the record of a committed fit (its metrics), or None."""
         path = self.folder(fingerprint) / "fit.json"
         if not path.exists() or not self.state(fingerprint).is_dir():
             return None
@@ -128,26 +129,41 @@ class RunStore:
         return record
 
     @contextmanager
-    def fitting(self, fingerprint: str) -> Iterator[Path]:
-        """A scratch folder that becomes the state if the block ends without an error."""
+    def fitting(self, fingerprint: str, lease: Lease | None = None) -> Iterator[Path]:
+        """Yield a scratch folder that becomes the state if the block ends without an error.
+
+        Parameters
+        ----------
+        lease : the output's lease. A writer that has lost it changes nothing, however late it continues. None
+            only if nobody else writes.
+
+        Raises
+        ------
+        LockedError
+            Another writer has taken the lease over.
+
+        """
         folder = _local(self.folder(fingerprint))
         scratch = folder / f".state-{uuid.uuid4().hex}.tmp"
         scratch.mkdir(parents=True)
         try:
             yield scratch
-            shutil.rmtree(self.state(fingerprint), ignore_errors=True)
-            scratch.replace(self.state(fingerprint))
+            if lease is None:
+                shutil.rmtree(self.state(fingerprint), ignore_errors=True)
+                scratch.replace(self.state(fingerprint))
+            else:
+                lease.replace_folder(scratch, self.state(fingerprint))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def commit_fit(self, fingerprint: str, metrics: dict[str, float], seconds: float) -> None:
-        """Make a finished fit visible."""
+        """Commit a finished fit."""
         record = {"metrics": metrics, "seconds": seconds}
         write_json(self.folder(fingerprint) / "fit.json", record)
 
 
 def sweep(folder: Place) -> None:
-    """Remove what killed writers left under temporary names. Only for who holds the output's lease."""
+    """Remove files with temporary names that killed writers left. The caller holds the output's lease."""
     for path in folder.glob(".*.tmp"):
         if path.is_dir():
             remove_tree(path)
@@ -163,14 +179,14 @@ def _mtime(path: Place) -> float:
 
 
 def _local(folder: Place) -> Path:
-    """Of a store on a filesystem, which this class alone has."""
+    """Return the folder as a path of a filesystem, the only kind that this class works on."""
     if not isinstance(folder, Path):
         raise TypeError(f"{folder} is no folder of a filesystem: use store_of")
     return folder
 
 
 def _read_commit(path: Path) -> Commit | None:
-    """A commit record, or None where it or its part is not whole, as after a power cut."""
+    """Read a commit record; None if it or its part is incomplete, as after a power cut."""
     try:
         found = Commit(**json.loads(path.read_text("utf-8")))
         whole = path.with_suffix(".parquet").stat().st_size == found.bytes

@@ -1,60 +1,110 @@
-"""Fits on a cluster whose hosts share no disk: the folder of a fit is carried along with its work.
+"""Synchronisation of folders between hosts that share no disk, through a prefix of an object store.
 
-Operators write a state as files of one folder, from the driver and from their tasks. Where the output is an
-object store there is no folder that all hosts see. Each host keeps its own under the same path: before a task
-it gets what others have put, after it puts what it has changed. Tasks of one pass write different files, as
-they do on a shared disk.
+Operators write a state as files of one folder, from the driver and from their tasks. If the output is an
+object store, no folder is visible on all hosts. Each host then has a folder of its own under the same path:
+before a task the host gets what others have changed, and after it the host puts what the task has changed.
+Tasks of one pass write different files, as they do on a shared disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, TypeVar
 
 from connectors.storage import ObjectPath, Tag, write_whole
-from engine.storage.folder_copies import Stamps, fetch, put, stamps
+from engine.core.errors import InputError
 from operators.base import Executor, Resources
 
 T = TypeVar("T")
 R = TypeVar("R")
+MOST_TRANSFERS = 16
+"""Transfers to or from the object store at the same time."""
+Snapshot = dict[str, tuple[int, int]]
+"""Size in bytes and modification time in ns of every file of a folder, by its path in the folder."""
+
+
+def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
+    """Copy objects into a folder. A reader of the folder never sees a partially written file.
+
+    Raises InputError for a name that leads out of the folder.
+    """
+    for name in names:
+        place = PurePosixPath(name)
+        if place.is_absolute() or ".." in place.parts:
+            raise InputError(f"{source}: {name!r} leads out of its folder. Remove it.")
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+
+    def get(name: str) -> None:
+        content = (source / name).read_bytes()
+        with tempfile.NamedTemporaryFile(dir=folder.parent, delete=False) as file:
+            file.write(content)
+        Path(file.name).replace(folder / name)
+
+    with ThreadPoolExecutor(MOST_TRANSFERS) as pool:
+        list(pool.map(get, names))
+
+
+def upload(folder: Path, names: Sequence[str], target: ObjectPath) -> dict[str, Tag]:
+    """Copy files of a folder to an object store; return the tag of each object's content."""
+    with ThreadPoolExecutor(MOST_TRANSFERS) as pool:
+        tags = pool.map(lambda name: (target / name).write_bytes((folder / name).read_bytes()), names)
+        return dict(zip(names, tags, strict=True))
+
+
+def snapshot(folder: Path) -> Snapshot:
+    """Return the size and the modification time of every file below a folder."""
+    found = {path.relative_to(folder).as_posix(): path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in sorted(found.items())}
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
-class Mirror:
-    """A folder of this host, and the prefix at which the hosts meet. Picklable."""
+class SyncedFolder:
+    """A folder of this host and the prefix through which the hosts exchange its files. Picklable."""
 
     folder: Path
-    meeting: ObjectPath
+    remote: ObjectPath
 
-    def pull(self) -> Stamps:
-        """Get what others have changed; return what the folder holds then."""
+    def pull(self) -> Snapshot:
+        """Get what other hosts have changed and remove what they have removed; return the snapshot then."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        there, known = self.meeting.tags_below(), self._known()
-        fetch(self.meeting, [name for name, tag in there.items() if known.get(name) != tag], self.folder)
+        # The index is read before the listing: a file that another task of this host pushes in between is
+        # then not in the index, and is not mistaken for one that has been removed.
+        known = self._known()
+        there = self.remote.tags_below()
+        download(self.remote, [name for name, tag in there.items() if known.get(name) != tag], self.folder)
         for name in known.keys() - there.keys():
             (self.folder / name).unlink(missing_ok=True)
         self._remember(there)
-        return stamps(self.folder)
+        return snapshot(self.folder)
 
-    def push(self, before: Stamps) -> None:
-        """Put what has changed since, and remove what is gone."""
-        after = stamps(self.folder)
-        changed = [name for name, stamp in after.items() if before.get(name) != stamp]
-        self._remember(self._known() | put(self.folder, changed, self.meeting))
+    def push(self, before: Snapshot) -> None:
+        """Put what has changed since a snapshot, and remove what is gone."""
+        after = snapshot(self.folder)
+        changed = [name for name, entry in after.items() if before.get(name) != entry]
+        self._remember(self._known() | upload(self.folder, changed, self.remote))
         for name in before.keys() - after.keys():
-            (self.meeting / name).unlink(missing_ok=True)
+            (self.remote / name).unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """The folder is another one than before: what this host had is not there any more."""
+        """Forget which contents this host has, since the folder was made anew."""
         self._index.unlink(missing_ok=True)
 
     @property
     def _index(self) -> Path:
-        """Which contents this host has; one that is lost or late costs another copy."""
+        """File with the contents that this host has. Losing an entry costs one more download."""
         return self.folder.with_name(f"{self.folder.name}.json")
 
     def _known(self) -> dict[str, Tag]:
@@ -67,30 +117,32 @@ class Mirror:
         write_whole(self._index, json.dumps(tags).encode())
 
 
-class Carrying:
-    """See ``operators.base.Executor``; for one folder.
+class SyncingExecutor:
+    """Implements ``operators.base.Executor``: every task sees one synchronised folder on its host.
 
-    Of kind "local": what operators start by themselves, Ray Train's workers, would need a folder that all
-    hosts see.
+    Its kind is "local", since workers that operators start by themselves, such as those of Ray Train, would
+    need a folder that all hosts see.
     """
 
     kind: Literal["local", "ray"] = "local"
 
-    def __init__(self, executor: Executor, mirror: Mirror, bring: Callable[[], None] | None = None) -> None:
-        """``bring`` gets what else a task reads to its host; picklable."""
-        self._executor, self._mirror, self._bring = executor, mirror, bring
-        self._before: Stamps = {}
+    def __init__(
+        self, executor: Executor, folder: SyncedFolder, prepare: Callable[[], None] | None = None
+    ) -> None:
+        """``prepare`` gets other files that a task reads to its host. It must pickle."""
+        self._executor, self._folder, self._prepare = executor, folder, prepare
+        self._before: Snapshot = {}
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """The same results in the same order; the driver sees the files of a task once it has its result."""
-        self._mirror.push(self._before)
-        there = partial(_on_any_host, fn, self._bring, self._mirror)
-        for result in self._executor.map(there, items, resources=resources or Resources()):
-            self._before = self._mirror.pull()
+        """Yield ``fn(item)`` in the order of the items. With a result, the driver has the task's files."""
+        self._folder.push(self._before)
+        task = partial(_with_synced_folder, fn, self._prepare, self._folder)
+        for result in self._executor.map(task, items, resources=resources or Resources()):
+            self._before = self._folder.pull()
             yield result
-        self._before = self._mirror.pull()
+        self._before = self._folder.pull()
 
 
 def several_hosts() -> bool:
@@ -100,10 +152,12 @@ def several_hosts() -> bool:
     return sum(bool(node["Alive"]) for node in ray.nodes()) > 1
 
 
-def _on_any_host(fn: Callable[[T], R], bring: Callable[[], None] | None, mirror: Mirror, item: T) -> R:
-    if bring:
-        bring()
-    before = mirror.pull()
+def _with_synced_folder(
+    fn: Callable[[T], R], prepare: Callable[[], None] | None, folder: SyncedFolder, item: T
+) -> R:
+    if prepare:
+        prepare()
+    before = folder.pull()
     result = fn(item)
-    mirror.push(before)
+    folder.push(before)
     return result

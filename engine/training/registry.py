@@ -28,7 +28,7 @@ from engine.publish.tracking import (
 )
 from engine.recipe.promotion import Condition
 from engine.recipe.trainers import TrainParams, trainer_of
-from engine.storage.object_run_store import carried
+from engine.storage.object_run_store import synced_executor
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
@@ -149,7 +149,7 @@ def promote(
                 return Verdict(
                     False, f"{reason} (features, classes): the rows differ. Set the alias by hand."
                 )
-            with carried(executor or LocalExecutor(), result.place, result.folder) as opened:
+            with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
                 scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
             theirs = scored["validation"].metrics()
     holds, reason = condition.judge(mine.metrics(), theirs)

@@ -22,7 +22,7 @@ from engine.core.output_layout import output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import writing
-from engine.storage.object_run_store import carried, working_copy
+from engine.storage.object_run_store import synced_executor, working_copy
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
@@ -95,7 +95,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         with (
             writing(place, f"rowsieve retrain on {version.name}"),
             working_copy(place) as folder,
-            carried(executor, place, folder) as executor,
+            synced_executor(executor, place, folder) as executor,
         ):
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()

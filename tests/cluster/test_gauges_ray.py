@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine import run
-from engine.runs.prometheus import DESCRIPTIONS
+from engine.runs.plugins.prometheus import DESCRIPTIONS
 from tests.data import small_recipe
 
 pytest.importorskip("prometheus_client", reason="Ray exports metrics only with its extra `default`")

@@ -24,7 +24,7 @@ from engine.recipe.incremental import IncrementalSection
 from engine.recipe.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
 from engine.runs.compare.scores import Cell, Scores, floor_of, score
-from engine.runs.runner import Session
+from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import writing
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
 
@@ -93,11 +93,10 @@ def compare(
     first = next(iter(plans.values()))
     entries: list[Entry] = []
     with writing(first.output, recipe.name) as lease, ExitStack() as stack:
-        session = Session(first, listener, stack, verbose, lease)
+        runner = OperatorRunner(first.recipe.run, listener, stack, lease, verbose=verbose)
         for method, plan in plans.items():
-            session.plan = plan
             for planned in needed(plan):
-                session.operator(planned)
+                runner.run(plan, planned)
             counts = count_rows(plan)
             if not entries:
                 entries.append(Entry(FLOOR, floor_of(counts), 0.0))

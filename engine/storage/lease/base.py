@@ -93,6 +93,13 @@ class Lease:
         """
         return ()
 
+    def replace_folder(self, new: Path, final: Path) -> None:
+        """Replace a folder of the filesystem by a finished one.
+
+        Once another writer has taken the lease over, nothing at ``final`` changes any more.
+        """
+        raise NotImplementedError
+
     def publish(self, version: Place, manifest: str) -> None:
         """Make the parts visible as a version, its manifest last."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,14 +61,28 @@ class FolderLease(Lease):
         """A folder in the staging folder."""
         return self.stage(version.name)
 
+    def replace_folder(self, new: Path, final: Path) -> None:
+        """Replace a folder by renames through the staging folder.
+
+        A writer may be suspended at any point and continue after another one has taken over and has put its
+        own folder at ``final``. The old folder is therefore moved into the staging folder, not removed in its
+        place: without the staging folder every rename fails.
+        """
+        mark = uuid.uuid4().hex
+        staged, old = self.stage(f"new-{mark}"), self.staging / f"old-{mark}"
+        self.rename(new, staged)
+        with suppress(FileNotFoundError):  # there is no old folder, or no staging folder any more
+            final.replace(old)
+        self.rename(staged, final)
+        shutil.rmtree(old, ignore_errors=True)
+
     def publish(self, version: Path, manifest: str) -> None:  # type: ignore[override]
         """Two renames; a version without its manifest is none."""
         staged = self.stage("manifest.json")
         write_whole(staged, manifest.encode())
         version.parent.mkdir(parents=True, exist_ok=True)
-        # What lies there has no manifest: somebody was killed between the two renames.
-        shutil.rmtree(version, ignore_errors=True)
-        self.rename(self.staging / version.name, version)
+        # A folder that is there has no manifest: its writer was killed between the two renames.
+        self.replace_folder(self.staging / version.name, version)
         self.rename(staged, version / "manifest.json")
 
     def point(self, file: Path, version: str) -> None:  # type: ignore[override]

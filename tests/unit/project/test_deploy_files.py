@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer.testing import CliRunner
 
 from engine.cli.app import app
-from engine.runs.prometheus import DESCRIPTIONS
+from engine.runs.plugins.prometheus import DESCRIPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"

@@ -111,7 +111,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     write_shards(folder / "data", spurious_table())
     names = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.runs.runner.write_report", lambda *_: None)  # half of the time
+        patch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)  # half of the time
         for validation in (0.3, 0.2):
             split = {"split": {"validation": validation}}
             value = recipe_for(folder / "data", folder / "demo/out", operators=split)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.base import Listing, SourceShard
-from engine.plan.shard_matching import match
+from engine.plan.shard_matching import match_shards
 from operators.registry import operator_class
 
 CANNOT = {"neighbours", "dckm", "decorrelation"}
@@ -34,7 +34,7 @@ def keys(listing: Listing) -> list[tuple[str, int, int, int]]:
 def test_old_shards_come_first_in_the_base_s_order(before: list, after: list) -> None:  # type: ignore[type-arg]
     base, listing = listing_of(before), listing_of(after)
     shards = [{"path": s.path, "rows": s.n_rows, "range": [s.start, s.stop]} for s in base.shards]
-    found = match(listing, {"source": {"shards": shards, "files": base.identities}})
+    found = match_shards(listing, {"source": {"shards": shards, "files": base.identities}})
     assert sorted(found.order) == list(range(len(listing.shards)))
     assert list(found.old) == sorted(set(found.old))
     theirs, mine = keys(base), keys(listing)

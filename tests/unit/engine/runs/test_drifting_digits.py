@@ -49,7 +49,7 @@ def test_without_a_change_of_light_the_digits_are_the_demo_s() -> None:
 @pytest.mark.slow  # three runs, three trainings, MLflow's database
 def test_three_nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     results: list[RunResult] = []
     for night in (1, 2, 3):
         write_night(Path("demo/nights"), night)

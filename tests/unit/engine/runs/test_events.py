@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,7 +13,8 @@ from engine.cli.progress import describe, fit_place
 from engine.core.events import Event, Meter
 from engine.execution.local_executor import LocalExecutor
 from engine.execution.progress_executor import ProgressExecutor
-from engine.runs.prometheus import DESCRIPTIONS, Gauges
+from engine.runs.plugins import Prometheus, RunContext
+from engine.runs.plugins.prometheus import DESCRIPTIONS
 from tests.data import small_recipe
 
 
@@ -80,15 +83,15 @@ def test_gauges_say_what_the_event_says(monkeypatch: pytest.MonkeyPatch) -> None
         def set(self, value: float, tags: dict[str, str]) -> None:
             told[self.name] = (value, tags)
 
-    heard: list[Event] = []
-    gauges = Gauges(heard.append, "digits", "v1")
+    plan = SimpleNamespace(recipe=SimpleNamespace(name="digits"), version="v1")
+    run_context = cast(RunContext, SimpleNamespace(plan=plan))
+    plugin = Prometheus()
     event = Event("progress", "probe", rows=30, total_rows=60, seconds=2.0, quarantined=4)
-    gauges(event)  # no Ray: only passed on
-    assert heard == [event]
+    plugin.operator_progressed(run_context, event)  # without Ray there is no exporter
     assert not told
-    monkeypatch.setattr("engine.runs.prometheus._ray_is_up", lambda: True)
-    monkeypatch.setattr(gauges, "_gauge", Gauge)
-    gauges(event)
+    monkeypatch.setattr("engine.runs.plugins.prometheus._ray_is_up", lambda: True)
+    monkeypatch.setattr(plugin, "_gauge", Gauge)
+    plugin.operator_progressed(run_context, event)
     assert set(told) == set(DESCRIPTIONS)
     tags = {"recipe": "digits", "version": "v1", "operator": "probe"}
     assert told["rowsieve_rows_per_second"] == (15.0, tags)

@@ -21,7 +21,7 @@ from tests.unit.engine.training.test_nightly_training import ERM
 
 @pytest.mark.slow  # a server, and six runs
 def test_increments_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     write_shards(tmp_path / "data", spurious_table(), 2)
     uri = s3.uri(s3.bucket(), "out")
 

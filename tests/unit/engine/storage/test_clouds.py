@@ -34,7 +34,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_azure_gets_what_a_disk_gets(container: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     outs = [container, str(tmp_path / "disk")]
     (first, on_disk) = (run(recipe_at(tmp_path, out)) for out in outs)
     assert files_of(first.path) == files_of(on_disk.path)

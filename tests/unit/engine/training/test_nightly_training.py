@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import InputError
+from engine.core.errors import InputError, RowsieveError
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
+from engine.runs.plugins.training import decide, training_file
 from engine.runs.runner import run
-from engine.runs.training_after_run import decide, training_file
 from tests.data import recipe_for, spurious_table, write_shards
 
 ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 32}}
@@ -65,8 +65,8 @@ def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pyte
     plain = run(recipe(tmp_path))
     assert plain.training is None
     with monkeypatch.context() as patched:  # published, but the training is broken off
-        patched.setattr("engine.runs.training_after_run._train", broken_off)
-        with pytest.raises(RuntimeError, match="power cut"):
+        patched.setattr("engine.runs.plugins.training._train", broken_off)
+        with pytest.raises(RowsieveError, match="RuntimeError: power cut"):
             run(recipe(tmp_path, train=ERM))
     first = run(recipe(tmp_path, train=ERM))
     assert first.reused
@@ -76,7 +76,7 @@ def test_trains_on_what_was_published_and_once(tmp_path: Path, monkeypatch: pyte
     assert 0 <= first.training["scores"]["validation"]["worst_group_accuracy"] <= 1
     assert (tmp_path / "out" / "models" / first.training["model"] / "training.json").exists()
     with monkeypatch.context() as patched:
-        patched.setattr("engine.runs.training_after_run._train", broken_off)
+        patched.setattr("engine.runs.plugins.training._train", broken_off)
         assert run(recipe(tmp_path, train=ERM)).training == first.training
     assert training_file(tmp_path / "out", first.version).exists()
 

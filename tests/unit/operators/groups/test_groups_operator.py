@@ -20,7 +20,7 @@ from engine.plan.model import Plan
 from engine.plan.planner import build_operator, make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.compare.comparison import needed, variants
-from engine.runs.runner import Session
+from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import writing
 from operators.base import FEATURES, GRADIENT, LABEL, LOSS, PREDICTION, OperatorError, OperatorParams
 from operators.columns import vectors_to_numpy
@@ -51,9 +51,9 @@ def carry_out(plan: Plan) -> None:
     from contextlib import ExitStack
 
     with writing(plan.output, "test") as lease, ExitStack() as stack:
-        session = Session(plan, silent, stack, verbose=False, lease=lease)
+        runner = OperatorRunner(plan.recipe.run, silent, stack, lease, verbose=False)
         for planned in needed(plan):
-            session.operator(planned)
+            runner.run(plan, planned)
 
 
 def plans_for(recipe: Recipe, names: tuple[str, ...] = METHODS) -> dict[str, Plan]:

@@ -14,8 +14,8 @@ from engine.execution.local_executor import LocalExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
-from engine.storage.object_run_store import ObjectRunStore, carried
-from engine.storage.state_sync import Carrying, Mirror
+from engine.storage.object_run_store import ObjectRunStore, synced_executor
+from engine.storage.state_sync import SyncedFolder, SyncingExecutor
 from engine.training.job import TrainingJob
 from engine.training.running import TrainSpec, score, train
 from operators.base import Context, Resources
@@ -71,18 +71,18 @@ def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> N
     with store.fitting("f" * 32) as scratch:
         context = Context(reader, scratch, {"earlier": other})
         hosts = OtherHosts(tmp_path / "cache")
-        mirror = Mirror(scratch, store.folder("f" * 32) / ".scratch.tmp")
-        carrying = Carrying(hosts, mirror, partial(store.bring, list(context.states.values())))
+        mirror = SyncedFolder(scratch, store.folder("f" * 32) / ".scratch.tmp")
+        syncing = SyncingExecutor(hosts, mirror, partial(store.ensure_local, list(context.states.values())))
         (scratch / "offset.txt").write_text("10")
         (scratch / "old.txt").write_text("")
 
         def work(item: int) -> int:
             return tally(scratch, other, item)
 
-        assert list(carrying.map(work, [1, 2, 3])) == [0, 0, 0]
+        assert list(syncing.map(work, [1, 2, 3])) == [0, 0, 0]
         assert not (scratch / "old.txt").exists()
         (scratch / "offset.txt").write_text("20")
-        assert list(carrying.map(work, [3, 1, 2])) == [1013, 1011, 1012]
+        assert list(syncing.map(work, [3, 1, 2])) == [1013, 1011, 1012]
         found = {path.name: int(path.read_text()) for path in (scratch / "parts").iterdir()}
         assert found == {"1.txt": 2032, "2.txt": 2034, "3.txt": 2036}
     store.sweep("f" * 32)
@@ -95,11 +95,11 @@ def test_every_host_sees_what_the_others_left(s3: S3Server, tmp_path: Path) -> N
 def test_a_training_is_on_the_driver_wherever_it_ran(
     s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.runs.runner.write_report", lambda *_: None)
+    monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     cache = tmp_path / "cache"
     cache.mkdir()
     monkeypatch.setattr("engine.storage.object_run_store.local_cache", lambda: cache)
-    monkeypatch.setattr("engine.storage.state_sync.several_hosts", lambda: True)
+    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
     uri = s3.uri(s3.bucket(), "out")
     run(recipe_at(tmp_path, uri))
     params = ErmParams(epochs=2, small_rows=1)
@@ -109,7 +109,7 @@ def test_a_training_is_on_the_driver_wherever_it_ran(
         assert not result.reused
         found.append(files_of(result.place))
         job = TrainingJob(result.version, params, 0, result.folder)
-        with carried(executor, result.place, result.folder) as opened:
+        with synced_executor(executor, result.place, result.folder) as opened:
             again = score(job, result.model, opened)
         assert {k: v.to_dict() for k, v in again.items()} == {
             k: v.to_dict() for k, v in result.evaluations.items()

@@ -1,27 +1,28 @@
-"""How far a run is, as Prometheus metrics of the Ray cluster it runs on.
+"""Prometheus metrics of a run, exported by the Ray cluster that it runs on.
 
-Every Ray node exports what its processes set: under ``ray_rowsieve_...`` at the port that ``ray.nodes()``
-calls ``MetricsExportPort``. Without Ray there is nobody to export anything, and nothing is done.
+Every Ray node exports the gauges that its processes set, under the names ``ray_rowsieve_...``, at the port
+that ``ray.nodes()`` calls ``MetricsExportPort``.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from engine.core.events import Event, Listener
+from engine.core.events import Event
+from engine.runs.plugins.base import RunContext, RunPlugin
 
 if TYPE_CHECKING:
     from ray.util.metrics import Gauge
 
 DESCRIPTIONS = {
-    "rowsieve_rows": "Rows that an operator is done with, those of earlier runs too",
+    "rowsieve_rows": "Rows that an operator has processed, including those of earlier runs",
     "rowsieve_rows_planned": "Rows of the plan",
-    "rowsieve_shards_committed": "Shards that an operator has committed, those of earlier runs too",
+    "rowsieve_shards_committed": "Shards that an operator has committed, including those of earlier runs",
     "rowsieve_shards_planned": "Shards of the plan",
     "rowsieve_rows_per_second": "Rows per second of an operator since it began",
-    "rowsieve_rows_per_worker_second": "Rows per second of one of its workers while it works",
-    "rowsieve_rows_quarantined": "Rows that an operator has set aside",
+    "rowsieve_rows_per_worker_second": "Rows per second of one worker of an operator while it computes",
+    "rowsieve_rows_quarantined": "Rows that an operator has quarantined",
     "rowsieve_operator_seconds": "Seconds since an operator began",
     "rowsieve_fit_pass": "Number of the pass over the data in which the operator's fit is",
 }
@@ -29,7 +30,7 @@ TAGS = ("recipe", "version", "operator")
 
 
 def values(event: Event) -> dict[str, float]:
-    """Each metric's value by its name."""
+    """Return the value of each metric by its name."""
     return {
         "rowsieve_rows": event.rows,
         "rowsieve_rows_planned": event.total_rows,
@@ -43,20 +44,30 @@ def values(event: Event) -> dict[str, float]:
     }
 
 
-class Gauges:
-    """A listener that sets them, and passes every event on."""
+class Prometheus(RunPlugin):
+    """Sets the gauges of each event. Without Ray there is no exporter, and nothing is set."""
 
-    def __init__(self, listener: Listener, recipe: str, version: str) -> None:
-        self._listener = listener
-        self._tags = {"recipe": recipe, "version": version}
+    name: ClassVar[str] = "prometheus"
+
+    def __init__(self) -> None:
         self._gauges: dict[str, Gauge] = {}
 
-    def __call__(self, event: Event) -> None:
-        """Pass an event on and set what it says."""
-        self._listener(event)
+    def operator_started(self, run: RunContext, event: Event) -> None:
+        """Set the gauges."""
+        self._set(run, event)
+
+    def operator_progressed(self, run: RunContext, event: Event) -> None:
+        """Set the gauges."""
+        self._set(run, event)
+
+    def operator_finished(self, run: RunContext, event: Event) -> None:
+        """Set the gauges."""
+        self._set(run, event)
+
+    def _set(self, run: RunContext, event: Event) -> None:
         if not _ray_is_up():
             return
-        tags = self._tags | {"operator": event.operator}
+        tags = {"recipe": run.plan.recipe.name, "version": run.plan.version, "operator": event.operator}
         for name, value in values(event).items():
             self._gauge(name).set(float(value), tags=tags)
 

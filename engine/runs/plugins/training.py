@@ -1,4 +1,4 @@
-"""``train:`` in a recipe: what happens once its version is published, once for each version and section."""
+"""The training that the section ``train`` of a recipe asks for, once for each version and section."""
 
 from __future__ import annotations
 
@@ -7,34 +7,58 @@ import logging
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from connectors.storage import Place
 from engine.core.digests import digest
 from engine.core.json_files import write_json
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import Condition
+from engine.recipe.recipe import Recipe
+from engine.runs.plugins.base import RunContext, RunPlugin
 from operators.base import Executor
-
-if TYPE_CHECKING:
-    from engine.recipe.recipe import Recipe
 
 _log = logging.getLogger("rowsieve")
 NO_CHAMPION = "there is no champion yet"
 
 
+class Training(RunPlugin):
+    """Trains a model on the published version if the recipe's rule says so."""
+
+    name: ClassVar[str] = "training"
+
+    def published(self, run: RunContext) -> None:
+        """Train, or record why not."""
+        plan, version = run.plan, run.published_version
+        if plan.recipe.train is None:
+            return
+        meter = run.meter("train")
+        meter.tell("start")
+        version.training = after_publish(plan.recipe, plan.output, version.manifest, run.executor)
+        meter.tell("finish")
+
+
 def training_file(output: Place, version: str) -> Place:
-    """Where the outcome lies."""
+    """Return the path of the record of a version's training."""
     return output / "runs" / f"{version}.train.json"
 
 
 def after_publish(
     recipe: Recipe, output: Place, manifest: Mapping[str, Any], executor: Callable[[], Executor]
 ) -> dict[str, Any] | None:
-    """Train where the recipe's rule says so; what was decided, by which numbers, and what came of it.
+    """Train if the recipe's rule says so, and keep the record of the decision and its result.
 
-    The same version and section train and register once, however often this is called; what was broken off
-    goes on. None without the section. ``executor`` is called where there is something to do.
+    The same version and section train and register once, however often this is called. A training that was
+    interrupted is continued.
+
+    Parameters
+    ----------
+    executor : returns the executor; it is called only if there is something to compute.
+
+    Returns
+    -------
+    The record, JSON-able; None if the recipe has no section ``train``.
+
     """
     section, version = recipe.train, str(manifest["version"])
     if section is None:
@@ -60,7 +84,7 @@ def decide(
     manifest: Mapping[str, Any],
     executor: Callable[[], Executor],
 ) -> tuple[bool, str]:
-    """Whether to train, and why or why not."""
+    """Return whether to train, and the reason."""
     if section.when in ("always", "never"):
         return section.when == "always", f"train.when is {section.when}"
     if section.when == "drift":
@@ -85,7 +109,7 @@ def _by_drift(record: Mapping[str, Any] | None) -> tuple[bool, str]:
 def _champion_scores(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Callable[[], Executor]
 ) -> dict[str, float] | None:
-    """Of the champion on the validation rows of a version; None without a champion or such rows."""
+    """Score the champion on the validation rows of a version; None without a champion or such rows."""
     from engine.core.output_layout import version_folder
     from engine.publish.tracking import client
     from engine.recipe.trainers import parse_params
@@ -133,7 +157,7 @@ def _train(
 
 
 def read_training(output: Place, version: str) -> dict[str, Any] | None:
-    """What :func:`after_publish` left of a version; None where there is nothing."""
+    """Return the record that :func:`after_publish` kept for a version; None if there is none."""
     try:
         found: dict[str, Any] = json.loads(training_file(output, version).read_text("utf-8"))
     except (OSError, ValueError):
@@ -142,7 +166,7 @@ def read_training(output: Place, version: str) -> dict[str, Any] | None:
 
 
 def describe(record: Mapping[str, Any]) -> str:
-    """A line for people."""
+    """Describe a record in one line."""
     if not record["trained"]:
         return f"not trained: {record['why']}"
     text = f"trained {record['trainer']} ({record['why']})"

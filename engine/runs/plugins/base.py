@@ -1,0 +1,90 @@
+"""The interface of run plugins: what the runner calls at fixed moments of a run.
+
+The moments of a run, in order: ``planned``, then for each operator or step ``operator_started``,
+``operator_progressed`` and ``operator_finished``, then ``published``, then ``closed``. ``failed`` comes
+before ``closed`` if the run ends with an error. While an incremental run takes its decision, the operators
+run before ``planned`` is called, and ``run.plan`` is the undecided plan.
+
+An exception that a plugin raises never changes the data: at ``published`` the version is already the
+current one, and the runner records the failure in ``runs/<version>.json`` and ends with an error after all
+plugins had their turn. Running the same command again does what is missing. At every other moment the
+runner logs the exception and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from connectors.storage import Place
+from engine.core.events import Event, Listener, Meter
+from engine.execution.job import ShardExecutor
+from engine.plan.model import Plan
+from engine.publish.export import Exported
+from engine.publish.results import OperatorResult
+from engine.storage.lease import Lease
+
+
+@dataclass
+class PublishedVersion:
+    """A published version, and what the plugins made of it."""
+
+    manifest: dict[str, Any]
+    results: tuple[OperatorResult, ...]
+    report: Place | None = None
+    exports: tuple[Exported, ...] = ()
+    training: dict[str, Any] | None = None
+
+
+@dataclass
+class RunContext:
+    """What a plugin may use. The executor is opened when it is first asked for."""
+
+    plan: Plan
+    lease: Lease
+    listener: Listener
+    executor: Callable[[], ShardExecutor]
+    executor_is_open: Callable[[], bool]
+    version: PublishedVersion | None = None
+    """The published version; None before ``published``."""
+    mlflow_run_id: str | None = None
+
+    def meter(self, step: str) -> Meter:
+        """Return a meter for one step of a plugin; it counts against all rows and shards of the plan."""
+        return Meter(self.listener, step, self.plan.n_rows, len(self.plan.shards))
+
+    @property
+    def published_version(self) -> PublishedVersion:
+        """The published version. Raises RuntimeError before ``published``."""
+        if self.version is None:
+            raise RuntimeError("The run has not published its version yet.")
+        return self.version
+
+
+class RunPlugin:
+    """Base class of plugins. Every method does nothing by default."""
+
+    name: ClassVar[str] = "plugin"
+    """Name of the plugin's step in ``runs/<version>.json`` and in errors."""
+
+    def planned(self, run: RunContext) -> None:
+        """React to the final plan. The caller holds the output's lease."""
+
+    def operator_started(self, run: RunContext, event: Event) -> None:
+        """React to the start of an operator or of another step."""
+
+    def operator_progressed(self, run: RunContext, event: Event) -> None:
+        """React to progress: shards that were committed, or a pass of a fit."""
+
+    def operator_finished(self, run: RunContext, event: Event) -> None:
+        """React to the end of an operator or of another step."""
+
+    def published(self, run: RunContext) -> None:
+        """Work with the version, which is published and current. Must be safe to repeat."""
+
+    def failed(self, run: RunContext, error: BaseException) -> None:
+        """React to the error that ends the run."""
+
+    def closed(self, run: RunContext) -> None:
+        """Finish. The runner calls this exactly once, whether the run failed or not."""

@@ -1,0 +1,40 @@
+"""Exports of a published version to the tables of `output.export`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from connectors.tables.export import Export
+from engine.core.errors import InputError
+from engine.core.output_layout import version_folder
+from engine.plan.exports import open_exports
+from engine.publish.export import Exported, export
+from engine.runs.plugins.base import RunContext, RunPlugin
+
+
+class Exports(RunPlugin):
+    """Writes the version into every table that does not have it yet."""
+
+    name: ClassVar[str] = "exports"
+
+    def published(self, run: RunContext) -> None:
+        """Write to every table, then raise InputError for those that failed."""
+        done: list[Exported] = []
+        errors: list[InputError] = []
+        for table in open_exports(run.plan.recipe.output.export):
+            try:
+                done.append(_export(run, table))
+            except InputError as error:
+                errors.append(error)
+        run.published_version.exports = tuple(done)
+        if errors:
+            raise InputError(" ".join(str(error) for error in errors)) from errors[0]
+
+
+def _export(run: RunContext, table: Export) -> Exported:
+    meter = run.meter(f"export to {table.format}")
+    meter.tell("start")
+    folder = version_folder(run.plan.output, run.plan.version)
+    exported = export(folder, run.published_version.manifest, table, run.executor)
+    meter.tell("finish")
+    return exported

@@ -1,0 +1,78 @@
+"""The journal: files from which `rowsieve status` reads how far a run is and how it ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from connectors.storage import Place
+from engine.core.errors import Exit, RowsieveError
+from engine.core.events import Event
+from engine.core.json_files import write_json
+from engine.core.redaction import redact
+from engine.runs.plugins.base import RunContext, RunPlugin
+
+PROGRESS, ERROR = "progress.json", "error.json"
+SECONDS_BETWEEN_WRITES = 1.0
+
+
+class Journal(RunPlugin):
+    """Keeps the latest event in ``runs/progress.json`` and the error of a failed run in ``runs/error.json``.
+
+    A file that cannot be written is left out; it never ends the run.
+    """
+
+    name: ClassVar[str] = "journal"
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._written = 0.0
+        self._failed = False
+
+    def operator_started(self, run: RunContext, event: Event) -> None:
+        """Write the event."""
+        self._note(run, event)
+
+    def operator_progressed(self, run: RunContext, event: Event) -> None:
+        """Write the event of a fit, and other events at most once per second."""
+        if event.kind != "progress" or self._clock() - self._written >= SECONDS_BETWEEN_WRITES:
+            self._note(run, event)
+
+    def operator_finished(self, run: RunContext, event: Event) -> None:
+        """Write the event."""
+        self._note(run, event)
+
+    def failed(self, run: RunContext, error: BaseException) -> None:
+        """Write why the run ends."""
+        self._failed = True
+        code = error.exit_code if isinstance(error, RowsieveError) else Exit.CRASH
+        text = redact(str(error) or type(error).__name__)
+        _write(run, ERROR, {"error": text, "exit_code": int(code), "at": self._clock()})
+
+    def closed(self, run: RunContext) -> None:
+        """Remove the error of an earlier run if this one succeeded."""
+        if not self._failed:
+            with suppress(OSError):
+                (run.plan.output / "runs" / ERROR).unlink(missing_ok=True)
+
+    def _note(self, run: RunContext, event: Event) -> None:
+        self._written = self._clock()
+        _write(run, PROGRESS, asdict(event) | {"at": self._written})
+
+
+def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:
+    with suppress(OSError):
+        write_json(run.plan.output / "runs" / name, {"version": run.plan.version} | record)
+
+
+def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:
+    """Return the latest progress or error of a version's run; None if there is none."""
+    try:
+        found = json.loads((output / "runs" / name).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("version") == version else None

@@ -1,0 +1,40 @@
+"""The HTML report of a published version."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from engine.report import write_report
+from engine.runs.plugins.base import RunContext, RunPlugin
+from operators.base import Executor
+
+MOST_SHARDS_IN_PROCESS = 64
+"""This many shards are counted in this process in less time than Ray takes to start."""
+
+
+class Report(RunPlugin):
+    """Writes ``reports/<version>.html``, unless the recipe disables the report."""
+
+    name: ClassVar[str] = "report"
+
+    def published(self, run: RunContext) -> None:
+        """Write the report."""
+        plan, version = run.plan, run.published_version
+        if not plan.recipe.report.enabled:
+            return
+        path = plan.output / "reports" / f"{plan.version}.html"
+        meter = run.meter("report")
+        meter.tell("start")
+        metrics = {result.name: result.metrics for result in version.results}
+        write_report(plan, version.manifest, metrics, path, _executor(run))
+        meter.tell("finish")
+        version.report = path
+
+
+def _executor(run: RunContext) -> Executor | None:
+    """Return the run's executor; None, for this process, if Ray would be started for few shards alone."""
+    if not run.executor_is_open() and len(run.plan.shards) <= MOST_SHARDS_IN_PROCESS:
+        return None
+    executor = run.executor()
+    executor.operator = "report"
+    return executor

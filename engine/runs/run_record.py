@@ -1,0 +1,80 @@
+"""The record of a published run, ``runs/<version>.json``: its outcome, and the steps after publishing.
+
+A step is the work of one plugin on the published version: report, exports, training, tracking, cleanup. Its
+status is `pending` until it is `done` or `failed`. Running the same command again does what is not done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from connectors.storage import Place
+from engine.core.errors import Exit, RowsieveError, system_error
+from engine.core.json_files import write_json
+from engine.core.redaction import redact
+
+PENDING, DONE, FAILED = "pending", "done", "failed"
+
+
+@dataclass
+class Step:
+    """The work of one plugin after publishing."""
+
+    name: str
+    status: str = PENDING
+    error: str = ""
+    exit_code: int = 0
+    at: float | None = None
+    """When the step ended, in seconds since the epoch."""
+
+
+def record_file(output: Place, version: str) -> Place:
+    """Return the path of a version's run record."""
+    return output / "runs" / f"{version}.json"
+
+
+def write_record(output: Place, version: str, steps: Sequence[Step], **values: Any) -> None:
+    """Write the record of a run. Readers see the old record or the whole new one."""
+    record = {"version": version, **values, "steps": [asdict(step) for step in steps]}
+    write_json(record_file(output, version), record)
+
+
+def unfinished_steps(output: Place, version: str) -> list[dict[str, Any]]:
+    """Return the steps of a published version that failed or were interrupted, in their order."""
+    try:
+        record = json.loads(record_file(output, version).read_text("utf-8"))
+        steps = record.get("steps", []) if isinstance(record, dict) else []
+        return [step for step in steps if step["status"] != DONE]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def mark_failed(step: Step, error: BaseException) -> None:
+    """Record why a step failed."""
+    known = error if isinstance(error, RowsieveError) else None
+    step.status, step.at = FAILED, time.time()
+    step.exit_code = int(known.exit_code if known else Exit.CRASH)
+    step.error = redact(str(error) if known else f"{type(error).__name__}: {error}")
+
+
+def as_known(error: Exception) -> Exception:
+    """Return an error of the operating system as an InputError, and any other error as it is."""
+    return system_error(error) if isinstance(error, OSError) else error
+
+
+def step_error(version: str, failed: Sequence[Step], errors: Sequence[Exception]) -> RowsieveError:
+    """Return the error that ends a run whose version is published and whose steps failed.
+
+    It has the type, and so the exit code, of the first error that has one.
+    """
+    reasons = " ".join(f"{step.name} failed: {step.error.rstrip('.')}." for step in failed)
+    kinds = [type(error) for error in errors if isinstance(error, RowsieveError)]
+    kind = kinds[0] if kinds else RowsieveError
+    return kind(
+        f"The version {version} is published and current, but steps after publishing failed. {reasons} "
+        f"Run the same command again to repeat them."
+    )
