@@ -109,7 +109,7 @@ class ArrowSource(FileSource):
     @contextmanager
     def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:
         """A reader of the file; of the columns at these places alone, if they are given."""
-        filesystem, where = resolve(path, self.spec.root)
+        filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else [*fields])
         with reading(path), filesystem.open_input_file(where) as handle:
             if handle.size() == 0:

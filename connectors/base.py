@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from connectors.errors import ConnectorError, CorruptError
 from connectors.filters import Predicate
+from connectors.policy import SourcePolicy, current_policy
 
 __all__ = [
     "MAX_SHARD",
@@ -115,6 +116,7 @@ class SourceSpec:
     where a format guesses types. With ``skip_corrupt``, files that cannot be read are left out.
     ``filter`` says which rows are wanted: a source may leave out what surely holds none of them, and need
     not do more. ``guessed``: nobody named the format, so files with other endings than its own are left out.
+    ``policy`` limits what may be opened; by default it is the policy of the process that makes the spec.
     """
 
     path: str
@@ -126,6 +128,7 @@ class SourceSpec:
     max_bytes: int = MAX_SHARD
     filter: Predicate | None = None
     guessed: bool = False
+    policy: SourcePolicy = field(default_factory=current_policy)
 
 
 @dataclass(frozen=True)

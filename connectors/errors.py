@@ -9,13 +9,33 @@ import re
 
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
-_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@'\"]+@")
-_QUERY = re.compile(rf"([?&][^=&\s'\"]*{SECRET_WORDS}[^=&\s'\"]*=)[^&\s'\"]+", re.IGNORECASE)
+_SECRET = re.compile(SECRET_WORDS, re.IGNORECASE)
+_QUERY = re.compile(r"([?&])([^=&?\s'\"]*)=([^&\s'\"]+)")
+_WORD = re.compile(r"[^\s'\"]+")
 
 
 def redact_uris(text: str) -> str:
-    """The text without users and passwords of URIs, and without secret query values."""
-    return _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    """Replace users and passwords of URIs, and secret query values, by ``***``. Takes linear time."""
+    return _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
+
+
+def _redact_value(found: re.Match[str]) -> str:
+    mark, name, value = found.groups()
+    return f"{mark}{name}={HIDDEN if _SECRET.search(name) else value}"
+
+
+def _redact_user(found: re.Match[str]) -> str:
+    """Replace what stands between ``://`` and ``@``; a password may hold ``/`` and ``@`` itself."""
+    first, *rest = found.group().split("://")
+    return "://".join([first, *map(_without_user, rest)])
+
+
+def _without_user(rest: str) -> str:
+    authority, slash, path = rest.partition("/")
+    if "@" in authority and not (":" in authority.partition("@")[0] and "@" in path):
+        return f"{HIDDEN}@{authority.rpartition('@')[2]}{slash}{path}"
+    user, mark, host = rest.rpartition("@")
+    return f"{HIDDEN}@{host}" if mark and ":" in user.partition("/")[0] else rest
 
 
 class ConnectorError(Exception):

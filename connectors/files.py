@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,7 @@ from connectors.locations import (
     split_glob,
     split_query,
 )
+from connectors.policy import SourcePolicy, current_policy, is_metadata_address
 
 T = TypeVar("T")
 AT_A_TIME = 8
@@ -61,8 +63,12 @@ class Behind:
         return tuple(file.name for file in self.files)
 
 
-def resolve(path: str, root: str = "") -> tuple[fs.FileSystem, str]:
-    """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd."""
+def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tuple[fs.FileSystem, str]:
+    """Return the filesystem and the path on it; relative local paths start at ``root`` or the cwd.
+
+    Raises ConnectorError for a URI that ``policy``, by default the one of this process, does not allow.
+    """
+    (policy or current_policy()).check_uri(path)
     if "://" not in path:
         return fs.LocalFileSystem(), os.path.abspath(os.path.join(root, os.path.expanduser(path)))
     open_uri = _by_fsspec if is_fsspec(path) else fs.FileSystem.from_uri
@@ -79,8 +85,23 @@ def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
     """Whatever fsspec knows: https, sftp, memory, hf, ...; some ask for a package of their own."""
     from fsspec.core import url_to_fs
 
-    found, where = url_to_fs(path)
+    settings = {"get_client": _guarded_client} if path.startswith(("http://", "https://")) else {}
+    found, where = url_to_fs(path, **settings)
     return fs.PyFileSystem(fs.FSSpecHandler(found)), str(where)
+
+
+async def _guarded_client(**settings: Any) -> Any:
+    """Make an HTTP client that never connects to a metadata service, also not by a redirect."""
+    import aiohttp
+
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=_guarded_socket), **settings)
+
+
+def _guarded_socket(info: Any) -> socket.socket:
+    family, kind, protocol, _, address = info
+    if is_metadata_address(address[0]) and address[0] not in (current_policy().hosts or ()):
+        raise PermissionError(f"{address[0]} is the metadata service of a cloud, which is not a source")
+    return socket.socket(family, kind, protocol)
 
 
 def identity(path: str) -> str:
@@ -174,7 +195,7 @@ def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None 
     have any ending if the user named the format. Raises ConnectorError where none is left. With ``folder``,
     one of theirs, only those are looked for that lie in it, not deeper.
     """
-    behind = list_files(spec.path, spec.root, folder)
+    behind = list_files(spec.path, spec.root, folder, spec.policy)
     any_ending = behind.named and not spec.guessed
     fitting = [file for file in behind.files if any_ending or extension(file.name, kind.extensions)]
     if not fitting:
@@ -187,7 +208,9 @@ def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
     return tuple(file.name for file in find_files(spec, kind))
 
 
-def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
+def list_files(
+    path: str, root: str = "", only: str | None = None, policy: SourcePolicy | None = None
+) -> Behind:
     """List the files behind ``path``, a file, a folder (read with its subfolders) or a glob.
 
     With ``only``, a folder, those that lie directly in it.
@@ -197,14 +220,14 @@ def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
     """
     folder, pattern = split_glob(path)
     with reading(path):
-        filesystem, where = resolve(folder if "://" in path else path, root)
+        filesystem, where = resolve(folder if "://" in path else path, root, policy)
         info = filesystem.get_file_info(where)
         if not pattern and info.type == fs.FileType.NotFound:
             raise _missing(path, filesystem, where)
         if info.type == fs.FileType.File:
             return Behind((File(path, info.size, info.mtime_ns),), named=True)
         start = (path if not pattern else folder) if only is None else only
-        found = sorted(_below(start, root, deep=only is None), key=lambda file: file.name)
+        found = sorted(_below(start, root, policy, deep=only is None), key=lambda file: file.name)
         if not pattern:
             return Behind(tuple(found), named=False)
         rule = glob_pattern(path, pattern)
@@ -216,7 +239,7 @@ def list_files(path: str, root: str = "", only: str | None = None) -> Behind:
 
 def exists(spec: SourceSpec, path: str) -> bool:
     """Whether there is something of that name."""
-    filesystem, where = resolve(path, spec.root)
+    filesystem, where = resolve(path, spec.root, spec.policy)
     with reading(path):
         return bool(filesystem.get_file_info(where).type != fs.FileType.NotFound)
 
@@ -231,11 +254,15 @@ def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
     return any(info.type != fs.FileType.NotFound for info in infos)
 
 
-def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
+def _below(
+    folder: str, root: str, policy: SourcePolicy | None = None, *, deep: bool = True
+) -> Iterator[File]:
     """All files below a folder, or directly in it, named with the folder as the user wrote it."""
-    filesystem, where = resolve(folder or ".", root)
+    filesystem, where = resolve(folder or ".", root, policy)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
+    if isinstance(filesystem, fs.LocalFileSystem) and not (policy or current_policy()).outside_links:
+        check_links(where, deep=deep)
     base, query = split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
@@ -244,6 +271,31 @@ def _below(folder: str, root: str, *, deep: bool = True) -> Iterator[File]:
             continue
         shown = quote(name, safe="/=") if is_quoted(folder) else name
         yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
+
+
+def check_links(folder: str, *, deep: bool = True) -> None:
+    """Raise ConnectorError where a symbolic link in a local folder leads out of it.
+
+    Names that start with ``.`` or ``_`` are passed over, as they are when files are listed.
+    """
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            shown = [entry for entry in entries if entry.name[0] not in "._"]
+        for link in (entry.path for entry in shown if entry.is_symlink()):
+            check_inside(folder, link)
+        if deep:
+            waiting += [entry.path for entry in shown if entry.is_dir(follow_symlinks=False)]
+
+
+def check_inside(folder: str, path: str) -> None:
+    """Raise ConnectorError where a local path, with its links followed, does not lie in ``folder``."""
+    base, target = os.path.realpath(folder), os.path.realpath(path)
+    if os.path.commonpath([base, target]) != base:
+        raise ConnectorError(
+            f"{path} is a symbolic link to {target}, which lies outside of {folder}. Copy the file into the "
+            f"folder, or name its own place in source.path."
+        )
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
-from connectors.files import exists, reading, resolve
+from connectors.files import check_links, exists, reading, resolve
 from connectors.locations import inside
 from connectors.schema import nearest, plain_schema
 
@@ -72,11 +72,16 @@ class HuggingFaceSource(ArrowSource):
                 f"{folder}: its rows are picked by a file of indices. Save it again with `flatten_indices()`."
             )
         try:
-            return [inside(folder, str(file["filename"])) for file in state["_data_files"]]
+            names = [inside(folder, str(file["filename"])) for file in state["_data_files"]]
         except (KeyError, TypeError) as error:
             raise CorruptError(
                 f"{folder}/{STATE} names no _data_files. Save the dataset again with save_to_disk."
             ) from error
+        if "://" not in folder:
+            where = resolve(folder, self.spec.root, self.spec.policy)[1]
+            if not self.spec.policy.outside_links:
+                check_links(where)
+        return names
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
         features = self._features()
@@ -129,14 +134,14 @@ class HuggingFaceSource(ArrowSource):
         return inside(path, str(split))
 
     def _json(self, path: str) -> dict[str, Any]:
-        filesystem, where = resolve(path, self.spec.root)
+        filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_file(where) as file:
             text = file.read()
         try:
             found = json.loads(text)
             if not isinstance(found, dict):
                 raise ValueError("it is no object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptError(f"{path} is no JSON: {error}. Save the dataset again.") from error
         return found
 

@@ -104,7 +104,7 @@ class ImageSource(FileSource):
         return files
 
     def _bytes(self, file: File) -> bytes:
-        filesystem, where = resolve(file.name, self.spec.root)
+        filesystem, where = resolve(file.name, self.spec.root, self.spec.policy)
         with reading(file.name), filesystem.open_input_file(where) as handle:
             return bytes(handle.read_at(file.size, 0)) if file.size else b""
 

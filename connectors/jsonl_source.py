@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 from pydantic import Field
@@ -96,6 +97,8 @@ class JsonlSource(TextSource):
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
         text = row.decode()
+        if too_deep(row, MAX_DEPTH) is not None:
+            return f"lists and objects are nested more than {MAX_DEPTH} deep. Write the value as text."
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:
@@ -117,12 +120,45 @@ def infer_json(data: bytes) -> pa.Schema:
 
 def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
     """JSON lines as exactly ``schema``. Raises ArrowInvalid if one does not fit."""
+    check_depth(data)
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
 
 
+def check_depth(data: bytes) -> None:
+    """Raise ArrowInvalid where JSON is nested deeper than ``MAX_DEPTH``."""
+    place = too_deep(data, MAX_DEPTH)
+    if place is not None:
+        raise pa.ArrowInvalid(f"nested more than {MAX_DEPTH} deep at byte {place}")
+
+
+def too_deep(data: bytes, most: int) -> int | None:
+    """Return the offset of the first bracket that is nested deeper than ``most``, else None.
+
+    Brackets inside of texts do not count. Works on whole arrays, in linear time and without recursion.
+    """
+    if data.count(b"[") + data.count(b"{") <= most:
+        return None
+    values = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(values == ord('"'))
+    slashes = np.flatnonzero(values == ord("\\"))
+    if len(slashes) and len(quotes):  # a quote after an odd number of backslashes is escaped
+        starts = slashes[np.concatenate(([True], np.diff(slashes) > 1))]
+        before = (quotes > 0) & (values[quotes - 1] == ord("\\"))
+        run = starts[np.maximum(np.searchsorted(starts, quotes) - 1, 0)]
+        quotes = quotes[~(before & ((quotes - run) % 2 == 1))]
+    places = np.flatnonzero(np.isin(values, [ord(sign) for sign in "[]{}"]))
+    places = places[np.searchsorted(quotes, places) % 2 == 0]
+    opens = (values[places] == ord("[")) | (values[places] == ord("{"))
+    sums = np.cumsum(np.where(opens, 1, -1))
+    depths = sums - np.minimum(np.minimum.accumulate(sums), 0)  # a stray closing bracket hides nothing
+    deep = np.flatnonzero(depths > most)
+    return int(places[deep[0]]) if len(deep) else None
+
+
 def _guessed(data: bytes) -> pa.Schema:
+    check_depth(data)
     file, block_size = whole(data)
     return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
 
@@ -173,6 +209,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 KEY = re.compile(rb'"([^"\\]*)"\s*:')
 """A key without escapes; a text value never matches, as the quotes in it are escaped."""
+MAX_DEPTH = 100
+"""Levels of lists and objects. Arrow parses them by recursion; 200,000 levels would end the process."""
 MOST = 100
 """Keys that are named; data whose keys are values of their own have no end of them."""
 
@@ -201,6 +239,8 @@ def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
 
     Most data are looked through by a pattern alone: rows are parsed only where it finds an unknown key.
     """
+    if too_deep(data, MAX_DEPTH) is not None:
+        return ()  # reading it says why
     names = {name.encode() for name in _names([*schema])}
     if {*KEY.findall(data)} <= names:
         return ()

@@ -123,7 +123,7 @@ class ParquetSource(FileSource):
 
     def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
         """Row groups whose statistics do not rule them out."""
-        filesystem, where = resolve(path, self.spec.root)
+        filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         fragment = ds.ParquetFileFormat().make_fragment(where, filesystem)
         return [group.id for group in fragment.subset(asked).row_groups]
 
@@ -143,7 +143,7 @@ class ParquetSource(FileSource):
             and leaf.num_values * leaf.total_uncompressed_size > self.spec.max_bytes
         }
         flat = [path for path in doubtful if path in columns]
-        filesystem, where = resolve(shard.path, self.spec.root)
+        filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
             counted = pq.ParquetFile(handle, read_dictionary=flat, page_checksum_verification=True)
             if len(flat) < len(doubtful):
@@ -172,7 +172,7 @@ class ParquetSource(FileSource):
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[pq.ParquetFile]:
-        filesystem, where = resolve(path, self.spec.root)
+        filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_file(where) as handle:
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")

@@ -15,6 +15,7 @@ from connectors.base import Connector, ConnectorError, Source, SourceSpec
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
 from connectors.locations import extension
+from connectors.policy import current_policy
 from connectors.schema import nearest
 from connectors.view import View, pushed
 
@@ -143,7 +144,10 @@ def open_source(
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:
     """The format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
-    return connector(format) if format != "auto" else _guess(path, os.getcwd())
+    found = connector(format) if format != "auto" else None
+    known = found.schemes if found else {scheme for one in connectors().values() for scheme in one.schemes}
+    current_policy().check_uri(path, known=known)
+    return found or _guess(path, os.getcwd())
 
 
 def _guess(path: str, root: str) -> Connector[Any]:

@@ -222,7 +222,7 @@ def compression(path: str) -> str | None:
 
 def file_size(spec: SourceSpec, path: str) -> int:
     """Bytes on disk. Raises ConnectorError."""
-    filesystem, where = resolve(path, spec.root)
+    filesystem, where = resolve(path, spec.root, spec.policy)
     with reading(path), filesystem.open_input_file(where) as file:
         return int(file.size())
 
@@ -232,7 +232,7 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
 
     What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError.
     """
-    filesystem, where = resolve(path, spec.root)
+    filesystem, where = resolve(path, spec.root, spec.policy)
     codec = compression(path)
     with reading(path), filesystem.open_input_file(where) as file:
         if codec is None:

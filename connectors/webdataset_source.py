@@ -25,7 +25,7 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
-from connectors.jsonl_source import infer_json, parse_json
+from connectors.jsonl_source import MAX_DEPTH, infer_json, parse_json, too_deep
 from connectors.schema import pick
 
 Shards = list["SampleShard"]
@@ -84,7 +84,7 @@ class WebDatasetSource(FileSource):
         return f"sample {self._samples(shard)[row].key}"
 
     def _look(self, path: str) -> Shards:
-        filesystem, where = resolve(path, self.spec.root)
+        filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_stream(where, buffer_size=2**20) as file:
             samples = split_samples(path, members(path, file))
         with reading(path), filesystem.open_input_file(where) as file:
@@ -105,7 +105,7 @@ class WebDatasetSource(FileSource):
                 f"{shard.path}, bytes {shard.start} to {shard.stop}: one sample is larger than "
                 f"source.max_shard_bytes ({self.spec.max_bytes}). Raise that if it is what it should be."
             )
-        filesystem, where = resolve(shard.path, self.spec.root)
+        filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with reading(shard.path), filesystem.open_input_file(where) as file:
             data = file.read_at(n_bytes, shard.start)
         return split_samples(shard.path, unpack(shard.path, data))
@@ -224,6 +224,8 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         if kind == "npy":
             return _vector(data)
         if kind == "json":
+            if too_deep(data, MAX_DEPTH) is not None:
+                raise ValueError(f"lists and objects are nested more than {MAX_DEPTH} deep")
             return json.loads(data)
         if kind in NUMBERS:
             return int(data)

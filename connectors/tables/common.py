@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, SourceShard, SourceSpec
 from connectors.files import resolve
+from connectors.policy import current_policy
 from connectors.schema import check_names, check_types, pick
 
 
@@ -27,9 +28,15 @@ def library(module: str, extra: str) -> Any:
         ) from error
 
 
-def location(path: str, root: str = "") -> str:
-    """Where a table lies: an absolute local path, or the URI as it was given."""
-    return path if "://" in path else resolve(path, root)[1]
+def location(path: str, root: str = "", key: str = "source.path") -> str:
+    """Return a table's absolute local path, or its URI as it was given.
+
+    Raises ConnectorError, which names ``key``, for a URI that the policy does not allow.
+    """
+    if "://" not in path:
+        return resolve(path, root)[1]
+    current_policy().check_uri(path, key)
+    return path
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +27,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import no_row, resolve
+from connectors.files import check_inside, no_row, resolve
+from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 
@@ -121,7 +124,7 @@ class DeltaSource(FileSource):
         return plain(self.spec.path, schema), {f"{base}/{file.name}": file for file in files}
 
     def _fragment(self, file: DataFile, schema: pa.Schema) -> pd.ParquetFileFragment:
-        filesystem, where = resolve(file.path)
+        filesystem, where = resolve(file.path, policy=self.spec.policy)
         given = file.given(schema)
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
 
@@ -173,17 +176,32 @@ def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
     """Schema and data files of a version, in the order in which they were added; a process reads it once."""
     table = library("deltalake", "delta").DeltaTable(uri, version=version)
     _check_names(uri, table)
-    deleted = _deletion_vectors(table)
     rows = pa.table(table.get_add_actions()).to_pylist()
+    for row in rows:  # before anything that the log names is opened
+        _check_below(uri, unquote(row["path"]))
+    deleted = _deletion_vectors(table)
     rows.sort(key=lambda row: (row["modification_time"], row["path"]))
     return pa.schema(table.schema().to_arrow()), tuple(_data_file(uri, row, deleted) for row in rows)
 
 
 def _data_file(uri: str, row: dict[str, Any], deleted: dict[str, NDArray[np.int64]]) -> DataFile:
     name = unquote(row["path"])  # the log has it as part of a URI
-    path = name if "://" in name else f"{uri.rstrip('/')}/{quote(name) if '://' in uri else name}"
+    path = f"{uri.rstrip('/')}/{quote(name) if '://' in uri else name}"
     found = deleted.get(row["path"].rpartition("/")[2], np.empty(0, np.int64))
     return DataFile(path, name, int(row["size_bytes"]), row.get("partition") or {}, found)
+
+
+def _check_below(uri: str, name: str) -> None:
+    """Raise ConnectorError unless a data file that the log names lies below the table's folder."""
+    absolute = name.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", name)
+    if absolute or "\\" in name or ".." in unquote(name).split("/"):
+        raise ConnectorError(
+            f"source.path: the log of {uri} names the data file {name!r}, which is not below the table. A "
+            f"log may be forged to read other files. Copy the data into the table; make a shallow clone a "
+            f"deep one."
+        )
+    if "://" not in uri and not current_policy().outside_links:
+        check_inside(uri, os.path.join(uri, name))
 
 
 def _deletion_vectors(table: Any) -> dict[str, NDArray[np.int64]]:

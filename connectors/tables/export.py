@@ -143,7 +143,7 @@ def open_export(
     needs, name = KINDS[format]
     library(needs, format)
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
-    where = path if catalog is not None else location(path, root)
+    where = path if catalog is not None else location(path, root, "output.export")
     if format in ("delta", "parquet"):
         place_of(where)  # its data files go there
     return kind(where, mode, catalog)

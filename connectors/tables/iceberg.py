@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pydantic import Field
@@ -22,6 +26,7 @@ from connectors.base import (
 )
 from connectors.files import no_row
 from connectors.filters import Clause, Predicate
+from connectors.policy import SourcePolicy, current_policy
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 
 Catalog = str | dict[str, str] | None
@@ -37,6 +42,23 @@ COMPARISONS = {
     "in": "In",
     "not in": "NotIn",
 }
+
+
+IMPORTING_MODULES = (
+    "pyiceberg.catalog",
+    "pyiceberg.catalog.rest.auth",
+    "pyiceberg.io",
+    "pyiceberg.io.pyarrow",
+    "pyiceberg.table.locations",
+)
+"""Modules that import what a property names."""
+OWN_MODULES = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
+PROPERTIES = re.compile(
+    r"name|type|uri|warehouse|credential|token|scope|prefix|audience|resource|oauth2-server-uri"
+    r"|token-refresh-enabled|rest\.sigv4-enabled|rest\.signing-(region|name)|init_catalog_tables"
+    r"|downcast-ns-timestamp-to-us-on-read|(client|s3|gcs|adls|hdfs|glue)\.[a-z0-9.-]+"
+)
+"""Properties of a catalog that a recipe may set."""
 
 
 class IcebergOptions(SourceOptions):
@@ -73,19 +95,126 @@ class Iceberg(Connector[IcebergOptions]):
 
 
 def open_table(path: str, catalog: Catalog, root: str = "") -> Any:
-    """A table of pyiceberg's, from a catalog or from its files alone."""
-    if catalog is None:
-        return library("pyiceberg.table", "iceberg").StaticTable.from_metadata(location(path, root))
-    return load_catalog(catalog).load_table(path)
+    """Open a table of a catalog, or from its files alone."""
+    if catalog is not None:
+        return load_catalog(catalog).load_table(path)
+    guard_imports()
+    where = location(path, root)
+    table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(where)
+    check_location(where, table.metadata.location)
+    return table
 
 
-def load_catalog(catalog: str | dict[str, str]) -> Any:
-    """A catalog by its name or its properties."""
+def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catalog") -> Any:
+    """Load a catalog by its name or its properties.
+
+    Raises ConnectorError, which names ``key``, for properties that a recipe may not set.
+    """
+    guard_imports()
     load = library("pyiceberg.catalog", "iceberg").load_catalog
     if isinstance(catalog, str):
         return load(catalog)
+    check_properties(catalog, key)
     properties = dict(catalog)
     return load(properties.pop("name", "default"), **properties)
+
+
+def check_properties(properties: Mapping[str, str], key: str) -> None:
+    """Raise ConnectorError unless a recipe may set these properties of a catalog.
+
+    Others could load code (``py-catalog-impl``, ``auth``), or send credentials somewhere else.
+    """
+    policy = current_policy()
+    for name, value in properties.items():
+        if name.endswith("-impl"):
+            policy.check_module(value, f"{key}.{name}")
+        elif not PROPERTIES.fullmatch(name):
+            raise ConnectorError(
+                f"{key}.{name}: a recipe cannot set this property. It can set name, type, uri, warehouse, "
+                f"credential, token, scope and those of storage (s3., gcs., adls., hdfs.). Define the "
+                f"catalog in .pyiceberg.yaml or PYICEBERG_CATALOG__... and write its name instead."
+            )
+        elif "://" in value and name != "adls.connection-string":
+            _check_url(policy, value, f"{key}.{name}")
+        elif name.endswith((".host", ".account-host", ".endpoint")):
+            policy.check_host(value.partition(":")[0], f"{key}.{name}")
+
+
+def _check_url(policy: SourcePolicy, value: str, key: str) -> None:
+    """Check each URL of a list; ``postgresql+psycopg2://`` is checked as ``postgresql://``."""
+    for url in value.split(",") if not value.startswith("postgresql") else [value]:
+        scheme, mark, rest = url.strip().partition("://")
+        policy.check_uri(f"{scheme.partition('+')[0] if scheme != 'thrift' else 'https'}{mark}{rest}", key)
+
+
+def check_location(where: str, stated: str) -> None:
+    """Raise ConnectorError unless the location that a metadata file states is the table's own folder."""
+    folder = _folder_of_table(where)
+    if _bare(stated) != _bare(folder):
+        raise ConnectorError(
+            f"source.path: the metadata of {where} state the location {stated}, not {folder}. Its files may "
+            f"lie anywhere. Open the table where it was written, or through its catalog."
+        )
+
+
+def check_file(table: Any, path: str) -> None:
+    """Raise ConnectorError unless a file that the table's metadata name lies below its location."""
+    folder = table.metadata.location
+    current_policy().check_uri(path)
+    inside = _bare(path).startswith(_bare(folder) + "/") and ".." not in unquote(path).split("/")
+    if not inside:
+        raise ConnectorError(
+            f"source.path: the metadata of the table name the file {path}, which is not below {folder}. "
+            f"Metadata may be forged to read other files. Rewrite the table's data files into its folder."
+        )
+
+
+def _folder_of_table(where: str) -> str:
+    """Folder of a table that is named by itself or by one of its metadata files."""
+    return where.rsplit("/metadata/", 1)[0] if where.endswith(".metadata.json") else where
+
+
+def _bare(location: str) -> str:
+    """A location without ``file://`` and a slash at its end, with the links of a local path followed."""
+    bare = location.removeprefix("file://").removeprefix("file:").rstrip("/")
+    return (
+        bare
+        if "://" in bare
+        else os.path.join(os.path.realpath(os.path.dirname(bare)), os.path.basename(bare))
+    )
+
+
+class _GuardedImports:
+    """Stands for ``importlib`` in the modules of pyiceberg that import what a property names.
+
+    Properties come from the recipe, from a REST catalog's answers and from a table's metadata file. The
+    catalogs and file systems of pyiceberg itself may be imported, others only if the operator allows them.
+    """
+
+    def import_module(self, name: str) -> Any:
+        if name not in OWN_MODULES:
+            current_policy().check_module(
+                f"{name}.", "source.options.catalog: a property of the catalog or table"
+            )
+        return import_module(name)
+
+
+_GUARD = _GuardedImports()
+
+
+def guard_imports() -> None:
+    """Let pyiceberg import only modules that the policy allows.
+
+    Raises ConnectorError where this version of pyiceberg cannot be guarded.
+    """
+    for name in IMPORTING_MODULES:
+        module = library(name, "iceberg")
+        if not hasattr(module, "importlib"):
+            raise ConnectorError(
+                f"This version of pyiceberg imports modules in another way than Rowsieve can guard ({name}). "
+                f"Install the version that deploy/constraints.txt names."
+            )
+        module.importlib = _GUARD
 
 
 @contextmanager
@@ -146,11 +275,18 @@ def _planned(
     metadata: str, snapshot: int, properties: Properties, wanted: Predicate | None
 ) -> tuple[Any, dict[str, Any]]:
     """The table and its tasks by path: a data file, and the files of its deleted rows. Planned once."""
+    guard_imports()
     table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(metadata, dict(properties))
+    chosen = table.snapshot_by_id(snapshot)
+    check_file(table, chosen.manifest_list)
+    for manifest in chosen.manifests(table.io):
+        check_file(table, manifest.manifest_path)
     scan = table.scan(snapshot_id=snapshot)
     if wanted is not None:
         scan = scan.filter(_expression(wanted))
     found = list(scan.plan_files())
+    for path in {file.file_path for task in found for file in (task.file, *task.delete_files)}:
+        check_file(table, path)
     tasks = {task.file.file_path: task for task in sorted(found, key=lambda task: task.file.file_path)}
     if len(tasks) < len(found):
         raise ConnectorError(

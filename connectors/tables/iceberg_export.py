@@ -67,7 +67,7 @@ class IcebergExport(Export):
         return there
 
     def _catalog(self) -> Any:
-        return load_catalog(self.catalog or "default")
+        return load_catalog(self.catalog or "default", "output.export.catalog")
 
     def _table(self) -> Any:
         catalog = self._catalog()

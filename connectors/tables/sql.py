@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -18,17 +20,30 @@ from pydantic import Field, model_validator
 from connectors.base import Connector, ConnectorError, Listing, Source, SourceOptions, SourceShard, SourceSpec
 from connectors.files import no_row
 from connectors.filters import Clause, Predicate
+from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain
 
-ENVIRONMENT_NAMES = "ROWSIEVE_ENVIRONMENT_NAMES"
-"""Environment variable with the names that ``${NAME}`` in a URL may stand for, separated by commas."""
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
     "postgres": "adbc_driver_postgresql.dbapi",
     "sqlite": "adbc_driver_sqlite.dbapi",
     "duckdb": "adbc_driver_duckdb",
 }
+DUCKDB_SETTINGS = {"enable_external_access": "false", "lock_configuration": "true"}
+"""A SELECT could otherwise read any file and URL by ``read_text`` and the like."""
+STATEMENT_SECONDS = 3600
+POSTGRESQL_SETTINGS = (
+    "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "SET TRANSACTION READ ONLY",
+    f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
+)
+RISKY = re.compile(
+    r"set_config|dblink.*|pg_read_.*|pg_ls_.*|pg_stat_file|lo_.*|pg_sleep.*|pg_reload_conf"
+    r"|pg_(terminate|cancel)_backend|query_to_xml.*|cursor_to_xml.*|pg_file_.*|pg_logical_.*|pg_notify|nextval|setval|copy|into|uescape"
+)
+"""Functions of PostgreSQL that do more than read tables, also within a read-only transaction."""
+VARIABLE = re.compile(r"\$\{(\w+)\}")
 SAMPLE_ROWS = 1000
 """Rows whose types are the column types, where a database knows none of its own (SQLite)."""
 
@@ -69,7 +84,10 @@ class Sql(Connector[SqlOptions]):
 
     def open(self, spec: SourceSpec, options: SqlOptions) -> Source:
         """See :class:`connectors.base.Connector`. ``${NAME}`` in the URL is a variable of the environment."""
-        return SqlSource(spec, options, _expand(spec.path))
+        source = SqlSource(spec, options, expand(spec.path, spec.policy))
+        if options.query:
+            source.check_query(options.query)
+        return source
 
 
 @dataclass(frozen=True)
@@ -96,6 +114,21 @@ class SqlSource:
     def skip_corrupt(self) -> bool:
         """See :class:`connectors.base.Source`."""
         return self.spec.skip_corrupt
+
+    def check_query(self, query: str) -> None:
+        """Raise ConnectorError unless ``query`` is one SELECT that only reads the database."""
+        scheme = self.url.partition("://")[0]
+        try:
+            if scheme == "duckdb":
+                check_duckdb(query)
+            elif scheme == "sqlite":
+                check_sqlite(query, self._file())
+            else:
+                check_postgresql(query)
+        except ConnectorError:
+            raise
+        except Exception as error:  # each database's parser has errors of its own
+            raise not_one_select(str(error)) from error
 
     def list(self) -> Listing:
         """Let the database cut the rows into ranges: one pass over the key, sorted."""
@@ -150,7 +183,7 @@ class SqlSource:
     @property
     def _from(self) -> str:
         if self.options.query:
-            return f"({self.options.query}) AS rowsieve_query"
+            return f"({self.options.query}\n) AS rowsieve_query"  # the line end ends a comment
         return ".".join(quoted(part) for part in str(self.options.table).split("."))
 
     def _ranges(self, schema: pa.Schema) -> str:
@@ -190,26 +223,33 @@ class SqlSource:
         errors = library("adbc_driver_manager.dbapi", "sql").Error
         try:
             with self._connect() as connection, connection.cursor() as cursor:
+                for statement in POSTGRESQL_SETTINGS if self.url.startswith("postgres") else ():
+                    cursor.execute(statement)
                 yield cursor
         except errors as error:
             raise ConnectorError(f"{self._name}: {' '.join(str(error).split())[:500]}") from error
 
     def _connect(self) -> Any:
         """A connection; files are opened for reading alone."""
-        scheme, _, rest = self.url.partition("://")
+        scheme = self.url.partition("://")[0]
         driver = library(DRIVERS[scheme], "sql")
         if scheme.startswith("postgres"):
             return driver.connect(self.url)
-        path = location(rest.removeprefix("/"), self.spec.root)
-        if not os.path.exists(path):
-            raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
+        path = self._file()
         if scheme == "sqlite":
             return driver.connect(f"file:{quote(path)}?mode=ro")
         return library("adbc_driver_manager.dbapi", "sql").connect(
             driver=driver.driver_path(),
             entrypoint="duckdb_adbc_init",
-            db_kwargs={"path": path, "access_mode": "READ_ONLY"},
+            db_kwargs={"path": path, "access_mode": "READ_ONLY", **DUCKDB_SETTINGS},
         )
+
+    def _file(self) -> str:
+        """Path of a database in a file. Raises ConnectorError where there is none."""
+        path = location(self.url.partition("://")[2].removeprefix("/"), self.spec.root)
+        if not os.path.exists(path):
+            raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
+        return path
 
 
 def _fetch(cursor: Any, statement: str) -> pa.Table:
@@ -217,10 +257,66 @@ def _fetch(cursor: Any, statement: str) -> pa.Table:
     return cursor.fetch_arrow_table()
 
 
-def _expand(url: str) -> str:
+def not_one_select(reason: str) -> ConnectorError:
+    """Make the error of a ``query`` that is not one SELECT."""
+    return ConnectorError(
+        f"source.options.query is not one SELECT that only reads: {' '.join(reason.split())[:200]}. "
+        f"Write one SELECT without a semicolon, or make a view in the database and name it in "
+        f"source.options.table."
+    )
+
+
+def check_duckdb(query: str) -> None:
+    """Raise unless DuckDB's own parser finds exactly one SELECT."""
+    duckdb = library("duckdb", "sql")
+    statements = duckdb.extract_statements(query)
+    kinds = [statement.type for statement in statements]
+    if kinds != [duckdb.StatementType.SELECT]:
+        raise not_one_select(f"it holds {len(kinds)} statements ({', '.join(kind.name for kind in kinds)})")
+
+
+def check_sqlite(query: str, path: str) -> None:
+    """Raise unless SQLite compiles ``query`` as one statement that only reads; it is not run."""
+
+    def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
+        reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+        harmless = action == sqlite3.SQLITE_FUNCTION and second != "load_extension"
+        return sqlite3.SQLITE_OK if reads or harmless else sqlite3.SQLITE_DENY
+
+    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+        connection.set_authorizer(allow)
+        connection.execute(f"EXPLAIN SELECT * FROM ({query}\n)")  # one statement: sqlite3 refuses more
+        connection.execute(f"EXPLAIN {query}")
+
+
+def check_postgresql(query: str) -> None:
+    """Raise unless ``query`` is surely one SELECT, by a conservative reading of its text.
+
+    PostgreSQL has no parser to ask. Comments, backslashes and dollar quotes are refused, so that quotes
+    are found without doubt. The rest may hold no semicolon, and its parentheses must match. That the
+    transaction is read-only is the database's own check.
+    """
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"", " 0 ", query)
+    marks = [mark for mark in ("\\", "\0") if mark in query]
+    marks += [mark for mark in (";", "--", "/*", "$", "'", '"') if mark in bare]
+    if marks:
+        raise not_one_select(f"it holds {marks[0]!r}")
+    depths = list(accumulate(1 if sign == "(" else -1 for sign in re.findall(r"[()]", bare)))
+    words = re.findall(r"[a-z_][a-z0-9_]*", bare.lower())
+    if min(depths, default=0) < 0 or depths[-1:] not in ([], [0]):
+        raise not_one_select("its parentheses do not match")
+    if not words or words[0] not in ("select", "with"):
+        raise not_one_select("it does not begin with SELECT or WITH")
+    quoted_names = re.findall(r'"([^"]*)"', re.sub(r"'[^']*'", "", query).lower())
+    risky = next((word for word in [*words, *quoted_names] if RISKY.fullmatch(word)), None)
+    if risky:
+        raise not_one_select(f"{risky} may write, or read what is not in tables")
+
+
+def expand(url: str, policy: SourcePolicy) -> str:
     """Replace ``${NAME}`` in the user and password of a URL by environment variables.
 
-    Only variables that ``ROWSIEVE_ENVIRONMENT_NAMES`` lists are read. Otherwise a recipe could send any
+    Only variables that the policy lists are read. Otherwise a recipe could send any
     secret of the process to a host of its choice.
 
     Raises
@@ -229,15 +325,14 @@ def _expand(url: str) -> str:
         A name is not listed or not set, or stands elsewhere in the URL.
 
     """
-    allowed = [name.strip() for name in os.environ.get(ENVIRONMENT_NAMES, "").split(",") if name.strip()]
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
-        if name not in allowed:
+        if name not in policy.variables:
             raise ConnectorError(
                 f"source.path: ${{{name}}} would send this environment variable to the database's host, and "
-                f"the operator allows {', '.join(allowed) or 'none'}. If you trust the recipe, set "
-                f"{ENVIRONMENT_NAMES}={','.join([*allowed, name])} in the environment, on every node."
+                f"the operator allows {', '.join(policy.variables) or 'none'}. If you trust the recipe, set "
+                f"{NAMES_VARIABLE}={','.join([*policy.variables, name])} in the environment, on every node."
             )
         if name not in os.environ:
             raise ConnectorError(f"source.path: the environment variable {name} is not set.")
@@ -247,12 +342,12 @@ def _expand(url: str) -> str:
     authority = re.match(r"[^/?#]*", rest)
     user, at, host = (authority[0] if authority else "").rpartition("@")
     after = host + rest[len(user + at + host) :]
-    if found := re.search(r"\$\{(\w+)\}", after + scheme):
+    if found := VARIABLE.search(after + scheme):
         raise ConnectorError(
             f"source.path: {found[0]} may stand in the user and password of a database URL only. Write the "
             f"host, path and query out."
         )
-    return scheme + mark + re.sub(r"\$\{(\w+)\}", value, user) + at + after
+    return scheme + mark + VARIABLE.sub(value, user) + at + after
 
 
 EVERYTHING = "1 = 1"

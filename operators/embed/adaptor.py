@@ -79,6 +79,7 @@ class Embed(Operator[EmbedParams]):
     def open(self, context: Context) -> Apply:
         """Load the encoder once. Raises OperatorError where its package is missing."""
         # Not at the top: planning imports this module, and needs no torch.
+        from operators.embed.images import refusal
         from operators.embed.kernel import embed_rows
         from operators.models import prepare_device
 
@@ -90,7 +91,14 @@ class Embed(Operator[EmbedParams]):
         def apply(table: pa.Table) -> pa.Table:
             column, folder = table.column(params.column), _folder(context.shards, table)
             values = column_values(column, params.column, encoder.takes, folder)
-            vectors, reasons = embed_rows(encoder, values, batch_size=params.batch_size)
+            refused = {
+                row: reason
+                for row, value in enumerate(values)
+                if isinstance(value, Path) and (reason := refusal(folder, value))
+            }
+            opened = [None if row in refused else value for row, value in enumerate(values)]
+            vectors, reasons = embed_rows(encoder, opened, batch_size=params.batch_size)
+            reasons |= refused
             missing = np.zeros(len(values), bool)
             missing[list(reasons)] = True
             faults = pa.array(

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+"""Formats that Pillow may try. Others include EPS, for which it starts Ghostscript."""
 MAX_PIXELS = 2**26
 """An image that claims more is refused before it is decoded: 64 megapixels take 192 MB."""
 
@@ -20,7 +22,7 @@ def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
 
     Parameters
     ----------
-    value : an encoded image (PNG, JPEG, whatever Pillow reads; the first frame), or its file.
+    value : an encoded image in one of ``FORMATS`` (its first frame), or its file.
     size : height and width of the result in pixels.
 
     Returns
@@ -44,8 +46,21 @@ def open_image(value: bytes | Path, size: int) -> NDArray[np.uint8]:
         raise ValueError(f"cannot be decoded as an image: {_first_line(error)}") from None
 
 
+def refusal(folder: Path, path: Path) -> str:
+    """Say why an image that a row names by its path is not opened; empty where it may be.
+
+    It must be a regular file in ``folder``, with all symbolic links followed: rows are untrusted.
+    """
+    target = path.resolve()
+    if not target.is_relative_to(folder.resolve()):
+        return f"is a path that leads out of the data's folder {folder}; move the images into it"
+    if target.exists() and not target.is_file():
+        return "is a path that names no regular file"
+    return ""
+
+
 def _decode(file: io.BytesIO | Path, size: int) -> NDArray[np.uint8]:
-    with Image.open(file) as image:
+    with Image.open(file, formats=FORMATS) as image:
         if image.width * image.height > MAX_PIXELS:
             raise ValueError(f"is an image of {image.width} x {image.height} pixels, beyond {MAX_PIXELS:,}")
         upright = ImageOps.exif_transpose(image).convert("RGB")

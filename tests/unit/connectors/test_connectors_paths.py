@@ -99,7 +99,7 @@ def test_a_uri_is_read_like_a_path(tree: Path) -> None:
         ("nowhere/*.csv", ["no 'nowhere'"]),
         ("data/*.parquet", ["No file matches data/*.parquet"]),
         ("notes.txt/a.csv", ["does not exist"]),
-        ("nosuch://bucket/a.csv", ["nosuch://bucket/a.csv", "Correct the URI"]),
+        ("nosuch://bucket/a.csv", ["nosuch://bucket/a.csv", "ROWSIEVE_SCHEMES"]),
     ],
 )
 def test_missing_paths_name_the_nearest(tree: Path, path: str, parts: list[str]) -> None:
@@ -140,7 +140,7 @@ def test_identity_follows_the_content_alone(tree: Path) -> None:
 
 def test_identity_of_a_remote_file_is_size_and_time(monkeypatch: pytest.MonkeyPatch, tree: Path) -> None:
     remote = fs.SubTreeFileSystem(str(tree), fs.LocalFileSystem())
-    monkeypatch.setattr(files, "resolve", lambda path, root="": (remote, path))
+    monkeypatch.setattr(files, "resolve", lambda path, root="", policy=None: (remote, path))
     mtime = Path("data/a.csv").stat().st_mtime_ns
     assert identity("data/a.csv") == f"size:4,mtime_ns:{mtime}"
 

@@ -134,7 +134,7 @@ def test_any_filesystem_of_fsspec_is_read(tmp_path: Path) -> None:
         assert rows_of(open_source(path)) == formats.rows()
     with pytest.raises(ConnectorError, match="memory://rowsieve-test/none does not exist"):
         open_source("memory://rowsieve-test/none")
-    with pytest.raises(ConnectorError, match=r"nosuch://x/y.*Protocol not known"):
+    with pytest.raises(ConnectorError, match=r"nosuch://x/y.*ROWSIEVE_SCHEMES"):
         open_source("nosuch://x/y")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from engine.execution.local_executor import LocalExecutor
 from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, OperatorError
 from operators.embed.adaptor import Embed, column_values
-from operators.embed.images import open_image
+from operators.embed.images import open_image, refusal
 from operators.embed.kernel import WINDOW, embed_rows
 from operators.embed.params import EmbedParams
 from tests.unit.in_memory import MemoryReader
@@ -169,3 +170,24 @@ def test_images_that_cannot_be_decoded(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("operators.embed.images.MAX_PIXELS", 1000)
     with pytest.raises(ValueError, match="64 x 64 pixels, beyond 1,000"):
         open_image(whole, 32)
+
+
+def test_formats_that_start_other_programs_are_refused() -> None:
+    eps = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(eps, "EPS")
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        open_image(eps.getvalue(), 32)
+
+
+def test_paths_of_images_stay_in_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "deep").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "outside.png")
+    Image.new("RGB", (8, 8)).save(folder / "deep" / "inside.png")
+    (folder / "link.png").symlink_to(tmp_path / "outside.png")
+    os.mkfifo(folder / "pipe.png")
+    for name in ("deep/inside.png", "deep/../deep/inside.png", "gone.png"):
+        assert refusal(folder, folder / name) == ""
+    for name in ("/etc/x.png", "../outside.png", "link.png"):
+        assert "leads out" in refusal(folder, folder / name)
+    assert "regular file" in refusal(folder, folder / "pipe.png")

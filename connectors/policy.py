@@ -1,0 +1,202 @@
+"""Limits on what a recipe may reach: URI schemes, hosts, environment variables and Python modules.
+
+A recipe and the tables that it reads are untrusted. The operator, who starts the process, decides what they
+may open: by the environment variables below, or by :func:`set_policy`. A source carries its policy to the
+workers (``SourceSpec.policy``). The defaults open files, object stores, web pages and databases, but no
+address of a cloud's metadata service, no variable of the environment and no module of a stranger.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from connectors.errors import ConnectorError
+
+SCHEMES_VARIABLE = "ROWSIEVE_SCHEMES"
+HOSTS_VARIABLE = "ROWSIEVE_HOSTS"
+NAMES_VARIABLE = "ROWSIEVE_ENVIRONMENT_NAMES"
+MODULES_VARIABLE = "ROWSIEVE_FACTORIES"
+
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"})
+SCHEMES = OBJECT_STORES | {
+    "file",
+    "hdfs",
+    "viewfs",
+    "http",
+    "https",
+    "hf",
+    "memory",
+    "postgresql",
+    "postgres",
+    "sqlite",
+    "duckdb",
+}
+"""URI schemes that are opened by default."""
+METADATA_HOSTS = frozenset(
+    {"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+)
+METADATA_ADDRESSES = frozenset(
+    ipaddress.ip_address(text)
+    for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
+)
+"""Metadata services outside the link-local ranges, which are refused as a whole."""
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True)
+class SourcePolicy:
+    """Limits on what sources and exports may open.
+
+    Parameters
+    ----------
+    schemes
+        URI schemes that may be opened. Local paths need none.
+    hosts
+        Patterns such as ``*.example.org``; None: any host. Metadata services are refused in both cases
+        unless a pattern without wildcards names them.
+    variables
+        Environment variables that ``${NAME}`` may stand for in the user and password of a database's URL.
+    modules
+        Python modules, each with what lies below it, that the properties of an Iceberg catalog may name.
+    outside_links
+        Whether symbolic links in a source's folder may lead out of it.
+    """
+
+    schemes: frozenset[str] = SCHEMES
+    hosts: tuple[str, ...] | None = None
+    variables: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    outside_links: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> SourcePolicy:
+        """Read the policy from ``ROWSIEVE_SCHEMES`` and so on: lists with commas between."""
+        found = os.environ if environment is None else environment
+        schemes = frozenset(name.lower() for name in _listed(found, SCHEMES_VARIABLE))
+        return cls(
+            schemes=schemes if SCHEMES_VARIABLE in found else SCHEMES,
+            hosts=_listed(found, HOSTS_VARIABLE) if HOSTS_VARIABLE in found else None,
+            variables=_listed(found, NAMES_VARIABLE),
+            modules=_listed(found, MODULES_VARIABLE),
+        )
+
+    def check_uri(self, uri: str, key: str = "source.path", known: Collection[str] = ()) -> None:
+        """Raise ConnectorError, which names ``key``, unless the path or URI may be opened.
+
+        Schemes in ``known`` are allowed too: those of formats that other installed packages bring.
+        """
+        scheme, mark, rest = uri.partition("://")
+        if not mark:
+            return
+        bare = re.sub(r"\[[^]]*\]", "", rest)  # without an IPv6 address
+        if "::" in scheme or (scheme.lower() not in OBJECT_STORES and "::" in bare):
+            raise ConnectorError(
+                f"{key}: {uri} chains several filesystems with '::', which is not allowed. Name one URI."
+            )
+        if scheme.lower() not in self.schemes and scheme not in known:
+            raise ConnectorError(
+                f"{key}: {uri}: URIs of the scheme {scheme!r} are not opened. Allowed are: "
+                f"{', '.join(sorted(self.schemes))}. Whoever operates this installation can allow more with "
+                f"{SCHEMES_VARIABLE}."
+            )
+        for host in _hosts(uri):
+            self.check_host(host, key)
+
+    def check_host(self, host: str, key: str = "source.path") -> None:
+        """Raise ConnectorError, which names ``key``, unless connections to the host are allowed.
+
+        A name is looked up, so that one which stands for a metadata service's address is refused as well.
+        """
+        name = host.strip("[]").rstrip(".").lower()
+        if not name or name in (self.hosts or ()):
+            return
+        if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):
+            raise ConnectorError(
+                f"{key}: the host {host!r} is not among those that {HOSTS_VARIABLE} allows: "
+                f"{', '.join(self.hosts)}."
+            )
+        if name in METADATA_HOSTS or any(is_metadata_address(address) for address in _addresses(name)):
+            raise ConnectorError(
+                f"{key}: {host!r} is the metadata service of a cloud, which hands out credentials. It is not "
+                f"a source. Whoever operates this installation can allow it by name with {HOSTS_VARIABLE}."
+            )
+
+    def check_module(self, path: str, key: str) -> None:
+        """Raise ConnectorError, which names ``key``, unless ``package.module.name`` may be imported."""
+        module = path.rpartition(".")[0] or path
+        if any(module == name or module.startswith(f"{name}.") for name in self.modules):
+            return
+        raise ConnectorError(
+            f"{key}: {path!r} would import the module {module!r} and run it. If you trust it, set "
+            f"{MODULES_VARIABLE}={','.join([*self.modules, module])} in the environment, on every node."
+        )
+
+
+def is_metadata_address(text: str) -> bool:
+    """Return whether an IP address belongs to a metadata service or to a link-local range."""
+    address: Address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_link_local or address in METADATA_ADDRESSES
+
+
+_current: list[SourcePolicy] = []
+
+
+def current_policy() -> SourcePolicy:
+    """Return the policy that :func:`set_policy` gave to this process, else the one of the environment."""
+    return _current[-1] if _current else SourcePolicy.from_environment()
+
+
+def set_policy(policy: SourcePolicy | None) -> None:
+    """Set the policy of this process; None returns to the one of the environment."""
+    _current[:] = [] if policy is None else [policy]
+
+
+def _listed(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in environment.get(name, "").split(",") if part.strip())
+
+
+def _hosts(uri: str) -> Iterator[str]:
+    """Hosts that opening a URI connects to, as far as the URI names them."""
+    scheme = uri.partition("://")[0].lower()
+    try:
+        parts = urlsplit(uri)
+        settings = parse_qsl(parts.query)
+    except ValueError as error:
+        raise ConnectorError(f"source.path: {uri} is not a URI: {error}. Correct it.") from error
+    authority = parts.netloc.rpartition("@")[2]
+    if scheme not in OBJECT_STORES | {"hf", "memory", "sqlite", "duckdb", "file"}:
+        yield from (_host_of(part) for part in authority.split(","))
+    for name, value in settings:
+        if name in ("endpoint_override", "endpoint", "host", "hostaddr", "proxy_options"):
+            yield from (_host_of(part.rpartition("://")[2].rpartition("@")[2]) for part in value.split(","))
+
+
+def _host_of(authority: str) -> str:
+    """Host of ``host:port`` or ``[address]:port``, without what follows a slash."""
+    bare = unquote(authority.partition("/")[0])
+    return bare.partition("]")[0].lstrip("[") if bare.startswith("[") else bare.partition(":")[0]
+
+
+def _addresses(name: str) -> list[str]:
+    """IP addresses of a host; none where it cannot be looked up, since it cannot be reached then."""
+    try:
+        return [str(ipaddress.ip_address(name))]
+    except ValueError:
+        pass
+    try:  # 2852039166, 0xa9fea9fe and 0251.0376.0251.0376 are addresses too
+        return [socket.inet_ntoa(socket.inet_aton(name))]
+    except OSError:
+        pass
+    try:
+        return [str(info[4][0]) for info in socket.getaddrinfo(name, None)]
+    except (OSError, UnicodeError):
+        return []
