@@ -1,4 +1,4 @@
-"""Robust training on a published version: ``train(TrainSpec(...), executor)``.
+"""Robust training on a published version; ``train(TrainSpec(...), executor)`` is the entry point.
 
 Importing this package does not import torch, Ray or MLflow: the first use of one of the names below may.
 """

@@ -1,4 +1,7 @@
-"""Boosted CVaR classification: base models one after another, each on the rows that the others get wrong."""
+"""Boosted CVaR classification: base models are trained in turn, each on the rows that the others get wrong.
+
+Source: Zhai et al. 2021, "Boosted CVaR Classification", Algorithms 1 and 2.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ TOTAL, LOSSES, SOLVED, WEIGHTS = "total", "losses", "solved", "sample_weights"
 
 
 class Boosted:
-    """Zhai et al. 2021, Algorithms 1 and 2; phase 0 is ERM, phase s fits base model s to its sample weights.
+    """Boosting as phases of a training: phase 0 is ERM, phase s fits base model s to its sample weights.
 
     The learner of the paper: minibatches drawn with replacement by the sample weights, from model 0 and with
     a fresh optimiser in each round. Losses are 0/1. ``ada`` only ever adds up a worker's own losses; the
@@ -34,7 +37,7 @@ class Boosted:
         self._ready = False
 
     def begin(self, phase: int, session: Session) -> None:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         if phase == 0:
             return
         self._keep_model(phase - 1, session)
@@ -48,19 +51,19 @@ class Boosted:
         session.learner.restore(session.kept("warm"))
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         if phase == 0:
             return Phase(Erm(), Draw(), self._params.epochs)
         draw = Draw(weights=session.progress.by_slot[WEIGHTS])
         return Phase(Erm(), draw, self._params.round_epochs, weighted=False)
 
     def finish(self, session: Session) -> int:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         self._keep_model(self.n_phases - 1, session)
         return self.n_phases
 
     def _keep_model(self, index: int, session: Session) -> None:
-        session.shelf.put(index, model_state(session.learner.state()))
+        session.model_store.put(index, model_state(session.learner.state()))
 
     def _ada(self, total: dict[int, Floats], session: Session) -> dict[int, Floats]:
         """Return w_i proportional to exp(eta times row i's losses so far) (Zhai et al. 2021, Algorithm 2)."""
@@ -86,7 +89,7 @@ class Boosted:
         return weights
 
     def _resumed(self, session: Session) -> SampleWeightSolver | None:
-        """Rank 0's solver as it was after the rounds that are done; None on other ranks."""
+        """Return rank 0's solver as it was after the finished rounds; None on other ranks."""
         params, progress = self._params, session.progress
         earlier = None
         if LOSSES in progress.by_slot:
@@ -104,7 +107,7 @@ class Boosted:
         return solver
 
     def _trusted(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
-        """Sample weights times the rows' published weights.
+        """Multiply sample weights by the rows' published weights.
 
         The published weight decides how often a row is drawn, not how much its loss counts: a row that is
         trusted little would otherwise never be learnt, always be wrong, and take most of the draws.
@@ -125,7 +128,7 @@ class Boosted:
     def _capped(
         self, drawn: dict[int, Floats], published: dict[int, Floats], session: Session
     ) -> dict[int, Floats]:
-        """Draws (sum 1) of which no row has more than ``MOST_DRAWS`` times its published share.
+        """Return draw probabilities of which no row exceeds ``MOST_DRAWS`` times its published share.
 
         Each round cuts the rows above their cap and shares what was cut out over the others.
         """
@@ -147,7 +150,7 @@ class Boosted:
         return {s: np.minimum(own, caps[s]) for s, own in found.items()}
 
     def _trimmed(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
-        """No weight for the share ``trim`` of rows that most models get wrong; on the edge, part of it."""
+        """Remove the weight of the share ``trim`` of rows that most models get wrong."""
         if not self._params.trim:
             return weights
         total = session.progress.by_slot[TOTAL]
@@ -166,7 +169,7 @@ class Boosted:
 
 
 def _packed(solver: SampleWeightSolver) -> torch.Tensor:
-    """All that the next round depends on: sample weights, model weights, value and gap."""
+    """Return everything that the next round depends on: sample weights, model weights, value and gap."""
     found = solver.solution_
     if found is None:
         raise RuntimeError("the solver has no losses yet")
@@ -175,7 +178,7 @@ def _packed(solver: SampleWeightSolver) -> torch.Tensor:
 
 
 def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
-    """Each row's losses, summed over the models so far."""
+    """Add the last model's losses to each row's sum over all models so far."""
     before = session.progress.by_slot.get(TOTAL, {})
     total = {slot: before.get(slot, 0.0) + own.astype(np.float64) for slot, own in wrong.items()}
     session.progress.by_slot[TOTAL] = total
@@ -183,7 +186,7 @@ def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
 
 
 def _append(wrong: dict[int, Bools], session: Session) -> None:
-    """Keep the losses of every model, (n, t) a slot, for a solver that must start again."""
+    """Store the losses of every model, (n, t) per slot, for a solver that must start again."""
     before = session.progress.by_slot.get(LOSSES)
     session.progress.by_slot[LOSSES] = {
         slot: np.column_stack([*([] if before is None else [before[slot]]), own.astype(np.uint8)])

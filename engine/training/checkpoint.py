@@ -1,4 +1,7 @@
-"""Where a training stands, as files: small tensors once, row-sized ones slot by slot."""
+"""Checkpoints of a training, and the store of its finished base models.
+
+Small tensors are written once, row-sized ones by slot, so that another number of workers can continue.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class Checkpoints:
                     shutil.rmtree(other)
 
     def load(self) -> Progress | None:
-        """The last checkpoint, with this worker's slots; None where there is none of this training."""
+        """Return the last checkpoint of this training with this worker's slots, or None."""
         if self._folder is None or not (self._folder / LATEST).exists():
             return None
         folder = self._folder / (self._folder / LATEST).read_text("utf-8")
@@ -88,20 +91,20 @@ class Checkpoints:
         return Progress(record["phase"], record["epoch"], tensors, by_slot, record["notes"])
 
     def clear(self) -> None:
-        """Remove them: the training is done."""
+        """Remove all checkpoints, as the training has finished."""
         if self._folder is not None and self._slots.crew.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class Shelf:
-    """Finished base models: in files where there is a folder, else in memory."""
+class ModelStore:
+    """Finished base models, in files of a folder, or in memory where there is none."""
 
     def __init__(self, folder: Path | None, slots: Slots) -> None:
         self._folder, self._slots = folder, slots
         self._held: dict[int, dict[str, Tensor]] = {}
 
     def put(self, index: int, state: Mapping[str, Tensor]) -> None:
-        """Keep a model's state; every worker calls this."""
+        """Store a model's state. Every worker calls this."""
         if self._folder is None:
             self._held[index] = {name: value.clone() for name, value in state.items()}
         elif self._slots.crew.rank == 0:
@@ -112,7 +115,7 @@ class Shelf:
             temporary.replace(path)
 
     def get(self, index: int) -> dict[str, Tensor]:
-        """A model's state. With a folder: on rank 0, or after a step that all workers share."""
+        """Return a model's state. With a folder: on rank 0, or after a step that all workers share."""
         if self._folder is None:
             return self._held[index]
         found: dict[str, Tensor] = safetensors.torch.load_file(model_path(self._folder, index))
@@ -120,5 +123,5 @@ class Shelf:
 
 
 def model_path(folder: Path, index: int) -> Path:
-    """File of one base model."""
+    """Return the path of one base model's file."""
     return folder / f"{index:03d}.safetensors"

@@ -1,4 +1,4 @@
-"""A trained model: base models, how they are mixed, and the losses from which another mixture follows.
+"""A trained model: base models, their mixture weights, and the losses from which other weights follow.
 
 On disk: ``ensemble.json`` (mixture, description of the base models, where they come from),
 ``models/NNN.safetensors`` and ``selection.safetensors``. Nothing is unpickled on load. A trainer that leaves
@@ -87,7 +87,7 @@ class Ensemble:
         write_json(folder / DESCRIPTION, record | {"about": self.about})
 
     def reweight(self, alpha: float) -> Ensemble:
-        """The same base models, mixed for the tail of size ``alpha``; nothing is trained.
+        """Return the same base models with mixture weights for the tail ``alpha``; nothing is trained.
 
         lambda has the least CVaR of the expected 0/1 loss on the selection set (Zhai et al. 2021,
         equation 6).
@@ -97,7 +97,7 @@ class Ensemble:
         return replace(self, model_weights=found, about=self.about | {"alpha": alpha, "mixing": "cvar"})
 
     def average(self) -> Ensemble:
-        """All base models with equal weight: AdaBoost + average."""
+        """Return the same base models with equal weights (AdaBoost + average)."""
         t = len(self.models)
         return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
 
@@ -170,7 +170,7 @@ class Ensemble:
 
 
 def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
-    """A base model from its description and its tensors, in eval mode."""
+    """Build a base model from its description and its tensors, in eval mode."""
     model = build(spec, seed=0)
     model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     return model.eval()
@@ -181,7 +181,7 @@ def _softmax(scores: npt.NDArray[np.float32]) -> Floats:
 
 
 def _point(seed: int, request: str | int) -> float:
-    """A number in [0, 1) that nobody can guess without the seed."""
+    """Return a number in [0, 1) that cannot be guessed without the seed."""
     key = hashlib.sha256(str(seed).encode()).digest()
     text = f"{type(request).__name__}:{request}".encode()
     return int.from_bytes(hashlib.blake2b(text, key=key, digest_size=7).digest(), "big") / 2**56

@@ -1,4 +1,4 @@
-"""How good a model is where it is worst: groups, tails, calibration."""
+"""Evaluation of a model by group, by the tail of its losses (CVaR) and by calibration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from engine.training.ensemble import Ensemble
 from engine.training.group_scores import MIN_ROWS, compare_groups, worst_of
-from engine.training.tally import GroupTally, Tally, cvar_of_steps, tally_rows
+from engine.training.metric_sums import GroupSums, MetricSums, cvar_of_steps, sum_over_rows
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
@@ -94,11 +94,11 @@ class Evaluation:
     calibration: CalibrationCurve
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the scores as JSON-able values."""
         return asdict(self)
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
-        """The figures by flat names, as MLflow takes them."""
+        """Return the scores under flat names, as MLflow takes them."""
         found: dict[str, float | None] = {"accuracy": self.accuracy, "ece": self.calibration.ece}
         for name, table in self.groupings.items():
             start = "" if name == INFERRED else f"{name}_"
@@ -135,42 +135,45 @@ def evaluate(
     if INFERRED in named:
         named[INFERRED] = by_class(named[INFERRED], y)
     mixtures = mixtures_for(model, alphas)
-    return summarise(tally_rows(model, X, y, named, mixtures), model, alphas, train_rows, min_rows)
+    return summarise(sum_over_rows(model, X, y, named, mixtures), model, alphas, train_rows, min_rows)
 
 
 def by_class(groups: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Groups (n,); rows of class c that are in no group, which any negative number says, are named -1 - c."""
+    """Rename rows of class c that are in no group (any negative number) to -1 - c; returns (n,)."""
     numbers = np.asarray(groups, np.int64)
     return np.where(numbers < 0, -1 - np.asarray(y, np.int64), numbers)
 
 
 def mixtures_for(model: Ensemble, alphas: Sequence[float]) -> list[npt.NDArray[np.float64]]:
-    """Model weights (T,) for each alpha; none for a single model."""
+    """Return mixture weights (T,) for each alpha; an empty list for a single model."""
     return [model.reweight(alpha).model_weights for alpha in alphas] if len(model.models) > 1 else []
 
 
 def summarise(
-    tally: Tally,
+    sums: MetricSums,
     model: Ensemble,
     alphas: Sequence[float],
     train_rows: Mapping[str, Mapping[Any, int]] | None = None,
     min_rows: int = MIN_ROWS,
 ) -> Evaluation:
-    """Scores from counts; the losses beyond the first are those of ``mixtures_for(model, alphas)``."""
+    """Compute scores from sums over rows.
+
+    The losses of ``sums`` beyond the first are those of ``mixtures_for(model, alphas)``.
+    """
     known = train_rows or {}
     tables = {
-        name: _table(name, found, known.get(name, {}), min_rows) for name, found in tally.groupings.items()
+        name: _table(name, found, known.get(name, {}), min_rows) for name, found in sums.groupings.items()
     }
     return Evaluation(
-        tally.n, _accuracy(tally), tables, _curve(tally, model.spec.n_classes, alphas), _reliability(tally)
+        sums.n, _accuracy(sums), tables, _curve(sums, model.spec.n_classes, alphas), _reliability(sums)
     )
 
 
-def _accuracy(tally: Tally) -> float | None:
-    return tally.correct / tally.n if tally.n else None
+def _accuracy(sums: MetricSums) -> float | None:
+    return sums.correct / sums.n if sums.n else None
 
 
-def _table(grouping: str, found: GroupTally, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
+def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:
     train = {group: count for group, count in train_rows.items() if count}
     names = sorted({*found.rows, *train}, key=_place)
     compared = compare_groups({name: found.rows[name] for name in names}, found.right, min_rows=min_rows)
@@ -199,12 +202,12 @@ def _table(grouping: str, found: GroupTally, train_rows: Mapping[Any, int], min_
 
 
 def group_label(grouping: str, name: Any) -> str:
-    """Name of a group for people; an inferred one below 0 is the rows of a class that are in no group."""
+    """Return a group's name for people; an inferred one below 0 holds a class's rows that are in no group."""
     return f"rows without a group, class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
 
 
 def _joined(labels: Sequence[str]) -> str:
-    """One name for a group, or for several that are pooled."""
+    """Return one name for a group, or for several that are pooled."""
     if len(labels) == 1:
         return labels[0]
     more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
@@ -212,25 +215,25 @@ def _joined(labels: Sequence[str]) -> str:
 
 
 def _place(group: Any) -> tuple[bool, float, str]:
-    """Numbers by size, noise after the groups, then text."""
+    """Sort key: numbers in ascending order, then rows without a group, then text."""
     number = isinstance(group, int | float)
     return (not number, (math.inf if group < 0 else group) if number else 0.0, str(group))
 
 
-def _curve(tally: Tally, n_classes: int, alphas: Sequence[float]) -> tuple[CvarPoint, ...]:
-    if not tally.n:
+def _curve(sums: MetricSums, n_classes: int, alphas: Sequence[float]) -> tuple[CvarPoint, ...]:
+    if not sums.n:
         return ()
-    error = cvar_of_steps(tally.losses[0], 1.0)
+    error = cvar_of_steps(sums.losses[0], 1.0)
     points = []
     for index, alpha in enumerate(alphas):
-        reweighted = cvar_of_steps(tally.losses[index + 1], alpha) if len(tally.losses) > 1 else None
-        value = cvar_of_steps(tally.losses[0], alpha)
+        reweighted = cvar_of_steps(sums.losses[index + 1], alpha) if len(sums.losses) > 1 else None
+        value = cvar_of_steps(sums.losses[0], alpha)
         points.append(CvarPoint(alpha, value, reweighted, min(1.0, error / alpha), 1 - 1 / n_classes))
     return tuple(points)
 
 
-def _reliability(tally: Tally) -> CalibrationCurve:
-    shape = tally.calibration
+def _reliability(sums: MetricSums) -> CalibrationCurve:
+    shape = sums.calibration
     there = shape.rows > 0
     ece = shape.ece
     return CalibrationCurve(

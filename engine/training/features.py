@@ -1,4 +1,4 @@
-"""Features and labels of a version's rows: the operators of the run that made them, opened again."""
+"""Features and labels of a published version's rows, made by the operators of the run that published it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CACHE_BYTES = 512 * 2**20
 
 @dataclass(frozen=True)
 class FeatureMaker:
-    """From a part's columns to ``x`` and ``y``. Picklable.
+    """Makes ``x`` and ``y`` from the published columns of a part. Picklable.
 
     Where another operator than ``ingest`` makes the features, such as ``embed``, what it left in the run
     store is read if it is still there; a version without its store has it made again.
@@ -71,13 +71,13 @@ class FeatureMaker:
 
     @property
     def classes(self) -> list[Any]:
-        """Labels by class index."""
+        """Labels in the order of their class indices."""
         found: list[Any] = json.loads((self.state / STATE).read_text("utf-8"))["classes"]
         return found
 
     @property
     def n_features(self) -> int:
-        """Width of ``x``, from the first part that tells."""
+        """Width of ``x``, as found in the first part with rows."""
         for shard in range(len(self.reader.shards)):
             width = int(self.read(shard, ())[1].shape[1])
             if width:
@@ -85,7 +85,7 @@ class FeatureMaker:
         return 0
 
     def read(self, shard: int, columns: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, Any]]:
-        """The shard's usable rows: ``row_id``, ``y``, published columns; and features (n, d) float32."""
+        """Return a shard's usable rows (``row_id``, ``y``, published columns) and features (n, d) float32."""
         names = [*self._source_columns, *columns]
         table = self.reader.read_source(shard, list(dict.fromkeys(names)))
         first = self.reader.shards[shard].first_row
@@ -132,7 +132,7 @@ class _Opened(dict[str, Apply]):
 
 @dataclass
 class SplitRows:
-    """One split of a version, shard by shard."""
+    """Rows of one split of a version, by shard."""
 
     maker: FeatureMaker
     prefix: str
@@ -157,7 +157,7 @@ class SplitRows:
 
 
 def dataset_of_version(version: Version, maker: FeatureMaker, noise: Noise) -> Dataset:
-    """The version's three splits, read part by part; ``maker`` is fitted."""
+    """Return the version's three splits, read part by part. ``maker`` must be fitted."""
     numbers = [int(number) for number in version.manifest["summary"]["groups"]]
     n_classes = len(maker.classes)
     names = group_names(numbers, n_classes, noise)

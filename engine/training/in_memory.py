@@ -1,4 +1,4 @@
-"""Training on arrays: for notebooks, tests and tables."""
+"""Training on arrays in memory, for notebooks, tests and the tables of the papers."""
 
 from __future__ import annotations
 

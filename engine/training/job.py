@@ -1,4 +1,4 @@
-"""One training as a picklable value: the same work in one task or on every worker of a crew."""
+"""One training as a picklable value, carried out by one task or by every worker of a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEATURES = "features"
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What to train on, how, and where to leave it."""
+    """A version to train on, the trainer's parameters, and the folder that receives the model."""
 
     version: Version
     params: TrainParams
@@ -40,12 +40,12 @@ class TrainingJob:
 
     @property
     def maker(self) -> FeatureMaker:
-        """Features and labels of the version."""
+        """Maker of the version's features and labels."""
         return FeatureMaker(self.version.reader(), self.folder / FEATURES)
 
 
 def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
-    """What the base models depend on: rows, parameters that decide values, seed."""
+    """Return the digest of all that base models depend on: rows, value-relevant parameters and seed."""
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
     return digest([version.manifest["content"], values, seed])
 
@@ -78,7 +78,7 @@ def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, Any]:
 
 
 def describe(fitted: Fitted, job: TrainingJob) -> dict[str, Any]:
-    """What ``training.json`` says."""
+    """Return the content of ``training.json``."""
     names = dataset_of_version(job.version, job.maker, job.params.noise).group_names
     return {
         "trainer": trainer_of(job.params),
@@ -110,7 +110,7 @@ def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
 
 
 def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Ensemble:
-    """The fitted base models as an ``Ensemble``, mixed as the parameters say."""
+    """Return the fitted base models as an ``Ensemble`` with the mixture that the parameters ask for."""
     import safetensors.torch
 
     from engine.training.checkpoint import model_path
@@ -129,7 +129,7 @@ def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path
 
 
 def remix(model: Ensemble, params: TrainParams) -> Ensemble:
-    """The same base models, mixed as the parameters say."""
+    """Return the same base models with the mixture that the parameters ask for."""
     if not isinstance(params, BoostedParams):
         return model
     return model.average() if params.mixing == "average" else model.reweight(params.alpha)

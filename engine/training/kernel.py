@@ -1,4 +1,4 @@
-"""One training on one worker of a crew: from rows and parameters to models. Knows neither Ray nor MLflow."""
+"""One training, as every worker of a group carries it out: from rows and parameters to models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
-from engine.training.checkpoint import Checkpoints, Shelf
+from engine.training.checkpoint import Checkpoints, ModelStore
 from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
 from engine.training.rows import Dataset, Ints
@@ -29,7 +29,7 @@ MODELS = "models"
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training leaves in memory, equal on every worker."""
+    """Result of a training in memory, equal on every worker."""
 
     spec: ModelSpec
     states: list[dict[str, Tensor]]
@@ -48,7 +48,7 @@ class Fitted:
 
 
 def model_spec(params: TrainParams, data: Dataset) -> ModelSpec:
-    """The model that the parameters describe, for these rows."""
+    """Return the model that the parameters describe, with the shape of these rows."""
     return ModelSpec(
         model=params.model,
         hidden=params.hidden,
@@ -95,11 +95,11 @@ def fit(
             take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
-        shelf = Shelf(folder and folder / MODELS, slots)
-        session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, shelf)
+        model_store = ModelStore(folder and folder / MODELS, slots)
+        session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, model_store)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids = _selection(session, n_models)
-    states = [] if folder else [shelf.get(index) for index in range(n_models)]
+    states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
     return Fitted(spec, states, n_models, losses, row_ids, split, counts, curve, best)
@@ -118,12 +118,12 @@ def _solve(session: Session, spec: ModelSpec) -> int:
     )
     session.learner.restore({f"model.{name}": value for name, value in trained.model.state_dict().items()})
     session.progress.notes["curve"] = [{"phase": 0, "epoch": 1, "loss": trained.train_loss}]
-    session.shelf.put(0, model_state(session.learner.state()))
+    session.model_store.put(0, model_state(session.learner.state()))
     return 1
 
 
 def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints]:
-    """0/1 losses of all base models on the selection set."""
+    """Compute the 0/1 losses of all base models on the validation rows, or on the train rows without any."""
     ids = session.gather(session.of_rows("validation", lambda rows: rows.row_id))
     split = "validation"
     if not sum(map(len, ids)):
@@ -131,7 +131,7 @@ def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np
         ids = session.gather(session.of_rows("train", lambda rows: rows.row_id))
     columns = []
     for index in range(n_models):
-        session.learner.restore(session.shelf.get(index))
+        session.learner.restore(session.model_store.get(index))
         wrong = session.errors(split)
         columns.append(np.concatenate(session.gather({s: own.astype(np.uint8) for s, own in wrong.items()})))
     return split, np.column_stack(columns), np.concatenate(ids)

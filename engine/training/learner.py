@@ -20,7 +20,7 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Forward:
-    """A slot's rows of a step, on their way: losses that still know their graph."""
+    """Result of a forward pass over a slot's rows of one step; losses keep their autograd graph."""
 
     loss: Tensor
     """(b,) softmax cross-entropy in nats."""
@@ -68,7 +68,7 @@ class Learner:
         return torch.optim.SGD(groups, lr=params.lr, momentum=params.momentum)
 
     def forward(self, rows: GroupedRows, seed: int) -> Forward:
-        """Losses of a slot's rows.
+        """Compute the losses of a slot's rows.
 
         Buffers start from the same values for every slot, and ``seed`` decides the randomness inside the
         model (dropout): neither knows what this worker computed before.
@@ -87,7 +87,7 @@ class Learner:
         return Forward(loss, [len(rows) * (new - old) for new, old in pairs])
 
     def share(self, forward: Forward, counts: Tensor) -> Tensor:
-        """A slot's part of the step: objective, sum of losses, gradient and changes of the buffers, flat.
+        """Return a slot's part of the step as one vector: objective, loss sum, gradient, buffer changes.
 
         counts : (b,) how much each row counts.
         """
@@ -101,7 +101,7 @@ class Learner:
         return torch.cat([head, *(g.flatten() for g in (*gradients, *forward.changes))]).float()
 
     def step(self, total: Tensor, n_rows: int) -> None:
-        """Move along the summed gradient; buffers move by the mean change over the step's rows."""
+        """Update parameters by the summed gradient, and buffers by their mean change over the step's rows."""
         parts = torch.split(total[HEAD:].to(self.device), self._sizes)
         for parameter, gradient in zip(self._parameters, parts, strict=False):
             parameter.grad = gradient.view_as(parameter)
@@ -120,7 +120,7 @@ class Learner:
             setattr(module, name, value.clone())
 
     def state(self) -> State:
-        """Model and optimiser as named tensors on the CPU, copied."""
+        """Return model and optimiser as named tensors, copied to the CPU."""
         found = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for index, parameter in enumerate(self._parameters):
             for name, value in self._optimiser.state.get(parameter, {}).items():
@@ -130,7 +130,7 @@ class Learner:
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to what :meth:`state` gave; the optimiser starts anew where the state has none of it."""
+        """Restore a result of :meth:`state`. Without optimiser tensors the optimiser starts anew."""
         names = [name for name in state if name.startswith("model.")]
         self.model.load_state_dict({name.removeprefix("model."): state[name] for name in names})
         for buffer, common in zip(self._buffers(), self._common, strict=True):
@@ -146,5 +146,5 @@ class Learner:
 
 
 def model_state(state: Mapping[str, Tensor]) -> State:
-    """The model's part of a learner's state: restoring it starts the optimiser anew."""
+    """Return the model's part of a learner's state. Restoring it starts the optimiser anew."""
     return {name: value for name, value in state.items() if name.startswith("model.")}

@@ -1,4 +1,4 @@
-"""The one training loop: an epoch of steps under a rule."""
+"""The training loop: one epoch of steps, in which a rule weighs the rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DivergedError(OperatorError):
 
 @dataclass(frozen=True)
 class Share:
-    """A slot's rows of a step."""
+    """Rows of one slot in one step, with their forward pass."""
 
     rows: GroupedRows
     forward: Forward
@@ -37,7 +37,7 @@ class Share:
 def run_epoch(
     learner: Learner, rule: Rule, shards: Shards, slots: Slots, epoch: Epoch, mean_weight: float
 ) -> float:
-    """Take the epoch's steps; return the mean loss in nats over the rows it took, each before its step.
+    """Take the epoch's steps and return the mean loss in nats of its rows, each measured before its step.
 
     ``mean_weight`` of the train rows is what weights are divided by.
 
@@ -70,7 +70,7 @@ def _forward(learner: Learner, stream: Iterator[tuple[GroupedRows, int]]) -> Sha
 def weigh(
     rule: Rule, held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, mean_weight: float
 ) -> dict[int, Tensor]:
-    """How much each row of this worker's slots counts in the step."""
+    """Return the factor of each row of this worker's slots in the step's objective."""
     n = epoch.batch(step)
     if not rule.sees_all:
         return {
@@ -89,7 +89,7 @@ def weigh(
 
 
 def _columns(share: Share) -> Floats:
-    """Loss, weight and group of a slot's rows: (3, b)."""
+    """Return loss, weight and group of a slot's rows as (3, b)."""
     loss = share.forward.loss.detach().cpu().numpy()
     return np.stack([loss, share.rows.weight, share.rows.group]).astype(np.float64)
 
@@ -105,7 +105,7 @@ def _batch(columns: Floats, n: int, mean_weight: float) -> Batch:
 
 
 def _fault(held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, learner: Learner) -> str:
-    """What went wrong in a step, on every worker the same."""
+    """Describe why a step's sum is not finite; every worker gets the same text."""
 
     def ids(slot: int) -> Tensor:
         share = held[slot]

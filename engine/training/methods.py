@@ -1,4 +1,4 @@
-"""Trainers as phases: one for most, two for JTT. Boosting has a file of its own."""
+"""Trainers as sequences of phases. Boosting is in :mod:`engine.training.boosting`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("rowsieve")
 
 
 def method_of(params: TrainParams) -> Method:
-    """The trainer that the parameters belong to."""
+    """Return the trainer of the given parameters."""
     if isinstance(params, JttParams):
         return Jtt(params)
     if isinstance(params, BoostedParams):
@@ -28,7 +28,7 @@ def method_of(params: TrainParams) -> Method:
 
 
 def rule_of(params: TrainParams, session: Session) -> Rule:
-    """The rule of a trainer with one."""
+    """Return the rule by which a trainer weighs the rows of a step."""
     if isinstance(params, GdroParams):
         sizes = session.counts.group_rows
         _warn_of_absent_groups(params, sizes)
@@ -62,7 +62,7 @@ def _warn_of_absent_groups(params: GdroParams, sizes: npt.NDArray[np.int64]) -> 
 
 
 def draw_of(session: Session) -> Draw:
-    """How an epoch takes rows, by ``params.sampling``."""
+    """Return how an epoch draws rows, as ``params.sampling`` says."""
     params, counts = session.params, session.counts
     if params.sampling == "shuffle":
         return Draw()
@@ -75,7 +75,7 @@ def draw_of(session: Session) -> Draw:
 
 
 class Plain:
-    """One rule from start to end: erm, gdro, cvar_doro, chi2_dro."""
+    """A trainer of one phase under one rule: erm and its baselines, gdro, cvar_doro, chi2_dro."""
 
     n_phases = 1
 
@@ -83,15 +83,15 @@ class Plain:
         self._params = params
 
     def begin(self, phase: int, session: Session) -> None:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         return Phase(rule_of(self._params, session), draw_of(session), self._params.epochs)
 
     def finish(self, session: Session) -> int:
-        """See :class:`engine.training.session.Method`."""
-        session.shelf.put(0, model_state(session.learner.state()))
+        """Implement :class:`engine.training.session.Method`."""
+        session.model_store.put(0, model_state(session.learner.state()))
         return 1
 
 
@@ -110,7 +110,7 @@ class Jtt(Plain):
         self._jtt = params
 
     def begin(self, phase: int, session: Session) -> None:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         if phase == 0:
             session.keep("initial", model_state(session.learner.state()))
             return
@@ -121,7 +121,7 @@ class Jtt(Plain):
         session.learner.restore(session.kept("initial"))
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """See :class:`engine.training.session.Method`."""
+        """Implement :class:`engine.training.session.Method`."""
         if phase == 0:
             return Phase(Erm(), draw_of(session), self._jtt.first_epochs, selects=False)
         return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)

@@ -1,4 +1,4 @@
-"""The training on Ray Train's workers. The only module of the training that imports Ray."""
+"""Training on Ray Train's workers. No other module of the training imports Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One HTML file about a trained model: where it is worst, its tails, and where it comes from."""
+"""HTML report of a trained model: groups, tail losses, calibration, and the version it was trained on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def write_page(
 
 
 def dataset_report(version: Version, folder: Path) -> str | None:
-    """The version's report as seen from a model's folder; None where either is not on a disk."""
+    """Return the path of the version's report relative to a model's folder; None unless both are local."""
     path = version.output / "reports" / f"{version.name}.html"
     if not isinstance(path, Path) or not path.exists():
         return None
@@ -58,7 +58,7 @@ def dataset_report(version: Version, folder: Path) -> str | None:
 
 
 def sentences(result: TrainResult, verdict: Verdict | None = None) -> list[str]:
-    """What was found, in words; by the test rows where there are some."""
+    """Return the main findings as sentences, about the test rows where there are some."""
     texts = []
     for split in ("test", "validation"):
         evaluation = result.evaluations.get(split)

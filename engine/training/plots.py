@@ -1,4 +1,4 @@
-"""Pictures of an evaluation, drawn by matplotlib without a display."""
+"""Figures of an evaluation, drawn by matplotlib without a display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained models in MLflow: a run with its scores, a registered model version, and who is champion."""
+"""Trained models in MLflow: the run with its scores, the registered version, and the champion alias."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of the alias ``champion``."""
+    """Decision about the alias ``champion``, with its reason."""
 
     promoted: bool
     reason: str
@@ -108,7 +108,7 @@ def _terminated(mlflow_client: MlflowClient, run_id: str) -> Iterator[None]:
 
 
 def registered_before(result: TrainResult, name: str) -> Registered | None:
-    """The version of a model that was registered for this very training; None where there is none."""
+    """Return the registered version of a model that belongs to this training, or None."""
     found = client(result.version.output)
     for version in found.search_model_versions(f"name = '{name}'"):
         if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
@@ -164,7 +164,7 @@ def _shape(model: Ensemble) -> tuple[int, int]:
 
 
 def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
-    """Number and files of the champion, fetched into a folder; None where there is none."""
+    """Download the champion into a folder; return its version number and its folder, or None."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -198,7 +198,7 @@ def _log(
 
 
 def dataset_input(version: Version) -> DatasetInput:
-    """The published version as an MLflow input: its digest covers every published byte."""
+    """Return the published version as an MLflow input. Its digest covers every published byte."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     manifest = version.manifest
@@ -254,7 +254,7 @@ def _make_sure_of(name: str, mlflow_client: MlflowClient) -> None:
 
 
 def signature(version: Version, classes: list[Any]) -> ModelSignature:
-    """Published feature columns in (and a request id for sampling), label and probabilities out."""
+    """Return the signature: published feature columns and a request id to label and probabilities."""
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -282,7 +282,7 @@ def signature(version: Version, classes: list[Any]) -> ModelSignature:
 
 
 def column_type(kind: pa.DataType) -> Any:
-    """MLflow's type of a column; the widest of its kind, as MLflow narrows nothing."""
+    """Return MLflow's type of a column: the widest of its kind, as MLflow does not narrow values."""
     from mlflow.types import DataType
     from mlflow.types.schema import Array
 

@@ -1,4 +1,4 @@
-"""``rowsieve retrain``: train on a version, register the model, let it challenge the champion."""
+"""``rowsieve retrain``: train on a version, register the model, and promote it if it is better."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from operators.base import Executor
 
 @dataclass(frozen=True)
 class Retrained:
-    """What ``rowsieve retrain`` did."""
+    """Result of ``rowsieve retrain``."""
 
     result: TrainResult
     selection: Selection | None
@@ -34,7 +34,7 @@ class Retrained:
     verdict: Verdict | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the result as JSON-able values."""
         return {
             "folder": str(self.result.folder),
             "version": self.result.version.name,
@@ -57,7 +57,7 @@ def retrain(
     promote_if: str | None = None,
     once: bool = False,
 ) -> Retrained:
-    """Train (or find the model again), choose from a grid, register, promote; each where asked for.
+    """Train or reuse a model, optionally choose its parameters from a grid, register it and promote it.
 
     ``once``: a training that is registered under this name is not registered again.
 
@@ -87,7 +87,7 @@ def retrain(
 
 
 def find_dataset(name: str) -> str:
-    """A folder as it is; else the output folder of the recipe of that name, by the MLflow server's records.
+    """Return the output folder that a name refers to: a folder itself, or a recipe known to MLflow.
 
     Keeps ``@VERSION``. Raises InputError where nothing of that name is known.
     """
@@ -109,7 +109,7 @@ def find_dataset(name: str) -> str:
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` texts (values are YAML) as a mapping. Raises InputError."""
+    """Parse ``KEY=VALUE`` texts with YAML values into a mapping. Raises InputError."""
     found = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
@@ -120,7 +120,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_grid(axes: Sequence[str]) -> dict[str, list[Any]]:
-    """``KEY=V1,V2`` texts as axes of a grid. Raises InputError."""
+    """Parse ``KEY=V1,V2`` texts into the axes of a grid. Raises InputError."""
     found = {}
     for axis in axes:
         key, equals, text = axis.partition("=")

@@ -1,4 +1,4 @@
-"""Train, validation and test rows, shard by shard."""
+"""Train, validation and test rows of a dataset, by shard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GroupedRows(Rows):
-    """n rows that know their group and their place in the dataset."""
+    """n rows with features, labels, weights, groups and row ids."""
 
     group: Ints
     """(n,) index into the dataset's groups; ``NO_GROUP`` where a row is in none."""
@@ -30,14 +30,14 @@ class GroupedRows(Rows):
     """(n,)"""
 
     def take(self, places: slice | Ints) -> GroupedRows:
-        """Some of the rows."""
+        """Return the rows at the given positions."""
         return GroupedRows(
             self.X[places], self.y[places], self.weight[places], self.group[places], self.row_id[places]
         )
 
 
 def join(parts: Sequence[GroupedRows]) -> GroupedRows:
-    """Rows of at least one part, one after the other."""
+    """Concatenate the rows of at least one part."""
     # Parts without rows are left out: they may not know how wide their rows would be.
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
@@ -47,7 +47,7 @@ def join(parts: Sequence[GroupedRows]) -> GroupedRows:
 
 
 class Shards(Protocol):
-    """Anything that gives shard i's rows of one split, as often as asked."""
+    """Access to the rows of one split by shard. May be read any number of times."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, shard: int, /) -> GroupedRows: ...
@@ -55,7 +55,7 @@ class Shards(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a training sees: three splits over the same shards, and the groups that may occur."""
+    """Input of a training: three splits over the same shards, and the groups that may occur."""
 
     splits: Mapping[str, Shards]
     """``train``, ``validation`` and ``test``; the last two may have no rows."""
@@ -66,29 +66,29 @@ class Dataset:
 
     @property
     def n_groups(self) -> int:
-        """Groups that may occur."""
+        """Number of groups that may occur."""
         return len(self.group_names)
 
     @property
     def train(self) -> Shards:
-        """The rows to learn from."""
+        """Rows that the model is trained on."""
         return self.splits["train"]
 
     @property
     def validation(self) -> Shards:
-        """The rows to select by."""
+        """Rows that selection and early stopping use."""
         return self.splits["validation"]
 
 
 def group_names(groups: Sequence[int], n_classes: int, noise: Noise) -> tuple[int, ...]:
-    """Groups that may occur, where ``groups`` are the published numbers, noise (-1) among them or not."""
+    """Return the groups that may occur, given the published numbers with or without -1 (no group)."""
     named = sorted({int(group) for group in groups if group >= 0})
     own = [-1 - c for c in range(n_classes)] if noise == "own_group" and min(groups, default=0) < 0 else []
     return (*named, *own)
 
 
 def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], noise: Noise) -> Ints:
-    """Index into ``names`` of each row, ``NO_GROUP`` for noise that is no group: (n,) int64.
+    """Return the index into ``names`` of each row, ``NO_GROUP`` for rows in no group: (n,) int64.
 
     Raises ValueError for a group that ``names`` does not hold.
     """
@@ -151,7 +151,7 @@ def dataset_of_arrays(
     noise: Noise = "own_group",
     n_shards: int = 1,
 ) -> Dataset:
-    """A dataset in memory.
+    """Build a dataset from arrays in memory.
 
     Parameters
     ----------

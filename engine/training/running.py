@@ -1,4 +1,4 @@
-"""Training on a published version: rows in, a model with its scores out."""
+"""Training on a published version and evaluation of the result."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from engine.training.ensemble import Ensemble
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
+from engine.training.metric_sums import MetricSums, sum_over_rows
 from engine.training.rows import Ints
-from engine.training.tally import Tally, tally_rows
 from engine.training.version import Version, open_version
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
@@ -39,7 +39,7 @@ PIECES = 32
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """One training."""
+    """Specification of one training."""
 
     dataset: str | Place
     """Folder of a version, or a recipe's output folder, ``OUTPUT`` or ``OUTPUT@VERSION``."""
@@ -56,7 +56,7 @@ class TrainSpec:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a training left."""
+    """Result of a training: the model, its scores and where they are stored."""
 
     folder: Path
     """Of an object store, a copy on this host."""
@@ -115,7 +115,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
 
 
 def _mixed(spec: TrainSpec, folder: Path) -> Ensemble:
-    """The stored base models, mixed as the spec says; stored again if that is new."""
+    """Return the stored base models with the mixture that the spec asks for; store it if it is new."""
     stored = Ensemble.load(folder)
     model = remix(stored, spec.params)
     if spec.mix_alpha is not None:
@@ -138,7 +138,7 @@ def _check_mix(spec: TrainSpec) -> None:
 
 
 def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> bool:
-    """Whether the training is for Ray Train's workers, not for one task. Raises InputError."""
+    """Return whether the training runs on Ray Train's workers instead of one task. Raises InputError."""
     if params.where == "ray" and executor.kind != "ray":
         raise InputError(
             "train.where is 'ray', but the executor is local, or its hosts share no disk for the output. Set "
@@ -185,7 +185,7 @@ def score(
     found = {}
     for split in splits:
         work = partial(
-            tally_shards, job, folder or job.folder, split, truth, [model.model_weights, *mixtures]
+            sum_over_shards, job, folder or job.folder, split, truth, [model.model_weights, *mixtures]
         )
         whole, *others = executor.map(work, pieces)
         for tally in others:
@@ -196,39 +196,39 @@ def score(
 
 
 def check_column(version: Version, name: str) -> None:
-    """Raises InputError where the version has no such column."""
+    """Raise InputError if the version has no such column."""
     names = [str(field["name"]) for field in version.manifest["schema"]]
     if name not in names:
         hint = nearest(name, names) or f" There are: {', '.join(names)}."
         raise InputError(f"truth: the version {version.name} has no column {name!r}.{hint}")
 
 
-def tally_shards(
+def sum_over_shards(
     job: TrainingJob,
     folder: Path,
     split: str,
     truth: str | None,
     mixtures: Sequence[npt.NDArray[np.float64]],
     shards: Sequence[int],
-) -> Tally:
+) -> MetricSums:
     """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker."""
     model = replace(Ensemble.load(folder), model_weights=mixtures[0])
     data = dataset_of_version(job.version, job.maker, job.params.noise)
     names = np.array([*data.group_names, -1])
-    tallies = []
+    parts_of_sums = []
     for shard in shards:
         rows = data.splits[split][shard]
         groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
         if truth:
             groupings["true"] = _truth(job, truth, shard, rows.row_id)
-        tallies.append(tally_rows(model, rows.X, rows.y, groupings, mixtures[1:]))
-    for tally in tallies[1:]:
-        tallies[0].add(tally)
-    return tallies[0]
+        parts_of_sums.append(sum_over_rows(model, rows.X, rows.y, groupings, mixtures[1:]))
+    for tally in parts_of_sums[1:]:
+        parts_of_sums[0].add(tally)
+    return parts_of_sums[0]
 
 
 def count_truth(job: TrainingJob, truth: str, shards: Sequence[int]) -> Counter[str]:
-    """Train rows of each true group in some shards. Runs on a worker."""
+    """Count the train rows of each true group in some shards. Runs on a worker."""
     found: Counter[str] = Counter()
     split = job.version.prefix + SPLIT
     for shard in shards:

@@ -1,4 +1,4 @@
-"""Which rows make up an epoch and its steps; nothing here knows how many workers there are."""
+"""Selection of the rows of an epoch and of its steps, independent of the number of workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Draw:
-    """How often an epoch takes each row.
+    """Specification of how often an epoch takes each row.
 
     ``times`` has, for each slot of this worker, how often its rows are taken (its shards one after the
     other); None takes each once. ``weights`` instead has their weights >= 0, on any scale: then every epoch
@@ -33,7 +33,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch's rows: how often each is taken, and how many each slot gives in all."""
+    """Rows of one epoch: how often each is taken, and the number of rows of each slot."""
 
     place: tuple[int, ...]
     """Seed, phase and epoch: what the shuffling depends on."""
@@ -42,17 +42,17 @@ class Epoch:
     steps: int
 
     def piece(self, slot: int, step: int) -> int:
-        """Rows of a slot in a step: sizes differ by at most one."""
+        """Return the number of a slot's rows in a step. Sizes differ by at most one."""
         n = self.slot_rows[slot]
         return n * (step + 1) // self.steps - n * step // self.steps
 
     def batch(self, step: int) -> int:
-        """Rows of all slots in a step."""
+        """Return the number of rows of all slots in a step."""
         return sum(self.piece(slot, step) for slot in range(len(self.slot_rows)))
 
 
 def balance(mass: Floats) -> Floats:
-    """What weights are multiplied with so that every group has the same sum, and all together what they had.
+    """Return factors that give every group the same total weight and keep the overall total.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def plan_epoch(
 
 
 def _resample(weights: Mapping[int, Floats], slots: Slots, n: int, place: tuple[int, ...]) -> dict[int, Ints]:
-    """How often each row comes up in n draws by weight: first how many a slot gives, then which."""
+    """Draw n rows by weight: first the number of draws of each slot, then the rows within it."""
     sums = slots.each(lambda slot: torch.tensor([float(weights[slot].sum())], dtype=torch.float64))
     masses = sums[:, 0].numpy()
     common = np.random.default_rng([*place, 2**31])
@@ -97,7 +97,7 @@ def _resample(weights: Mapping[int, Floats], slots: Slots, n: int, place: tuple[
 
 
 def pieces(shards: Shards, slots: Slots, epoch: Epoch, slot: int) -> Iterator[tuple[GroupedRows, int]]:
-    """A slot's rows of each step, with a seed for what is random inside the model."""
+    """Yield a slot's rows of each step, with a seed for randomness inside the model (dropout)."""
     generator = np.random.default_rng([*epoch.place, slot])
     mine = slots.shards(slot)
     times = None if epoch.times is None else epoch.times[slot]
@@ -116,7 +116,7 @@ def pieces(shards: Shards, slots: Slots, epoch: Epoch, slot: int) -> Iterator[tu
 def _windows(
     shards: Shards, mine: Sequence[int], times: Ints | None, generator: np.random.Generator
 ) -> Iterator[GroupedRows]:
-    """A slot's rows in random order, a window at a time; every window has rows of every shard.
+    """Yield a slot's rows in random order by windows, each of which holds rows of every shard.
 
     A window of whole shards would hold one class alone where the source is sorted by class.
     """
@@ -135,7 +135,7 @@ def _windows(
 
 
 def _taken(shards: Shards, mine: Sequence[int], times: Ints | None) -> dict[int, Ints]:
-    """Positions of the rows that an epoch takes of each shard, repeated where ``times`` says so."""
+    """Return the positions of the rows that an epoch takes of each shard, repeated as ``times`` says."""
     found, start = {}, 0
     for shard in mine:
         n_rows = len(shards[shard])

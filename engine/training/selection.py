@@ -1,4 +1,4 @@
-"""Choosing hyperparameters without group labels: the worst inferred group on the validation rows."""
+"""Selection of hyperparameters without group labels, by the worst inferred group on validation rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """One cell of the grid."""
+    """One combination of parameters of the grid, and its score."""
 
     values: dict[str, Any]
     folder: str
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was tried, and the winner."""
+    """All candidates of a grid, and the best of them."""
 
     criterion: Criterion
     candidates: tuple[Candidate, ...]
@@ -44,7 +44,7 @@ class Selection:
     """That of the winner: ``train`` finds its model."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the selection as JSON-able values."""
         cells = [asdict(candidate) for candidate in self.candidates]
         return {"criterion": self.criterion, "best": self.best, "candidates": cells}
 
@@ -100,7 +100,7 @@ def select(
 
 
 def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candidate:
-    """Train and score one cell."""
+    """Train and score one candidate."""
     try:
         result = train(spec, executor)
     except InputError as error:
@@ -114,7 +114,7 @@ def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candid
 
 
 def _try_alone(job: tuple[TrainSpec, Criterion]) -> Candidate:
-    """One cell in this process. Runs on a worker."""
+    """Train and score one candidate in this process. Runs on a worker."""
     spec, criterion = job
     alone = spec.params.model_copy(update={"where": "in_process"})
     return try_one(replace(spec, params=alone), criterion, LocalExecutor())

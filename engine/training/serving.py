@@ -1,4 +1,4 @@
-"""The registered model: published source columns in, class and probabilities out. An MLflow pyfunc loader.
+"""MLflow pyfunc loader of registered models: from published source columns to class and probabilities.
 
 MLflow imports this module by name and hands it the folder of files; nothing is unpickled.
 """
@@ -53,7 +53,7 @@ def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path)
 
 
 class Served:
-    """What ``mlflow.pyfunc.load_model`` wraps."""
+    """The object that ``mlflow.pyfunc.load_model`` wraps."""
 
     def __init__(self, folder: str | Path) -> None:
         self.model = Ensemble.load(folder)
@@ -109,7 +109,7 @@ class Served:
 
 
 class _OneShard:
-    """A reader that knows one shard: rows of a request, files relative to the working directory."""
+    """Reader of one shard that holds the rows of a request; paths are relative to the working directory."""
 
     shards = (ShardInfo(0, "request", 0, 2**62, 0),)
 
@@ -126,5 +126,5 @@ def _open(encoder: Mapping[str, Any]) -> Any:
 
 
 def _load_pyfunc(path: str) -> Served:
-    """What MLflow calls."""
+    """Load a model; MLflow calls this function by its name."""
     return Served(path)

@@ -1,4 +1,4 @@
-"""What a training has in hand: rows, model, counts, and how far it is."""
+"""State of one training on one worker: rows, model, counts and progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from engine.recipe.trainers import BaselineParams, TrainParams
-from engine.training.checkpoint import Checkpoints, Progress, Shelf
+from engine.training.checkpoint import Checkpoints, ModelStore, Progress
 from engine.training.group_scores import compare_groups, worst_of
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
@@ -27,7 +27,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the train rows, equal on every worker."""
+    """Counts of the train rows, equal on every worker."""
 
     slot_rows: tuple[int, ...]
     total_weight: float
@@ -38,13 +38,13 @@ class Counts:
 
     @property
     def n_rows(self) -> int:
-        """Train rows."""
+        """Number of train rows."""
         return sum(self.slot_rows)
 
 
 @dataclass(frozen=True)
 class Unweighted:
-    """Shards whose rows count the same."""
+    """Shards whose rows all have weight 1."""
 
     shards: Shards
 
@@ -58,7 +58,7 @@ class Unweighted:
 
 @dataclass(frozen=True)
 class ClassWeighted:
-    """Shards whose rows weigh by their class alone."""
+    """Shards whose rows have the weight of their class."""
 
     shards: Shards
     weight_of_class: Floats
@@ -86,20 +86,20 @@ class Phase:
 
 
 class Method(Protocol):
-    """A trainer as its phases. All that it remembers is in the session's progress, so that it can go on."""
+    """A trainer as a sequence of phases. Its memory is the session's progress, so that it can resume."""
 
     n_phases: int
 
     def begin(self, phase: int, session: Session) -> None:
-        """Between phases: score, weigh, restart. Not called again when a broken phase goes on."""
+        """Prepare a phase: score, weigh, restart. Not called again when an interrupted phase resumes."""
         ...
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """What the phase does, from the progress alone."""
+        """Return the phase's rule, draw and length; depends on the progress alone."""
         ...
 
     def finish(self, session: Session) -> int:
-        """After the last phase: put the models on the shelf; return how many there are."""
+        """Store the models after the last phase and return their number."""
         ...
 
 
@@ -115,15 +115,15 @@ class Session:
         counts: Counts,
         seed: int,
         checkpoints: Checkpoints,
-        shelf: Shelf,
+        model_store: ModelStore,
     ) -> None:
         self.data, self.params, self.slots, self.learner = data, params, slots, learner
-        self.counts, self.seed, self.shelf = counts, seed, shelf
+        self.counts, self.seed, self.model_store = counts, seed, model_store
         self._checkpoints = checkpoints
         self.progress = Progress(notes={"curve": []})
 
     def run(self, method: Method) -> int:
-        """Carry out the phases, from the last checkpoint where there is one; return the number of models."""
+        """Run all phases, from the last checkpoint where there is one; return the number of models."""
         self._resume()
         while self.progress.phase < method.n_phases:
             if not self.progress.epoch and not self.progress.notes.get("begun"):
@@ -227,15 +227,15 @@ class Session:
             del self.progress.tensors[prefix + name]
 
     def keep(self, name: str, state: dict[str, torch.Tensor]) -> None:
-        """Remember named tensors under a prefix of their own; part of every checkpoint."""
+        """Store named tensors under a prefix of their own. They are part of every checkpoint."""
         self._put(f"{name}.", state)
 
     def kept(self, name: str) -> dict[str, torch.Tensor]:
-        """What :meth:`keep` was given."""
+        """Return the tensors that :meth:`keep` stored under a name."""
         return self._tensors(f"{name}.")
 
     def errors(self, split: str) -> dict[int, Bools]:
-        """Whether the model, in eval mode, is wrong on each row of this worker's slots: slot -> (n,)."""
+        """Return slot -> (n,) whether the model in eval mode is wrong on each row of this worker's slots."""
         shards = self.data.splits[split]
         self.learner.model.eval()
         try:
@@ -253,7 +253,7 @@ class Session:
         return wrong
 
     def scores(self, split: str) -> tuple[float, float]:
-        """Accuracy of the worst inferred group of a split, and of all its rows.
+        """Return the accuracy of the worst inferred group of a split, and of all its rows.
 
         Small groups are pooled, see :mod:`engine.training.group_scores`; the rows of a class that are in no
         group count as one of the groups. Raises OperatorError where the split has no rows.
@@ -282,7 +282,7 @@ class Session:
     def of_rows(
         self, split: str, value: Callable[[GroupedRows], npt.NDArray[Any]]
     ) -> dict[int, npt.NDArray[Any]]:
-        """One value for each row of this worker's slots, its shards one after the other."""
+        """Return slot -> (n,) one value for each row of this worker's slots, in the order of the shards."""
         shards = self.data.splits[split]
         return {
             slot: np.concatenate([value(shards[i]) for i in self.slots.shards(slot)])
@@ -290,7 +290,7 @@ class Session:
         }
 
     def gather(self, values: dict[int, npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        """Every slot's values (n,) on every worker; for what is small, such as a byte a row."""
+        """Return every slot's values (n,) on every worker. Only for small values, such as a byte per row."""
         lengths = self.slots.each(lambda slot: torch.tensor([len(values[slot])]))[:, 0].tolist()
         most = max(lengths)
 

@@ -1,4 +1,4 @@
-"""A published version, found by its name and read part by part."""
+"""Access to a published version by its name, part by part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Version:
 
     @property
     def name(self) -> str:
-        """Such as ``v8332abe5d7e9``."""
+        """Name of the version, such as ``v8332abe5d7e9``."""
         return str(self.manifest["version"])
 
     @property
@@ -38,17 +38,17 @@ class Version:
 
     @property
     def prefix(self) -> str:
-        """What stands before our columns' names."""
+        """Prefix of the columns that Rowsieve added."""
         names = [field["name"] for field in self.manifest["schema"]]
         return next(str(name).removesuffix(ROW_ID) for name in names[::-1] if name.endswith(ROW_ID))
 
     def reader(self) -> VersionReader:
-        """Its parts, as operators read shards."""
+        """Reader of the version's parts under the protocol by which operators read shards."""
         return VersionReader(self.folder, self.manifest)
 
 
 def open_version(dataset: str | Place) -> Version:
-    """A version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
+    """Open a version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
 
     Raises InputError where there is none.
     """
@@ -87,20 +87,20 @@ class VersionReader:
 
     @property
     def shards(self) -> list[ShardInfo]:
-        """One for each part."""
+        """One shard for each part."""
         shards = self.manifest["source"]["shards"]
         return [ShardInfo(i, s["path"], s["first_row"], s["rows"], 0) for i, s in enumerate(shards)]
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """As :meth:`read_source`: a version has no sidecars."""
+        """Same as :meth:`read_source`, as a version has no sidecars."""
         return self.read_source(shard, columns)
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Published columns of all rows."""
+        """Return published columns of all rows of a shard."""
         return read_columns(self.folder / self.manifest["parts"][shard]["path"], columns)
 
     def stored(self, shard: int, operator: str) -> Place | None:
-        """What an operator of the run left for a shard, if the run store beside the versions still has it."""
+        """Return the path of an operator's sidecar of a shard if the run store beside the versions has it."""
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}
         store = store_of(self.folder.parent.parent)
         path = store.part(entries[operator]["fingerprint"], shard)

@@ -1,4 +1,4 @@
-"""A rule says how much each row of a step counts, given the rows' losses."""
+"""Rules that weigh the rows of a step by their losses, one module for each family."""
 
 from engine.training.rules.base import Batch, Rule, RuleState
 from engine.training.rules.doro import Chi2Doro, CvarDoro

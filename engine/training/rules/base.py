@@ -1,4 +1,4 @@
-"""The face of a rule."""
+"""The protocol that every rule implements."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class Rule(Protocol):
     """What changes from step to step: part of every checkpoint."""
 
     def weigh(self, batch: Batch) -> Floats:
-        """How much each row counts: c (b,) >= 0. May change ``state`` if it sees all."""
+        """Return the factor of each row, c (b,) >= 0. May change ``state`` if ``sees_all``."""
         ...

@@ -1,4 +1,4 @@
-"""Distributionally robust losses of a step whose worst rows are left out (DORO)."""
+"""Distributionally robust losses after removal of the worst rows of a step (DORO, Zhai et al. 2021)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.training.rules.base import Batch, Floats, RuleState
 
 
 def trimmed(batch: Batch, eps: float) -> tuple[Floats, Floats, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """The step's rows from the largest loss down, without the share ``eps`` of their weight that comes first.
+    """Order a step's rows by descending loss and remove the share ``eps`` of their weight that comes first.
 
     Returns cumulated mass before and after each row, both (b,) from 0 to 1 over the rows that are left
     (a row may be left in part), and the order (b,). Rows of one loss keep their order.
@@ -37,7 +37,7 @@ class CvarDoro:
         self.state: RuleState = {}
 
     def weigh(self, batch: Batch) -> Floats:
-        """See :class:`engine.training.rules.base.Rule`."""
+        """Implement :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
         found[order] = (after.clip(max=self._alpha) - before.clip(max=self._alpha)) / self._alpha
@@ -60,7 +60,7 @@ class Chi2Doro:
         self.state: RuleState = {}
 
     def weigh(self, batch: Batch) -> Floats:
-        """See :class:`engine.training.rules.base.Rule`."""
+        """Implement :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
         found[order] = chi2_weights(batch.loss[order], after - before, self._c)

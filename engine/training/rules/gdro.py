@@ -1,4 +1,4 @@
-"""Group DRO: groups gain weight while their loss is high."""
+"""Group DRO: the weight of a group grows with its loss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GroupDro:
         self.state: RuleState = {"q": there / there.sum()}
 
     def weigh(self, batch: Batch) -> Floats:
-        """See :class:`engine.training.rules.base.Rule`."""
+        """Implement :class:`engine.training.rules.base.Rule`."""
         inside = batch.group >= 0
         place = np.where(inside, batch.group, 0)
         weight = np.where(inside, batch.weight, 0.0)

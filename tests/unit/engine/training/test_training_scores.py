@@ -16,8 +16,8 @@ from scipy.stats import binomtest
 
 from engine.core.errors import InputError
 from engine.training import Ensemble, evaluate, fit_arrays, parse_params
+from engine.training.metric_sums import cvar_of_steps, sum_over_rows
 from engine.training.plots import draw
-from engine.training.tally import cvar_of_steps, tally_rows
 from operators.lpboost import solve
 from operators.metrics import cvar
 from operators.metrics.calibration import calibration
@@ -184,9 +184,9 @@ def test_a_single_model_lies_on_the_deterministic_line() -> None:
 def test_counts_add_up_over_shards() -> None:
     X, y, groups, _ = arrays()
     model = ensemble()
-    whole = tally_rows(model, X, y, {"g": groups}, [np.full(5, 0.2)])
+    whole = sum_over_rows(model, X, y, {"g": groups}, [np.full(5, 0.2)])
     parts = [
-        tally_rows(model, X[s], y[s], {"g": groups[s]}, [np.full(5, 0.2)])
+        sum_over_rows(model, X[s], y[s], {"g": groups[s]}, [np.full(5, 0.2)])
         for s in (slice(0, 0), slice(0, 90), slice(90, 91), slice(91, None))
     ]
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""What evaluation counts of rows, shard by shard: small, and it adds up."""
+"""Sums over rows from which scores follow. They are small, and those of two shards can be added."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ BINS = 15
 
 
 @dataclass
-class GroupTally:
+class GroupSums:
     """Rows of each group of one grouping, and those that the served model classifies correctly."""
 
     rows: Counter[Any]
     right: Counter[Any]
 
-    def add(self, other: GroupTally) -> None:
-        """Take over another's counts."""
+    def add(self, other: GroupSums) -> None:
+        """Add the sums of other rows."""
         self.rows.update(other.rows)
         for group, value in other.right.items():
             self.right[group] = self.right.get(group, 0.0) + value  # type: ignore[assignment]
 
 
 @dataclass
-class Tally:
-    """Sums over rows."""
+class MetricSums:
+    """Sums over rows that all scores are computed from."""
 
     n: int
-    groupings: dict[str, GroupTally]
+    groupings: dict[str, GroupSums]
     losses: list[Counter[int]]
     """Expected 0/1 loss in steps of 1e-6 -> rows; of the mixture as it is, then for each alpha reweighted.
     This is the loss of the randomised classifier, which answers each request by one drawn base model."""
@@ -45,25 +45,25 @@ class Tally:
     correct: int
     """Rows that the served model, the mean of the base models' probabilities, classifies correctly."""
 
-    def add(self, other: Tally) -> None:
-        """Take over another's counts."""
+    def add(self, other: MetricSums) -> None:
+        """Add the sums of other rows."""
         self.n += other.n
         self.correct += other.correct
         for name, found in other.groupings.items():
-            self.groupings.setdefault(name, GroupTally(Counter(), Counter())).add(found)
+            self.groupings.setdefault(name, GroupSums(Counter(), Counter())).add(found)
         for mine, theirs in zip(self.losses, other.losses, strict=True):
             mine.update(theirs)
         self.calibration = _merged(self.calibration, other.calibration)
 
 
-def tally_rows(
+def sum_over_rows(
     model: Ensemble,
     X: npt.ArrayLike,
     y: npt.ArrayLike,
     groupings: Mapping[str, npt.ArrayLike],
     mixtures: Sequence[Floats] = (),
-) -> Tally:
-    """Count rows X (n, d), y (n,).
+) -> MetricSums:
+    """Sum over the rows X (n, d) with labels y (n,).
 
     groupings : name -> (n,) group of each row: any values.
     mixtures : other model weights (T,) whose expected losses are counted too.
@@ -76,11 +76,11 @@ def tally_rows(
     correct = (probabilities.argmax(axis=1) == y).astype(np.float64)
     found = {name: _by_group(np.asarray(groups), correct) for name, groups in groupings.items()}
     shape = calibration(probabilities, y, BINS)
-    return Tally(len(y), found, [_steps(column) for column in columns], shape, int(correct.sum()))
+    return MetricSums(len(y), found, [_steps(column) for column in columns], shape, int(correct.sum()))
 
 
 def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
-    """Mean of the worst alpha of the rows that were counted; see ``operators.metrics.cvar``."""
+    """Return the mean loss of the worst alpha of the counted rows; see ``operators.metrics.cvar``."""
     values = np.array(sorted(losses, reverse=True), np.float64) / STEPS
     rows = np.array([losses[step] for step in sorted(losses, reverse=True)], np.float64)
     tail = min(rows.sum(), max(1.0, alpha * rows.sum()))
@@ -93,14 +93,12 @@ def _steps(losses: Floats) -> Counter[int]:
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
-def _by_group(groups: npt.NDArray[Any], right: Floats) -> GroupTally:
+def _by_group(groups: npt.NDArray[Any], right: Floats) -> GroupSums:
     names, place = np.unique(groups, return_inverse=True)
     keys = names.tolist()
     rows = np.bincount(place, minlength=len(keys)).tolist()
     sums = np.bincount(place, right, minlength=len(keys)).tolist()
-    return GroupTally(
-        Counter(dict(zip(keys, rows, strict=True))), Counter(dict(zip(keys, sums, strict=True)))
-    )
+    return GroupSums(Counter(dict(zip(keys, rows, strict=True))), Counter(dict(zip(keys, sums, strict=True))))
 
 
 def _merged(one: Calibration, other: Calibration) -> Calibration:
