@@ -1,15 +1,15 @@
-# The front door. `make demo` and `make test` set everything up on a machine with Python 3.11+ and make.
+# `make demo` and `make test` set up everything they need on a machine with Python 3.11 or newer and make.
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-# Set in some containers; every process would then compile torch, Ray and the rest anew.
+# Some containers set this; every process would then compile torch, Ray and the other packages again.
 unexport PYTHONDONTWRITEBYTECODE
-# Without --no-compile pip compiles every module of every package: two minutes, for modules mostly never used.
+# Without --no-compile pip compiles every module of every package: two minutes, mostly for modules that are never used.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo nights test test-all faults lint format bench paper gpu clean help
+.PHONY: demo drift-demo test test-all faults lint format bench paper gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -28,21 +28,21 @@ demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the repo
 	$(BIN)/python -m connectors.digits demo/data
 	$(BIN)/rowsieve run deploy/recipes/demo.yaml
 
-nights: $(VENV)/.run  ## Three nights of a dataset that drifts: increments, retraining, who is champion
-	rm -rf demo/nights demo/nights-out
+drift-demo: $(VENV)/.run  ## Curate a dataset that grows for three nights and drifts, and retrain a model on it
+	rm -rf demo/drift demo/drift-out
 	for night in 1 2 3; do \
-	  $(BIN)/python -m connectors.drifting_digits demo/nights $$night && $(BIN)/rowsieve run deploy/recipes/nightly.yaml || exit; \
+	  $(BIN)/python -m connectors.drifting_digits demo/drift $$night && $(BIN)/rowsieve run deploy/recipes/nightly.yaml || exit; \
 	done
-	$(BIN)/rowsieve versions demo/nights-out
+	$(BIN)/rowsieve versions demo/drift-out
 
-test: $(VENV)/.dev  ## Run all tests but the slow ones
+test: $(VENV)/.dev  ## Run all tests except the slow ones
 	$(BIN)/python -m pytest tests/cluster
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
 
-test-all: $(VENV)/.dev  ## Run every test, the slow ones and all of `make faults` too
+test-all: $(VENV)/.dev  ## Run every test, including the slow ones and `make faults`
 	$(BIN)/python -m pytest -m "" --hypothesis-profile full tests
 
-faults: $(VENV)/.dev  ## Run every test that kills, stops, starves or misleads a run
+faults: $(VENV)/.dev  ## Run the fault-injection tests
 	$(BIN)/python -m pytest -m "faults or not faults" tests/faults tests/cluster/test_faults_ray.py
 
 lint: $(VENV)/.dev  ## Check style and types
@@ -50,21 +50,21 @@ lint: $(VENV)/.dev  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## Mend style
+format: $(VENV)/.dev  ## Fix style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The peers alone, without Rowsieve: some of them replace what it needs.
+# The libraries that the benchmarks compare with, without Rowsieve: some of them replace its dependencies.
 $(PEERS)/.done: $(PINNED)
 	$(PYTHON) -m venv $(PEERS)
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"], sep="\n")' > $(PEERS)/requirements.txt
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c deploy/constraints.txt -r $(PEERS)/requirements.txt
 	touch $@
 
-bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against their peers; one of them: ARGS="lp --large --write-readme"
+bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against other libraries; one benchmark: ARGS="lp --large --write-readme"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
-paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; goes on where it was stopped
+paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.downstream
@@ -73,8 +73,8 @@ paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; goes
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.splits
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.dckm
 
-gpu:  ## Check and time the kernels on a GPU, with the Python and torch that are there
+gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
 	$(PYTHON) -m tests.benchmarks.gpu
 
-clean:  ## Remove everything that was made here
+clean:  ## Remove everything that these targets create
 	rm -rf $(VENV) $(PEERS) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,7 +4,7 @@ Night 1 brings 1,000 digits, night 2 another 400 of the same kind. On night 3 th
 background of 397 digits says nothing about the label, so that what was a rare group is as common as others.
 The features alone look as before, since as many backgrounds are bright; gradients and groups do not.
 
-    python -m connectors.drifting_digits demo/nights 1
+    python -m connectors.drifting_digits demo/drift 1
 """
 
 from __future__ import annotations

@@ -37,13 +37,17 @@ ELSEWHERE = {
     "ray up": ("tests/unit/project/test_deploy_files.py", "needs machines; Ray checks the file"),
     "ray start": ("tests/unit/project/test_deploy_files.py", "Ray parses the options"),
     "kubectl ": ("deploy/README.md", "needs a Kubernetes"),
+    "python -m engine.recipe.reference": (
+        "tests/unit/project/test_reference.py",
+        "writes into the source; what it writes is compared there",
+    ),
     "python -m connectors.madlibs": (
         "tests/unit/connectors/test_connectors_madlibs.py",
         "needs a copy of Bias Madlibs",
     ),
     "python -m connectors.": (
         "tests/unit/project/test_docs.py",
-        "run for the front page and in `make nights`",
+        "run for the front page and in `make drift-demo`",
     ),
     "python -m venv .venv-ortools": ("tests/benchmarks/splits_flow.py", "another protobuf than Rowsieve's"),
     ".venv/bin/python -m pytest": ("Makefile", "the tests themselves"),

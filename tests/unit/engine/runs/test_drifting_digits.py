@@ -52,7 +52,7 @@ def test_three_nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.runs.plugins.report.write_report", lambda *_: None)
     results: list[RunResult] = []
     for night in (1, 2, 3):
-        write_night(Path("demo/nights"), night)
+        write_night(Path("demo/drift"), night)
         results.append(run(Recipe.load(RECIPE)))
     trained: list[dict[str, Any]] = [result.training for result in results if result.training]
     promoted = [record["promoted"]["promoted"] for record in trained]
@@ -61,7 +61,7 @@ def test_three_nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes == [None, "predict", "refit"]
     drift = {figure["name"]: figure["over"] for figure in results[2].manifest["incremental"]["drift"]}
     assert drift == {"features": False, "gradients": True, "shares": True, "noise": False}
-    output = Path("demo/nights-out")
+    output = Path("demo/drift-out")
     assert [entry["models"] for entry in history(output)] == [["nightly 3"], ["nightly 2"], ["nightly 1"]]
     found = trace(results[2].version, output)
     assert found["base"] == results[1].version
