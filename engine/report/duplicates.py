@@ -11,7 +11,7 @@ from engine.plan.model import Plan
 from engine.report.words import count, percent
 from operators.base import ROW_ID
 from operators.neighbours.adaptor import NEIGHBOUR_DISTANCES, NEIGHBOUR_IDS, Neighbours
-from operators.neighbours.duplicates import DuplicateCounter, DuplicateSets
+from operators.neighbours.graph_statistics import DuplicateCounter, DuplicateSets
 
 LARGEST = 5
 SHOWN = 3

@@ -14,7 +14,7 @@ from engine.report.selection import Grid
 from engine.report.statistics import adjusted_rand_index
 from engine.report.survey import Survey, cast_or_null
 from operators.base import LABEL, ROW_ID
-from operators.grasp.kept_grid import grid_path, read_grid
+from operators.grasp.state import grid_path, read_grid
 
 MOST_TRUE_GROUPS = 200
 """More distinct values than that are no groups, and would make the tables large."""

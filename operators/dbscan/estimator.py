@@ -21,7 +21,7 @@ from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
 
 if TYPE_CHECKING:
-    from operators.neighbours.approximate import Quality
+    from operators.neighbours.graph_dbscan import Quality
 
 Neighbours: TypeAlias = Literal["exact", "ivf", "hnsw", "auto"]
 
@@ -64,8 +64,8 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     labels_ : (n,) int: cluster of each row, -1 for noise.
     core_sample_indices_ : (n_core,) int: core samples, ascending.
-    quality_ : :class:`operators.neighbours.approximate.Quality` of approximate labels: recall of edges, wrong
-        core samples, and adjusted Rand index against exact DBSCAN. None for exact labels.
+    quality_ : :class:`operators.neighbours.graph_dbscan.Quality` of approximate labels: recall of edges,
+        wrong core samples, and adjusted Rand index against exact DBSCAN. None for exact labels.
     n_features_in_ : int: features seen by fit.
 
     Examples
@@ -176,7 +176,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_approximate(self, X: Matrix, sample_weight: Any) -> DBSCAN:
         # Imported here because only approximate neighbours need FAISS.
-        from operators.neighbours.approximate import Settings, approximate_grid
+        from operators.neighbours.graph_dbscan import Settings, approximate_grid
 
         if sample_weight is not None:
             raise ValueError(

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Float64: TypeAlias = npt.NDArray[np.float64]
-Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
+from operators.arrays import Float64, Matrix
 
 BLOCK = 4096  # rows widened to float64 at once
 LOST = 1e-13  # share of what it was computed from below which a squared norm is rounding alone

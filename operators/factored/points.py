@@ -1,4 +1,4 @@
-"""Factored gradients as the points of an exact DBSCAN: no flat row is ever formed."""
+"""Factored gradients as the points of an exact DBSCAN. No flat gradient is ever formed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from operators.arrays import Float64, Index, Matrix
 from operators.dbscan.points import DIRECTIONS, METRICS, PANEL, Metric, power_of_two_above
-from operators.factored.gradients import LOST, FactoredGradients, Float64, Matrix, MeanGradient
-
-Index = npt.NDArray[np.intp]
+from operators.factored.gradients import LOST, FactoredGradients, MeanGradient
 
 LANDMARKS = 64  # rows whose span holds the low-dimensional coordinates
 RESOLVED = 1e-6  # share of the largest eigenvalue below which a direction is rounding

@@ -184,7 +184,7 @@ class _Opened:
 
 def _opened(params: GradientsParams, context: Context) -> _Opened:
     # Not at the top: planning imports this module, and needs no torch.
-    from operators.gradients.balanced import balanced
+    from operators.gradients.balanced_bias import balanced
     from operators.models import load, prepare_device
 
     resources = params.resources.on(float("inf"), prefers_gpu=True)
@@ -199,7 +199,7 @@ def _opened(params: GradientsParams, context: Context) -> _Opened:
 
 
 def _chosen(model: nn.Module, params: GradientsParams) -> Mapping[str, nn.Parameter]:
-    from operators.gradients.rows import select_parameters
+    from operators.gradients.kernel import select_parameters
 
     try:
         return select_parameters(model, params.parameters)
@@ -211,7 +211,7 @@ def _measure_inputs(params: GradientsParams, context: Context) -> None:
     """Store the lengths of what enters each linear layer, by a sample of rows."""
     import torch
 
-    from operators.gradients.balanced import input_lengths
+    from operators.gradients.balanced_bias import input_lengths
     from operators.models import load
 
     sample = pa.concat_tables(_sample(context, SAMPLE_ROWS))
@@ -224,7 +224,7 @@ def _measure_inputs(params: GradientsParams, context: Context) -> None:
 
 
 def _measure(params: GradientsParams, context: Context) -> dict[str, float]:
-    from operators.gradients.distortion import cosine_distortion
+    from operators.gradients.projection import cosine_distortion
 
     compute = _opened(params, context)
     rows = max(2, min(SAMPLE_ROWS, SAMPLE_BYTES // (4 * compute.size)))

@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from operators.factored import FactoredGradients, Part, unpack
-from operators.gradients.calls import evaluating
-from operators.gradients.factors import Factors, Gradient
-from operators.gradients.kernel import MAX_CHUNK, in_chunks
-from operators.gradients.routes import by_layers
-from operators.gradients.rows import Labels, Matrix, Rows, select_parameters
+from operators.gradients.kernel import (
+    MAX_CHUNK,
+    Labels,
+    Matrix,
+    Rows,
+    by_layers,
+    in_chunks,
+    select_parameters,
+)
+from operators.gradients.layers import Factors, Gradient, evaluating
 
 
 def factored_gradients(

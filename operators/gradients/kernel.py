@@ -1,20 +1,231 @@
-"""Per-sample gradients: what every row of a dataset wants a classifier to become."""
+"""Per-sample gradients of a classifier's cross-entropy, the input of GRASP (Zeng et al. 2022, equation 1).
+
+:func:`per_sample_gradients` validates rows and labels (:class:`Rows`), chooses a route (:class:`Route`:
+layer by layer, or ``torch.func`` for any module) and computes the gradients in chunks, projected if asked
+(:class:`operators.gradients.projection.Projection`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.utils.dlpack import from_dlpack
 
-from operators.gradients.calls import evaluating
-from operators.gradients.factors import Gradient, write
-from operators.gradients.projecting import project
+from operators.gradients.layers import (
+    Factors,
+    Gradient,
+    Layers,
+    check_rows_apart,
+    entries,
+    evaluating,
+    plain_attention,
+    write,
+)
 from operators.gradients.projection import Projection
-from operators.gradients.routes import RouteName, choose_route
-from operators.gradients.rows import Labels, Matrix, Rows, select_parameters
+
+Matrix: TypeAlias = NDArray[np.float32] | Tensor
+Labels: TypeAlias = ArrayLike | Tensor
+LOOK = 256
+"""Rows searched for one that differs from the first."""
+
+
+class Rows:
+    """X (n, ...) and y (n,), in chunks."""
+
+    def __init__(self, X: Matrix, y: Labels, like: Tensor) -> None:
+        """Take both as they are; ``like`` says in which precision, and on which device, chunks come."""
+        labels = _as_labels(y)
+        if len(X) != len(labels):
+            raise ValueError(f"X has {len(X)} rows and y has {len(labels)}; they must be the same rows")
+        # Not from_numpy, which warns of read-only memory, such as a column of Arrow. Contiguous, because
+        # from_dlpack ends the process on negative strides.
+        self._x = X if isinstance(X, Tensor) else from_dlpack(np.ascontiguousarray(X))
+        self._y, self._like, self._copies = labels, like, False
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    def chunk(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Some rows and their labels; a view of X where it is what the model takes."""
+        x = self._x[rows].to(self._like)
+        return x.clone() if self._copies else x, self._y[rows].to(self._like.device)
+
+    def try_on(self, model: nn.Module) -> Tensor:
+        """Two rows to try the model on, (2, ...), different ones if there are, after checks with them.
+
+        Raises ValueError where a label is none of the model's classes, or the model mixes rows.
+        """
+        head = self._x[:LOOK]
+        others = (head != head[0]).flatten(1).any(dim=1).nonzero()
+        pair = head[[0, int(others[0]) if len(others) else 0]].to(self._like)
+        # A model that begins in place (ReLU(inplace=True)) must not write into the caller's rows.
+        touched = pair.clone()
+        with torch.no_grad():
+            logits = model(touched)
+        n_classes = logits.shape[1]
+        self._copies = not torch.equal(touched, pair)
+        bad = torch.nonzero((self._y < 0) | (self._y >= n_classes))
+        if len(bad):
+            place = int(bad[0])
+            raise ValueError(
+                f"y[{place}] = {int(self._y[place])}, but the model has {n_classes} logits: "
+                f"labels must lie in 0 .. {n_classes - 1}"
+            )
+        if len(others):
+            check_rows_apart(model, pair, logits)
+        return pair
+
+
+def _as_labels(y: Labels) -> Tensor:
+    labels = y.detach().cpu() if isinstance(y, Tensor) else torch.tensor(np.asarray(y))
+    if labels.ndim != 1 or labels.is_floating_point():
+        raise ValueError(
+            f"y is {labels.dtype} of shape {tuple(labels.shape)}; it must be (n,) integers, "
+            "one class index per row"
+        )
+    return labels.to(torch.int64)
+
+
+def select_parameters(model: nn.Module, pattern: str | None) -> Mapping[str, nn.Parameter]:
+    """Named parameters that require a gradient and whose name ``pattern`` finds (all if None)."""
+    names = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    selected = {name: p for name, p in names.items() if pattern is None or re.search(pattern, name)}
+    if not selected:
+        known = ", ".join(names) or "none: every parameter is frozen"
+        raise ValueError(
+            f"parameters={pattern!r} matches no trainable parameter of the model. It has: {known}"
+        )
+    return selected
+
+
+RouteName: TypeAlias = Literal["auto", "layers", "func"]
+TOLERANCE = 1e-4
+"""Of a row's norm: float32 products of another height round differently, by far less than this."""
+
+
+class Route(Protocol):
+    """Gradients of each row's softmax cross-entropy in the selected parameters."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Sequence[Gradient]:
+        """One gradient per selected parameter, of the m rows of x (m, ...) and labels y (m,)."""
+        ...
+
+
+class AnyModule:
+    """``vmap(grad(loss))`` over the rows: any module that torch.func can transform."""
+
+    def __init__(self, model: nn.Module, selected: Mapping[str, Tensor]) -> None:
+        self._selected = {name: parameter.detach() for name, parameter in selected.items()}
+
+        def loss(parameters: Mapping[str, Tensor], row: Tensor, label: Tensor) -> Tensor:
+            logits = functional_call(model, dict(parameters), (row.unsqueeze(0),))
+            return nn.functional.cross_entropy(logits, label.unsqueeze(0))
+
+        self._gradients = vmap(grad(loss), in_dims=(None, 0, 0))
+
+    def __call__(self, x: Tensor, y: Tensor) -> Sequence[Gradient]:
+        """See :class:`Route`."""
+        # The outer no_grad keeps the parameters that were not selected out of an autograd graph;
+        # torch.func.grad differentiates all the same.
+        with torch.no_grad(), plain_attention():
+            return list(self._gradients(self._selected, x, y).values())
+
+
+def choose_route(
+    model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor, wanted: RouteName = "auto"
+) -> Route:
+    """``layers`` where it gives the gradients of two trial rows (2, ...), else ``func``.
+
+    Raises ValueError where ``layers`` is wanted and does not.
+    """
+    if wanted == "func":
+        return AnyModule(model, selected)
+    route, fault = by_layers(model, selected, rows)
+    if route is not None:
+        return route
+    if wanted == "layers":
+        raise ValueError(f"route='layers' does not suit this model: {fault}. Use route='auto' or 'func'.")
+    return AnyModule(model, selected)
+
+
+def by_layers(
+    model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor
+) -> tuple[Layers | None, str]:
+    """The route ``layers`` if it gives the gradients of two trial rows (2, ...); else what is wrong."""
+    try:
+        route = Layers(model, selected, rows)
+        fault = _fault(route, model, selected, rows)
+    except (RuntimeError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        fault = f"it fails with {type(error).__name__}: {error}"
+    return (None, fault) if fault else (route, "")
+
+
+def _fault(route: Route, model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor) -> str:
+    """What is wrong with a route, found by one backward pass a row; empty where it is right."""
+    with torch.no_grad():
+        # The least likely class: the gradient of a row that is surely right would be rounding errors.
+        labels = model(rows).argmin(dim=1)
+    gradients = route(rows, labels)
+    for number in range(len(rows)):
+        part = slice(number, number + 1)
+        with torch.enable_grad():
+            loss = nn.functional.cross_entropy(model(rows[part]), labels[part])
+            expected = torch.autograd.grad(loss, list(selected.values()), materialize_grads=True)
+        scale = sum(float(wanted.square().sum()) for wanted in expected) ** 0.5
+        for (name, parameter), gradient, right in zip(selected.items(), gradients, expected, strict=True):
+            got = entries(gradient, slice(0, parameter.numel()))[number]
+            if not float((got - right.flatten()).norm()) <= TOLERANCE * scale:
+                return f"its gradient in '{name}' is not that of a backward pass of one row"
+    return ""
+
+
+def project(gradients: Sequence[Gradient], projection: Projection, out: Tensor) -> None:
+    """Fill out (m, dim) with the sum over the selected parameters, in their order, of what each gives."""
+    add = _add_sketch if projection.method == "tensor_sketch" else _add_product
+    first = gradients[0].errors if isinstance(gradients[0], Factors) else gradients[0]
+    total = first.new_zeros(out.shape)
+    for number, gradient in enumerate(gradients):
+        add(total, number, gradient, projection)
+    out.copy_(total)
+
+
+def _add_product(total: Tensor, number: int, gradient: Gradient, projection: Projection) -> None:
+    for part, piece in projection.pieces(number, _size(gradient)):
+        total.addmm_(entries(gradient, part), torch.from_numpy(piece).to(total))
+
+
+def _add_sketch(total: Tensor, number: int, gradient: Gradient, projection: Projection) -> None:
+    if not isinstance(gradient, Factors):
+        total += _count_sketch(gradient.reshape(len(gradient), -1), number, 0, projection)
+        return
+    spectra = [
+        torch.fft.rfft(_count_sketch(factor.flatten(0, 1), number, which, projection))
+        for which, factor in enumerate((gradient.errors, gradient.activations))
+    ]
+    product = (spectra[0] * spectra[1]).view(*gradient.errors.shape[:2], -1).sum(dim=1)
+    total += torch.fft.irfft(product, n=projection.dim)
+
+
+def _count_sketch(vectors: Tensor, number: int, which: int, projection: Projection) -> Tensor:
+    """(m, size) to (m, dim). On a GPU the entries of a bucket are added in no fixed order."""
+    places, signs = projection.buckets(number, which, vectors.shape[1])
+    sketch = vectors.new_zeros(len(vectors), projection.dim)
+    signed = vectors * torch.from_numpy(signs).to(vectors)
+    return sketch.index_add_(1, torch.from_numpy(places).to(vectors.device), signed)
+
+
+def _size(gradient: Gradient) -> int:
+    if isinstance(gradient, Factors):
+        return gradient.errors.shape[2] * gradient.activations.shape[2]
+    return gradient[0].numel()
+
 
 CHUNK_BYTES = 32 * 2**20
 MAX_CHUNK = 4096

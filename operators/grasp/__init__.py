@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.grasp.inference import GroupInference
+    from operators.grasp.estimator import GroupInference
 
 __all__ = ["GroupInference"]
-_HOMES = {"GroupInference": "inference"}
+_HOMES = {"GroupInference": "estimator"}
 
 __getattr__ = lazy(__name__, _HOMES)

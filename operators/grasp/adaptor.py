@@ -1,12 +1,17 @@
-"""Group inference over shards: one worker per class runs the kernel; large classes go in blocks."""
+"""The operator ``groups`` with the methods ``grasp`` and ``feasp``.
+
+One worker per class runs the kernel; a class of more than ``block_rows`` rows is cut into blocks
+(:mod:`operators.grasp.blocks`).
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Ids, Labels
 from operators.base import (
     FACTORS,
     FEATURES,
@@ -27,18 +33,16 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     Resources,
+    ShardReader,
 )
 from operators.columns import vectors_to_numpy
-from operators.factored import unpack
+from operators.factored import Part, unpack
 from operators.factored.packing import parts_of, read_parts
+from operators.gradients.adaptor import PROJECTION
 from operators.gradients.params import GradientsParams
-from operators.grasp.kept_grid import keeps_grid, write_grid
-from operators.grasp.large_classes import count_rows, infer_in_blocks, large_classes
 from operators.grasp.params import GroupsParams
-from operators.grasp.source import Source, read_projection
-from operators.grasp.state import class_record, read_offsets, write_selection
-from operators.groups.base import GroupsBase, LabelClass, by_class, stored_labels
-from operators.groups.kernel import Labels
+from operators.grasp.state import class_record, keeps_grid, read_offsets, write_grid, write_selection
+from operators.groups.base import GroupsBase, LabelClass, by_class, gather_class, stored_labels
 from operators.groups.state import (
     class_names,
     has_labels,
@@ -49,7 +53,43 @@ from operators.groups.state import (
 )
 
 if TYPE_CHECKING:
-    from operators.grasp.drawing import DrawnClass
+    from operators.grasp.rows_on_disk import DrawnClass
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the vectors of a class are: a column of the shards, flat or packed; or drawn rows on disk."""
+
+    shards: ShardReader
+    column: str
+    parts: Sequence[Part] | None
+    drawn: Mapping[int, DrawnClass] = field(default_factory=dict)
+
+    def drawn_from(self, index: int) -> int:
+        """Rows of a class of which only drawn ones are clustered; 0 where all are."""
+        return self.drawn[index].n_rows if index in self.drawn else 0
+
+    def gradients(self, index: int) -> tuple[Ids, Any]:
+        """Row ids (none of drawn rows) and gradients of a class."""
+        row_ids: Ids = np.empty(0, np.int64)
+        if index in self.drawn:
+            vectors: Any = self.drawn[index].vectors()
+        else:
+            row_ids, columns = gather_class(self.shards, index, [self.column])
+            vectors = columns.get(self.column)
+        if vectors is None or self.parts is None:
+            return row_ids, vectors
+        return row_ids, unpack(vectors, self.parts)
+
+
+def read_projection(maker: Path | None) -> dict[str, Any]:
+    """How the gradients were projected, and by how much that moves cosines; empty where they are not."""
+    path = maker / PROJECTION if maker else None
+    if path is None or not path.exists():
+        return {}
+    record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return record
+
 
 _log = logging.getLogger("rowsieve")
 
@@ -126,6 +166,10 @@ class Groups(GroupsBase[GroupsParams]):
         OperatorError
             No class has a row, or gradients have different lengths.
         """
+        # Imported here because planning imports this module and does without torch and scikit-learn.
+        from operators.grasp.blocks import infer_in_blocks, large_classes
+        from operators.grasp.rows_on_disk import count_rows
+
         maker = context.states.get(self._maker)
         parts = read_parts(maker) if maker and self._column == FACTORS else None
         names = class_names(context.states["ingest"])
@@ -174,7 +218,7 @@ class Groups(GroupsBase[GroupsParams]):
     def _draw(self, context: Context, run: Any, counts: npt.NDArray[np.intp]) -> dict[int, DrawnClass]:
         if self.params.fit_rows is None:
             return {}
-        from operators.grasp.drawing import draw_classes
+        from operators.grasp.rows_on_disk import draw_classes
 
         by_class = dict(enumerate(counts.T))
         how = {"fit_rows": self.params.fit_rows, "seed": context.seed, "folder": context.state}
@@ -204,7 +248,7 @@ def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
 
 
 def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
-    from operators.grasp.factored_model import FactoredModel, load_model
+    from operators.grasp.class_model import FactoredModel, load_model
 
     model, vectors = load_model(model_path(state, index)), vectors_to_numpy(rows.column(column))
     if not isinstance(model, FactoredModel):

@@ -1,4 +1,10 @@
-"""Groups of one class by density clustering of its gradients (GRASP, Algorithm 1)."""
+"""Groups of one class by density clustering of its gradients (GRASP, Algorithm 1).
+
+Source: Zeng et al. 2022. The input is the gradient of each row's loss in the parameters of a trained
+classifier (equation 1). Distances are Euclidean or those of section 3's centred cosine: gradients are
+centred by the class mean, and d(x, y) = 1 - cos(x, y). DBSCAN clusters every cell of the grid; a rule of
+:mod:`operators.grasp.selection` selects one. Used by the estimator and by the adaptor.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,23 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from operators.arrays import Matrix
+from operators.arrays import Labels, Matrix
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.kernel import cluster
 from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
-from operators.grasp.forms import ClassRows, Labels, Model, class_rows
-from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
-from operators.grasp.model import sample_cores
-from operators.grasp.picked import Selection, describe_pick
-from operators.grasp.selection import FAILED, Rule, grid_facts, pick_by_facts
+from operators.grasp.class_model import ClassRows, Model, class_rows, sample_cores
+from operators.grasp.selection import (
+    EPS_GRID,
+    FAILED,
+    MIN_SAMPLES_GRID,
+    Rule,
+    Selection,
+    describe_pick,
+    grid_facts,
+    pick_by_facts,
+)
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Quality: TypeAlias = Callable[[int, int], Any]
@@ -113,7 +125,7 @@ def _approximate(
             f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
             "Use neighbours='exact'."
         )
-    from operators.neighbours.approximate import Settings, approximate_grid  # only these need FAISS
+    from operators.neighbours.graph_dbscan import Settings, approximate_grid  # only these need FAISS
 
     settings = Settings(kind, metric, nprobe, ef_search, seed)
     found = approximate_grid(gradients, eps_values, min_samples_values, settings)

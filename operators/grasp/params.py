@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 
 from operators.base import OperatorParams, Resources
-from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
-from operators.grasp.selection import Rule
+from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID, Rule
 
 Eps: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 MinSamples: TypeAlias = Annotated[int, Field(ge=1)]

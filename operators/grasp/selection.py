@@ -1,35 +1,40 @@
-"""Rules that pick one cell of the eps x min_samples grid for a class, without group labels.
+"""Rules that select one cell of the eps x min_samples grid for a class, without group labels, and their
+record.
 
-``silhouette`` is the paper's (Zeng et al. 2022, appendix E): the largest mean silhouette, all noise
-being one more cluster. It favours large ``min_samples``: these leave a dense core and call a third of
-the class noise, the minority with it, and core against noise is a fine pair of clusters to a silhouette.
+``silhouette`` is the paper's rule (Zeng et al. 2022, appendix E.2): the largest mean silhouette, all noise
+being one more cluster. It favours large ``min_samples``, which leave a dense core and call a third of the
+class noise, the minority with it; the silhouette rates core against noise as a good pair of clusters.
 
-``coverage`` is ours: the largest silhouette x coverage^2, coverage being the share of rows in a group,
-among the cells that keep two limits:
+``coverage`` is Rowsieve's own: the largest silhouette x coverage^2 among the cells that keep two limits,
+where coverage is the share of rows in a group:
 
-- at most 10 % of the rows are noise. Noise is set aside downstream; more than that is no longer damage;
-- there is a second group, of at least 1 % of the rows. A cell with one group has put all minorities into
-  the noise; and among many rows a speck of ``min_samples`` rows always exists and says nothing.
+- At most 10 % of the rows are noise. Noise is set aside downstream, and more than that is no longer damage.
+- There is a second group, of at least 1 % of the rows. A cell with one group has put all minorities into
+  the noise; and among many rows a speck of ``min_samples`` rows always exists and means nothing.
 
-Where no cell keeps both, all cells compete. The square makes a cell give up two per cent of its score
-for one per cent of its rows. On the problems it was made on neither figure is delicate: powers from 1 to
-6, or a limit of 5 to 12 %, keep its regret at .22 to .35 of the silhouette's. How it was made and how it
-compares: ``tests/paper/README.md``.
+If no cell keeps both limits, all cells compete. With the square, a cell gives up two per cent of its score
+for one per cent of its rows. On the problems on which the rule was designed neither figure is delicate:
+powers from 1 to 6, or a limit of 5 to 12 %, keep its regret at .22 to .35 of the silhouette's.
+``tests/paper/README.md`` says how the rule was designed and how it compares.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Float64: TypeAlias = npt.NDArray[np.float64]
+from operators.arrays import NOISE, Float64
+
+if TYPE_CHECKING:
+    from operators.neighbours.graph_dbscan import Quality
+
+
 Rule: TypeAlias = Literal["coverage", "silhouette"]
 
 RULES: tuple[Rule, ...] = ("coverage", "silhouette")
-NOISE = -1
 FAILED = -1.0
 MOST_NOISE = 0.10
 SMALLEST_GROUP = 0.01
@@ -139,3 +144,85 @@ def _coverage_scores(facts: GridFacts, scored: npt.NDArray[np.bool_]) -> tuple[F
     kept = scored & (noise <= MOST_NOISE) & (facts.second / facts.n_rows >= SMALLEST_GROUP)
     within = bool(kept.any())
     return np.where(kept if within else scored, values, FAILED), within
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which cell of the grid was taken for a class, and why.
+
+    Attributes
+    ----------
+    eps, min_samples : the pick.
+    silhouette : its silhouette; -1 where no cell could be scored.
+    silhouette_se : standard error of it; 0 where all rows were used, see
+        :func:`~operators.metrics.silhouettes.mean_silhouettes`.
+    scores : (n_eps, n_min_samples) silhouette of every cell; -1 where it is undefined.
+    rule : what picked, see :mod:`operators.grasp.selection`.
+    rule_score, rule_scores : the rule's own score of the pick and of every cell; -1 where a cell did
+        not compete.
+    within_limits : the pick keeps the rule's limits.
+    noise_grid, groups_grid : share of the rows in no group, and number of groups, of every cell.
+    eps_grid, min_samples_grid : the axes of the grids, ascending.
+    n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
+    at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
+    approximation : how far the pick is from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
+    drawn_from : rows of the class where only ``n_rows`` drawn ones were clustered; else 0.
+    """
+
+    eps: float
+    min_samples: int
+    silhouette: float
+    silhouette_se: float
+    scores: Float64
+    rule: Rule
+    rule_score: float
+    rule_scores: Float64
+    within_limits: bool
+    noise_grid: Float64
+    groups_grid: npt.NDArray[np.intp]
+    eps_grid: tuple[float, ...]
+    min_samples_grid: tuple[int, ...]
+    n_groups: int
+    n_noise: int
+    n_rows: int
+    at_edge: bool
+    approximation: Quality | None = None
+    drawn_from: int = 0
+
+
+def describe_pick(
+    facts: GridFacts,
+    pick: Pick,
+    rule: Rule,
+    eps_values: tuple[float, ...],
+    min_samples_values: tuple[int, ...],
+) -> Selection:
+    """The selection of a class; the axes of the grid ascend."""
+    e, m = pick.cell
+    return Selection(
+        eps=eps_values[e],
+        min_samples=min_samples_values[m],
+        silhouette=float(facts.silhouettes[e, m]),
+        silhouette_se=float(facts.standard_errors[e, m]),
+        scores=facts.silhouettes,
+        rule=rule,
+        rule_score=float(pick.scores[e, m]),
+        rule_scores=pick.scores,
+        within_limits=pick.within_limits,
+        noise_grid=facts.noise / facts.n_rows,
+        groups_grid=facts.groups,
+        eps_grid=eps_values,
+        min_samples_grid=min_samples_values,
+        n_groups=int(facts.groups[e, m]),
+        n_noise=int(facts.noise[e, m]),
+        n_rows=facts.n_rows,
+        at_edge=_at_edge(e, len(eps_values)) or _at_edge(m, len(min_samples_values)),
+    )
+
+
+def _at_edge(position: int, n_values: int) -> bool:
+    return n_values > 1 and position in (0, n_values - 1)
+
+
+EPS_GRID: tuple[float, ...] = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
+MIN_SAMPLES_GRID: tuple[int, ...] = (5, 10, 20, 30, 40, 50, 60, 100)

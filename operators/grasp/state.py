@@ -1,14 +1,28 @@
-"""``selection.json``: the grid of every class and the cell that was picked in it."""
+"""Files of ``groups: {method: grasp}``: ``selection.json``, and the labels of the whole grid where they are
+kept.
+
+``selection.json`` holds the grid of every class and the cell that was selected. No operator may read the
+truth, so the grid cannot be scored during the run. Where it is kept, a folder per class (``grid-<class>/``)
+holds the labels, one column per cell, and the report reads them in row groups. One row takes 2 bytes per
+cell before compression and far less after it, because most rows are in one group.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from operators.arrays import Ids
+from operators.base import ROW_ID
 
 SELECTION = "selection.json"
 
@@ -32,3 +46,67 @@ def read_offsets(state: Path) -> dict[int, int]:
     """Class index -> number of its first group."""
     record = json.loads((state / SELECTION).read_text("utf-8"))
     return {entry["class"]: entry["offset"] for entry in record["classes"]}
+
+
+Keep: TypeAlias = Literal["auto"] | bool
+GridLabels: TypeAlias = npt.NDArray[np.integer[Any]]
+
+AUTO_ROWS = 250_000  # of a class: 104 cells of them are 50 MB before compression
+ROWS_PER_GROUP = 65_536  # what is read at once, at least
+
+
+def keeps_grid(keep: Keep, n_rows: int) -> bool:
+    """Whether the grid of a class is to be kept: ``auto`` up to 250,000 rows."""
+    return n_rows <= AUTO_ROWS if keep == "auto" else keep
+
+
+def grid_path(state: Path, index: int) -> Path:
+    """Where the grid of class ``index`` is."""
+    return state / f"grid-{index}"
+
+
+def write_grid(state: Path, index: int, row_ids: Ids, part: int, labels: GridLabels) -> None:
+    """Store a grid, or a part of it.
+
+    Parameters
+    ----------
+    state : folder of the operator.
+    index : class.
+    row_ids : (n,) ascending.
+    part : 0 where the class is in one piece; else parts in the order of their row ids.
+    labels : (n_eps, n_min_samples, n) groups from 0, -1 for noise.
+    """
+    narrow = np.int16 if labels.max(initial=0) <= np.iinfo(np.int16).max else np.int32
+    columns = {ROW_ID: row_ids}
+    for e, m in np.ndindex(labels.shape[:2]):
+        columns[_column(e, m)] = labels[e, m].astype(narrow)
+    path = grid_path(state, index) / f"part-{part:05}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=ROWS_PER_GROUP, compression="zstd")
+
+
+def read_grid(
+    state: Path, index: int, row_ids: Ids
+) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.int32]]]:
+    """Cells and the labels there of some rows of one class, from the row groups that hold them.
+
+    Parameters
+    ----------
+    row_ids : (m,) ascending, m >= 1; all must be there.
+
+    Yields
+    ------
+    (e, m), and (m,) int32.
+    """
+    path = grid_path(state, index)
+    within = (pc.field(ROW_ID) >= int(row_ids[0])) & (pc.field(ROW_ID) <= int(row_ids[-1]))
+    table = pq.read_table(path, filters=within, partitioning=None)
+    place = np.searchsorted(table.column(ROW_ID).to_numpy(), row_ids)
+    for name in table.column_names:
+        if name != ROW_ID:
+            _, e, m = name.split("-")
+            yield (int(e), int(m)), table.column(name).to_numpy()[place].astype(np.int32)
+
+
+def _column(e: int, m: int) -> str:
+    return f"cell-{e}-{m}"

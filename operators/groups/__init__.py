@@ -11,10 +11,10 @@ from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.groups.kernel import GroupMethod, GroupResult
-    from operators.groups.placing import assign
+    from operators.groups.operator import assign
 
 __all__ = ["GroupMethod", "GroupResult", "assign"]
 
-_HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "placing"}
+_HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "operator"}
 
 __getattr__ = lazy(__name__, _HOMES)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from operators.arrays import Float64
 
 
 def scale_derivatives(logits: npt.NDArray[np.floating], y: npt.NDArray[np.integer]) -> Float64:

@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Labels
 from operators.base import FEATURES, LOSS, OperatorParams
-from operators.groups.choice import Sample, ascending, fewer_than_distinct
-from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, Labels, State
+from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import GeorgeParams
+from operators.groups.silhouette_choice import Sample, ascending, fewer_than_distinct
 
 MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 

@@ -1,8 +1,8 @@
-"""What every class-by-class method of group learning is: arrays in, labels and a small state out.
+"""The interface of class-by-class methods of group inference: arrays in, labels and a small state out.
 
-A third party writes a subclass of :class:`GroupMethod` and names it under the entry point
-``rowsieve.group_methods``; gathering a class's rows, numbering groups across classes, storing labels and
-placing new rows are done for it.
+Another package adds a method by a subclass of :class:`GroupMethod` under the entry-point group
+``rowsieve.group_methods``. Gathering the rows of a class, numbering groups across classes, storing labels
+and assigning new rows are done by :mod:`operators.groups.adaptor`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Labels
 from operators.base import OperatorParams
 
-NOISE = -1
-
 Array: TypeAlias = npt.NDArray[Any]
-Labels: TypeAlias = npt.NDArray[np.int32]
 Columns: TypeAlias = Mapping[str, Array]
 """Sidecar columns of n rows: vectors as (n, d) float32, numbers as (n,)."""
 State: TypeAlias = Mapping[str, Array]

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, OperatorParams
-from operators.groups.choice import Sample, ascending, fewer_than_distinct
-from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, Labels, State
+from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import KMeansParams
+from operators.groups.silhouette_choice import Sample, ascending, fewer_than_distinct
 
 BLOCK = 4096  # rows converted to float64 at a time
 SPACES = {"gradients": GRADIENT, "features": FEATURES}

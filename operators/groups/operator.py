@@ -1,13 +1,107 @@
-"""The operator ``groups`` as recipes name it: it chooses the class that carries a method out."""
+"""The operator ``groups`` as recipes name it, its methods by name, and :func:`assign` for new rows.
+
+Methods are the built-in ones and those of other packages (entry-point group ``rowsieve.group_methods``).
+"""
 
 from __future__ import annotations
 
+import difflib
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from operators.base import Operator, OperatorParams
+import pyarrow as pa
+
+from operators.base import Context, Operator, OperatorError, OperatorParams, ShardInfo
+from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase
-from operators.groups.methods import known_methods, method_class
+from operators.groups.kernel import GroupMethod
+from operators.groups.state import RECORD, read_record
+
+ENTRY_POINTS = "rowsieve.group_methods"
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "grasp": "operators.grasp.adaptor:Groups",
+        "feasp": "operators.grasp.adaptor:Groups",
+        "kmeans": "operators.groups.kmeans:KMeans",
+        "george": "operators.groups.george:George",
+        "eiil": "operators.groups.by_model:Eiil",
+        "jtt": "operators.groups.by_model:Jtt",
+        "none": "operators.groups.by_column:ClassLabel",
+        "oracle": "operators.groups.by_column:Oracle",
+    }
+)
+_log = logging.getLogger("rowsieve")
+
+
+def method_names() -> tuple[str, ...]:
+    """All known names; a plugin cannot take a built-in one's."""
+    plugins = {point.name for point in _plugins() if point.name not in BUILT_IN}
+    return (*BUILT_IN, *sorted(plugins))
+
+
+def known_methods() -> dict[str, type[Operator[Any]]]:
+    """Name -> operator class; plugins that do not load are left out, and named in the log."""
+    found: dict[str, type[Operator[Any]]] = {}
+    for name in method_names():
+        try:
+            found[name] = method_class(name)
+        except OperatorError:
+            continue
+    return found
+
+
+def method_class(name: str) -> type[Operator[Any]]:
+    """The operator class that carries a method out.
+
+    Raises
+    ------
+    OperatorError
+        No such method, or a plugin that does not load; the text has the nearest name.
+    """
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
+        return _as_operator(getattr(import_module(module), attribute))
+    for point in _plugins():
+        if point.name == name and (plugin := _load(point)) is not None:
+            return plugin
+    others = [known for known in method_names() if known != name]
+    near = difflib.get_close_matches(name, others, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(others)}."
+    raise OperatorError(f"operators.groups.method: there is no usable method {name!r}. {hint}")
+
+
+def _plugins() -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def _load(point: EntryPoint) -> type[Operator[Any]] | None:
+    try:
+        found = point.load()
+    except Exception as error:
+        _skip(point, f"does not load: {type(error).__name__}: {error}")
+        return None
+    if not (isinstance(found, type) and issubclass(found, (GroupMethod, Operator))):
+        _skip(point, "is neither an operators.groups.GroupMethod nor an operators.base.Operator")
+        return None
+    fields = getattr(getattr(found, "Params", None), "model_fields", {})
+    if "method" not in fields:
+        _skip(point, "has no Params with a field 'method' that names it")
+        return None
+    return _as_operator(found)
+
+
+def _skip(point: EntryPoint, why: str) -> None:
+    _log.warning("The group method %s (%s) %s; it is skipped.", point.name, point.value, why)
+
+
+def _as_operator(found: type[Any]) -> type[Operator[Any]]:
+    return class_wise(found) if issubclass(found, GroupMethod) else found
 
 
 class Groups(GroupsBase[OperatorParams]):
@@ -22,3 +116,54 @@ class Groups(GroupsBase[OperatorParams]):
     def variants(cls) -> dict[str, type[Operator[Any]]]:
         """All methods that load, by name."""
         return known_methods()
+
+
+@dataclass(frozen=True)
+class _NoShards:
+    """A reader without shards: placing rows reads the state alone."""
+
+    shards: tuple[ShardInfo, ...] = ()
+
+    def read(self, shard: int, columns: Any) -> pa.Table:
+        raise OperatorError("operators.groups.assign: there are no shards to read.")
+
+    read_source = read
+
+
+def assign(state: Path, table: pa.Table) -> pa.Table:
+    """Columns ``group`` and ``group_outlier`` of new rows, from a fitted state.
+
+    Parameters
+    ----------
+    state : the state folder of a fitted ``groups``: ``<output>/store/<fingerprint>/state``. Every method
+        but ``oracle`` leaves all that is needed there.
+    table : the columns that the method requires (``y``, and ``gradient``, ``gradient_factors``, ``x`` or
+        ``loss``), as the operators of the same run make them of the new rows.
+
+    Raises
+    ------
+    OperatorError
+        The folder holds no such state, a column is missing, the method cannot place new rows
+        (``oracle``), or a class had no row in ``fit``.
+    """
+    try:
+        record = read_record(state)
+        params = record["params"]
+    except (OSError, ValueError, KeyError):
+        raise OperatorError(
+            f"{state / RECORD} cannot be read, so the folder is no state of `groups`. Give the folder "
+            "<output>/store/<fingerprint>/state; `rowsieve plan RECIPE --json` shows the fingerprint."
+        ) from None
+    kind = method_class(str(params["method"]))
+    operator = kind(kind.Params.recorded(params))
+    if isinstance(operator, GroupsBase):
+        operator = operator.as_fitted(record)
+    missing = sorted(set(operator.requires) - set(table.column_names))
+    if missing:
+        raise OperatorError(
+            f"operators.groups.assign: method `{params['method']}` needs the column {missing[0]!r} of the "
+            f"new rows; there are: {', '.join(table.column_names)}."
+        )
+    if not isinstance(operator, GroupsBase):
+        raise OperatorError(f"operators.groups.assign: method `{params['method']}` cannot place new rows.")
+    return operator.open_for_new_rows(Context(_NoShards(), state))(table)

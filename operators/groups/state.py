@@ -10,18 +10,16 @@ import json
 import os
 import uuid
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from operators.arrays import Ids, Labels
 from operators.base import ROW_ID, OperatorError, OperatorParams
-from operators.groups.kernel import Labels, State
-
-Ids: TypeAlias = npt.NDArray[np.int64]
+from operators.groups.kernel import State
 
 LABEL_ROWS = 65_536  # rows per row group: the least that a shard has to read
 RECORD = "groups.json"

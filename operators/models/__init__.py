@@ -11,8 +11,7 @@ from operators.lazy import lazy
 from operators.models.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from operators.models.building import Standardize, build
-    from operators.models.device import device_for, prepare_device
+    from operators.models.building import Standardize, build, device_for, prepare_device
     from operators.models.storage import load, save
 
 __all__ = ["ModelSpec", "Standardize", "build", "device_for", "load", "prepare_device", "save"]
@@ -20,8 +19,8 @@ __all__ = ["ModelSpec", "Standardize", "build", "device_for", "load", "prepare_d
 _HOMES = {
     "Standardize": "building",
     "build": "building",
-    "device_for": "device",
-    "prepare_device": "device",
+    "device_for": "building",
+    "prepare_device": "building",
     "load": "storage",
     "save": "storage",
 }

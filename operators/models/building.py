@@ -1,4 +1,4 @@
-"""From a :class:`ModelSpec` to a torch module."""
+"""Models built from a description and a seed, and the device that they run on."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from torch import Tensor, nn
 from operators.base import OperatorError
 from operators.factories import check_allowed
 from operators.models.spec import ModelSpec
+
+
+def prepare_device(cpus: float, gpus: float) -> torch.device:
+    """Give torch ``cpus`` threads (at least 1); return the GPU if asked for and there, else the CPU.
+
+    Called at the start of every actor: libgomp keeps the count of whatever ran in the process before.
+    """
+    torch.set_num_threads(max(1, int(cpus)))
+    return device_for(gpus)
+
+
+def device_for(gpus: float) -> torch.device:
+    """The GPU if asked for and there, else the CPU; asked in the worker, not in the driver."""
+    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
 
 
 class Standardize(nn.Module):

@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.neighbours.clusters import approximate_dbscan
-    from operators.neighbours.duplicates import DuplicateCounter
     from operators.neighbours.estimator import NeighbourGraph
     from operators.neighbours.graph import Graph
-    from operators.neighbours.landmarks import choose_landmarks, row_density
-    from operators.neighbours.uses import density, near_duplicate_counts
+    from operators.neighbours.graph_dbscan import approximate_dbscan
+    from operators.neighbours.graph_statistics import DuplicateCounter, density
+    from operators.neighbours.landmarks import choose_landmarks
 
 _HOMES = {
-    "DuplicateCounter": "duplicates",
+    "DuplicateCounter": "graph_statistics",
     "Graph": "graph",
     "NeighbourGraph": "estimator",
-    "approximate_dbscan": "clusters",
+    "approximate_dbscan": "graph_dbscan",
     "choose_landmarks": "landmarks",
-    "density": "uses",
-    "near_duplicate_counts": "uses",
-    "row_density": "landmarks",
+    "density": "graph_statistics",
 }
 
 __all__ = [
@@ -32,8 +29,6 @@ __all__ = [
     "approximate_dbscan",
     "choose_landmarks",
     "density",
-    "near_duplicate_counts",
-    "row_density",
 ]
 
 __getattr__ = lazy(__name__, _HOMES)

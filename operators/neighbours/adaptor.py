@@ -1,4 +1,4 @@
-"""Neighbour graphs over shards: one worker per class builds an index, then shards are looked up in it."""
+"""The operator ``neighbours``: one worker per class builds an index, then every shard is searched in it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import Ids
 from operators.base import (
     LABEL,
     Apply,
@@ -23,13 +24,10 @@ from operators.base import (
     OperatorParams,
     Resources,
 )
-from operators.neighbours.graph import Ids
-from operators.neighbours.library import load_faiss
-from operators.neighbours.params import NeighboursParams
-from operators.neighbours.state import EVERY_CLASS
+from operators.neighbours.params import EVERY_CLASS, NeighboursParams
 
 if TYPE_CHECKING:
-    from operators.neighbours.parts import Edges, Part
+    from operators.neighbours.class_index import Edges, Part
 
 NEIGHBOUR_IDS = "neighbour_ids"
 NEIGHBOUR_DISTANCES = "neighbour_distances"
@@ -156,8 +154,10 @@ def _class_names(ingest: Path) -> list[str]:
 
 def _parts_module() -> Any:
     """Import what needs FAISS and scikit-learn late: planning imports this file, and needs neither."""
+    from operators.neighbours.faiss_index import load_faiss
+
     try:
         load_faiss()
     except ImportError as error:
         raise OperatorError(str(error)) from None
-    return import_module("operators.neighbours.parts")
+    return import_module("operators.neighbours.class_index")

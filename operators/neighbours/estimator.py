@@ -11,16 +11,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from operators.arrays import Matrix
+from operators.arrays import Ids, Matrix
 from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
-from operators.neighbours.factored import FactoredRows
+from operators.neighbours.factored_rows import FactoredRows
+from operators.neighbours.faiss_index import Kind, threads
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Graph, Ids
-from operators.neighbours.index import Kind
-from operators.neighbours.library import threads
+from operators.neighbours.graph import Graph
+from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.recall import advice, check_size, true_edges
-from operators.neighbours.search import Reach, RowIndex
 
 MAX_EDGES = 2**28
 

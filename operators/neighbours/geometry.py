@@ -1,17 +1,14 @@
-"""How two rows compare: in float32 for the index, in float64 for the decision."""
+"""How a metric compares two rows: in float32 for an index, in float64 for the decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float64, Matrix
+from operators.arrays import Float32, Float64, Matrix
 from operators.dbscan.points import METRICS, Metric, blocks, mean_row, unit_rows
-
-Float32: TypeAlias = npt.NDArray[np.float32]
 
 FAR = 1e6  # entries of a query beyond this many units are moved to it, so that no square overflows
 LARGEST = 1e18  # radii in units beyond it would overflow too

@@ -5,13 +5,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Ids: TypeAlias = npt.NDArray[np.int64]
-Float32: TypeAlias = npt.NDArray[np.float32]
+from operators.arrays import Float32, Ids
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
-"""What later operators take from the state that ``neighbours`` left: density of rows, and landmarks.
+"""Landmarks drawn from the state of ``neighbours`` by the inverse of the density; used by ``split``.
 
-A Nystrom approximation (Williams, Seeger 2001) is as good as its landmarks cover the space. Drawn at random
-they follow the data and crowd where rows are many; drawn by the inverse of the density they also
-reach where rows are few, which is where minorities are.
+A Nystrom approximation (Williams, Seeger 2001) is as good as its landmarks cover the space. Landmarks drawn
+uniformly follow the data and crowd where rows are many; drawn by the inverse of the density they also reach
+where rows are few, which is where minorities are.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from operators.arrays import Float32, Ids
 from operators.base import OperatorError
-from operators.neighbours.graph import Float32, Ids
+from operators.neighbours.class_index import Part
+from operators.neighbours.graph_statistics import density
 from operators.neighbours.params import NeighboursParams
-from operators.neighbours.parts import Part
-from operators.neighbours.uses import density
 
 GRAPH = "graph.json"
 CANDIDATES = 8  # rows whose density is looked up, per landmark
@@ -31,31 +30,6 @@ class Landmarks:
 
     row_ids: Ids
     vectors: Float32
-
-
-def row_density(state: Path, row_ids: Ids, part: int = -1) -> npt.NDArray[np.float64]:
-    """How crowded the surroundings of some rows are; see :func:`operators.neighbours.density`.
-
-    Their neighbours are looked up again among all rows: the state holds rows and index, not the edges.
-
-    Parameters
-    ----------
-    state : state folder of ``neighbours``.
-    row_ids : (m,) rows of one part.
-    part : class index, or -1 where the graph is one over all classes.
-
-    Returns
-    -------
-    (m,) float64, mean 1.
-
-    Raises
-    ------
-    OperatorError
-        ``state`` has no such graph, or a row is not in it.
-    """
-    params, _ = _read(state)
-    opened = Part(state, part, params)
-    return density(opened.neighbours_of(opened.positions(row_ids)))
 
 
 def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landmarks:

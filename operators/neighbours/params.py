@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
 
+EVERY_CLASS = -1
+"""Class index that stands for all classes together."""
+
 
 class NeighboursParams(OperatorParams):
     """Which rows count as neighbours, and how they are looked for."""

@@ -1,4 +1,4 @@
-"""How much of the true graph an index finds, and how large the graph would be: exact, on a sample of rows."""
+"""Recall of an index and expected size of a graph, both exact on a sample of rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from operators.arrays import Matrix
+from operators.arrays import Float32, Ids, Matrix
+from operators.neighbours.faiss_index import BLOCK, KNOBS
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Float32, Graph, Ids
-from operators.neighbours.index import BLOCK, KNOBS
-from operators.neighbours.search import Reach, RowIndex
+from operators.neighbours.graph import Graph
+from operators.neighbours.kernel import Reach, RowIndex
 
 SAMPLE = 256
 LOW = 0.95

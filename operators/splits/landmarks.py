@@ -50,7 +50,7 @@ def pick_landmarks(
 
 def _centres(z: npt.NDArray[np.float32], count: int, seed: int) -> npt.NDArray[Any]:
     try:
-        from operators.neighbours.library import load_faiss, threads
+        from operators.neighbours.faiss_index import load_faiss, threads
 
         faiss = load_faiss()
     except ImportError:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from operators.grasp.grids import MIN_SAMPLES_GRID
 from operators.grasp.selection import (
+    MIN_SAMPLES_GRID,
     MOST_NOISE,
     SMALLEST_GROUP,
     group_counts,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID
 from tests.benchmarks.dbscan import rows
 from tests.benchmarks.dbscan.bench import Bench, Found
 from tests.benchmarks.dbscan.cases import MIN_SAMPLES, Case, Regime

@@ -150,7 +150,7 @@ def single_fit(X: Any, setting: Setting) -> Any:
 
 def fit_each_cell(X: Any, _: Setting) -> None:
     """Every cell of the grid by ours, each on its own."""
-    from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+    from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID
 
     for eps, min_samples in itertools.product(EPS_GRID, MIN_SAMPLES_GRID):
         single_fit(X, Setting((2 * eps) ** 0.5, min_samples))

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from operators.gradients.distortion import cosine_distortion
 from operators.gradients.kernel import per_sample_gradients
-from operators.gradients.projection import Projection
+from operators.gradients.projection import Projection, cosine_distortion
 from tests.benchmarks.gradients.cases import CASES, Case
 from tests.benchmarks.gradients.peers import Make, chunked, peers, whole
 from tests.benchmarks.harness import Row, Timing, bar, figure, machine, measure, ratio, table, write_section

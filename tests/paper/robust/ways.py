@@ -10,7 +10,7 @@ import torch
 
 from engine.training import fit_arrays, parse_params
 from operators.gradients import per_sample_gradients
-from operators.gradients.balanced import balanced, input_lengths
+from operators.gradients.balanced_bias import balanced, input_lengths
 from operators.grasp import GroupInference
 from operators.models import ModelSpec
 from operators.probe.kernel import train_on_arrays

@@ -26,7 +26,7 @@ from operators.gradients.adaptor import Gradients
 from operators.gradients.params import GradientsParams
 from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups
-from operators.grasp.factored_model import FactoredModel, load_model
+from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.params import GroupsParams
 from operators.groups import assign
 from tests.data import small_recipe

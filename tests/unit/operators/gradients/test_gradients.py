@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from operators.gradients import Projection, per_sample_gradients
+from operators.gradients.kernel import choose_route, select_parameters
 from operators.gradients.layers import Layers
 from operators.gradients.projection import Method
-from operators.gradients.routes import choose_route
-from operators.gradients.rows import select_parameters
 from operators.models import ModelSpec, build
 
 HERE = __name__

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from operators.gradients import per_sample_gradients
-from operators.gradients.calls import evaluating
-from operators.gradients.kernel import in_chunks
-from operators.gradients.layers import Layers
-from operators.gradients.routes import choose_route
-from operators.gradients.rows import select_parameters
+from operators.gradients.kernel import choose_route, in_chunks, select_parameters
+from operators.gradients.layers import Layers, evaluating
 from operators.models import Standardize
 
 Floats = NDArray[np.float32]

@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.metrics import silhouette_score
 
 from operators.grasp import GroupInference
-from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+from operators.grasp.class_model import ClassModel, sample_cores
 from operators.grasp.kernel import infer_class
-from operators.grasp.model import ClassModel, sample_cores
+from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID
 
 
 def clusters(seed: int = 0, sizes: tuple[int, ...] = (120, 40, 12), spread: float = 0.3) -> Any:

@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from operators.base import CATEGORY, VECTOR, Context, OperatorError, Resources, ShardInfo
 from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups
-from operators.grasp.drawing import drawn_rows
+from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
-from operators.grasp.model import ClassModel
 from operators.grasp.params import GroupsParams
+from operators.grasp.rows_on_disk import drawn_rows
 from operators.groups import state as state_module
-from operators.groups.gather import gather_class
+from operators.groups.base import gather_class
 
 NAMES = ["cat", "dog!", "empty", "lone"]
 PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08])

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pytest
 
 from operators.base import VECTOR, OperatorError
-from operators.grasp import scores as scores_module
-from operators.grasp import sharded as sharded_module
+from operators.grasp import blocks as blocks_module
 from operators.grasp.adaptor import Groups
+from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
-from operators.grasp.model import ClassModel
 from operators.grasp.params import GroupsParams
 from operators.metrics import silhouettes as silhouettes_module
 from tests.unit.operators.grasp.test_grasp_operator import Here, context_for, cut, rows
@@ -58,13 +57,13 @@ def test_sampled_silhouettes_and_drawn_cores_are_the_kernels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a large class: a sample is scored, sums run over several spans, not all cores are kept."""
-    for module in (silhouettes_module, sharded_module):
+    for module in (silhouettes_module, blocks_module):
         monkeypatch.setattr(module, "EXACT_ROWS", 50)
-    for module in (silhouettes_module, scores_module):
+    for module in (silhouettes_module, blocks_module):
         monkeypatch.setattr(module, "BLOCK", 48)
         monkeypatch.setattr(module, "SUMS", 600)
     monkeypatch.setattr(silhouettes_module, "SAMPLE_ROWS", 90)
-    monkeypatch.setattr(sharded_module, "MAX_CORES", 40)
+    monkeypatch.setattr(blocks_module, "MAX_CORES", 40)
     table = rows(3)
     _, _, state = fitted(cut(table, 3), tmp_path, block_rows=70)
     y = table.column("y").to_numpy()

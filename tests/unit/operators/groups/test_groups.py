@@ -9,11 +9,11 @@ from sklearn.cluster import KMeans as Lloyd
 from sklearn.metrics import adjusted_rand_score, silhouette_score
 from threadpoolctl import threadpool_limits
 
-from operators.groups.choice import Sample, fewer_than_distinct
 from operators.groups.eiil import environments, penalty, scale_derivatives
 from operators.groups.george import fit_george, place, reduced
 from operators.groups.kmeans import fit_kmeans, nearest_centre
 from operators.groups.params import GeorgeParams
+from operators.groups.silhouette_choice import Sample, fewer_than_distinct
 
 
 def blobs(n: int = 300, seed: int = 0, d: int = 4) -> tuple[np.ndarray, np.ndarray]:

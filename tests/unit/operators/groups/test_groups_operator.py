@@ -22,14 +22,16 @@ from engine.recipe.recipe import Recipe
 from engine.runs.compare.comparison import needed, variants
 from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import writing
+from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, LABEL, LOSS, PREDICTION, OperatorError, OperatorParams
 from operators.columns import vectors_to_numpy
-from operators.groups import GroupMethod, GroupResult, assign, methods
+from operators.groups import GroupMethod, GroupResult, assign
+from operators.groups import operator as methods
 from operators.groups.eiil import environments, scale_derivatives
 from operators.groups.george import fit_george
-from operators.groups.kernel import Columns, Labels, State
+from operators.groups.kernel import Columns, State
 from operators.groups.kmeans import fit_kmeans
-from operators.groups.methods import method_class
+from operators.groups.operator import method_class
 from operators.groups.params import GeorgeParams
 from operators.models import load
 from operators.probe.scoring import logits
@@ -284,7 +286,7 @@ def test_the_schema_knows_every_method() -> None:
 
 def test_planning_imports_no_heavy_library() -> None:
     code = (
-        "import sys; from operators.groups.methods import known_methods; known_methods(); "
+        "import sys; from operators.groups.operator import known_methods; known_methods(); "
         "print([m for m in ('torch', 'sklearn', 'scipy', 'ray', 'faiss', 'mlflow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,8 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN
 from operators.neighbours import NeighbourGraph, approximate_dbscan
-from operators.neighbours import index as index_module
-from operators.neighbours import search as search_module
+from operators.neighbours import faiss_index as index_module
+from operators.neighbours import kernel as kernel_module
 
 MANY = settings(max_examples=100)
 SOME = settings(max_examples=60)
@@ -50,9 +50,9 @@ def exact_directions(draw: st.DrawFn) -> Any:
 @pytest.fixture(autouse=True)
 def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Small blocks, so that small data have several."""
-    monkeypatch.setattr(search_module, "QUERIES", 8)
-    monkeypatch.setattr(search_module, "FEWEST", 1)
-    monkeypatch.setattr(search_module, "SPARE", 1)
+    monkeypatch.setattr(kernel_module, "QUERIES", 8)
+    monkeypatch.setattr(kernel_module, "FEWEST", 1)
+    monkeypatch.setattr(kernel_module, "SPARE", 1)
     return monkeypatch
 
 
@@ -60,8 +60,8 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 def blocks_of(size: int) -> Iterator[None]:
     """Pieces of this many queries, and of few pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search_module, "QUERIES", size)
-        patch.setattr(search_module, "VALUES", 2 * size)
+        patch.setattr(kernel_module, "QUERIES", size)
+        patch.setattr(kernel_module, "VALUES", 2 * size)
         yield
 
 
@@ -183,7 +183,7 @@ def test_dbscan_on_an_exact_graph_is_ours(X: Any, eps: float, min_samples: int, 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_features", [2, 30, 1500])
 def test_random_clusters(metric: Any, dtype: Any, n_features: int, sizes: pytest.MonkeyPatch) -> None:
-    sizes.setattr(search_module, "QUERIES", 100)
+    sizes.setattr(kernel_module, "QUERIES", 100)
     rng = np.random.default_rng(n_features)
     X = rng.normal(size=(5, n_features))[rng.integers(5, size=200)] + 0.6 * rng.normal(size=(200, n_features))
     X[:20], X[40:45], X[45] = X[100], 0, 1e4
@@ -210,12 +210,12 @@ def test_a_call_asks_for_no_more_than_a_block(sizes: pytest.MonkeyPatch) -> None
         return within(self, queries, gap)
 
     sizes.setattr(index_module.Index, "within", counted)
-    sizes.setattr(search_module, "QUERIES", 50)
+    sizes.setattr(kernel_module, "QUERIES", 50)
     X = np.random.default_rng(0).normal(size=(200, 2))
     whole = NeighbourGraph(eps=9).fit(X).graph_
     assert max(asked) == 50
     asked.clear()
-    sizes.setattr(search_module, "PAIRS", 1000)
+    sizes.setattr(kernel_module, "PAIRS", 1000)
     np.testing.assert_array_equal(NeighbourGraph(eps=9).fit(X).graph_.indices, whole.indices)
     assert max(asked) == 1000 // 200
 

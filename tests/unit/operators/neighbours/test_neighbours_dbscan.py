@@ -13,9 +13,8 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances
 
 from operators.dbscan import DBSCAN, dbscan_grid
 from operators.neighbours import NeighbourGraph, approximate_dbscan
-from operators.neighbours import approximate as approximate_module
-from operators.neighbours.approximate import Settings, approximate_grid
-from operators.neighbours.clusters import clusters_within
+from operators.neighbours import graph_dbscan as approximate_module
+from operators.neighbours.graph_dbscan import Settings, approximate_grid, clusters_within
 from tests.benchmarks.dbscan.rows import gradient_rows
 
 GRID = [0.1, 0.25, 0.4], [3, 8, 20, 60]

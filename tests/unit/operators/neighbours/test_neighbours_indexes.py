@@ -15,9 +15,8 @@ from operators.neighbours import (
     NeighbourGraph,
     approximate_dbscan,
     density,
-    near_duplicate_counts,
 )
-from operators.neighbours import index as index_module
+from operators.neighbours import faiss_index as index_module
 from operators.neighbours import recall as recall_module
 
 
@@ -166,16 +165,6 @@ def test_an_edge_from_one_side_joins_both() -> None:
     assert approximate_dbscan(back, 2).tolist() == [-1, 0, 0]
 
 
-def test_near_duplicates_are_counted() -> None:
-    X = np.array([[0.0], [0.1], [0.1], [0.25], [5]])
-    graph = NeighbourGraph(eps=1).fit(X).graph_
-    assert near_duplicate_counts(graph, 0).tolist() == [0, 1, 1, 0, 0]
-    assert near_duplicate_counts(graph, 0.1).tolist() == [2, 2, 2, 0, 0]
-    assert near_duplicate_counts(graph, 1).tolist() == [3, 3, 3, 3, 0]
-    nearest = NeighbourGraph(n_neighbors=1).fit(X).graph_
-    assert near_duplicate_counts(nearest, 9).tolist() == [1] * 5
-
-
 def test_density_by_counts_and_by_distance() -> None:
     X = np.array([[0.0], [0], [1], [3]])
     counted = density(NeighbourGraph(eps=1).fit(X).graph_)
@@ -223,7 +212,6 @@ CAPPED = NeighbourGraph(eps=2, n_neighbors=1).fit(np.eye(3))
         (lambda: approximate_dbscan(CAPPED.graph_, 3), "n_neighbors = 2 or more"),
         (lambda: approximate_dbscan(NEAREST.graph_, 2), "Build it with eps"),
         (lambda: approximate_dbscan(FITTED.query(np.eye(3)[:2]), 2), "2 rows among 3"),
-        (lambda: near_duplicate_counts(FITTED.graph_, 1.5), "1.5 is beyond the radius 1 "),
     ],
 )
 def test_bad_parameters_are_named(call: Callable[[], object], says: str) -> None:

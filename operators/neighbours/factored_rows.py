@@ -1,4 +1,4 @@
-"""Neighbours of factored gradients: every pair by its factors, in float64. No index, and no FAISS."""
+"""Neighbours of factored gradients: every pair is compared by its factors, in float64, without FAISS."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from operators.arrays import Float64
+from operators.arrays import Float32, Float64, Ids
 from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
 from operators.factored.points import FactoredPoints
 from operators.neighbours.geometry import SQUARABLE
-from operators.neighbours.graph import Float32, Graph, Ids, gather
+from operators.neighbours.graph import Graph, gather
+from operators.neighbours.kernel import Found, Reach, smallest
 from operators.neighbours.recall import SAMPLE, Truth, check_size, draw
-from operators.neighbours.search import Found, Reach, smallest
 
 PAIRS = 1 << 21  # pairs measured at once: some 16 MB each for a few arrays
 
 
 class FactoredRows:
-    """What :class:`~operators.neighbours.search.RowIndex` is to flat rows.
+    """What :class:`~operators.neighbours.kernel.RowIndex` is to flat rows.
 
     Parameters
     ----------

@@ -1,4 +1,8 @@
-"""Group inference by density clustering of gradients, class by class (GRASP, Algorithm 1)."""
+"""GRASP as a scikit-learn estimator: group inference by density clustering of gradients, class by class.
+
+Source: Zeng, Greenewald, Lee, Solomon, Yurochkin: Outlier-robust group inference via gradient space
+clustering, 2022, Algorithm 1. The mathematics of one class is in :mod:`operators.grasp.kernel`.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +16,15 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
 
-from operators.arrays import Matrix
+from operators.arrays import NOISE, Labels, Matrix
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
-from operators.grasp.drawing import drawn_rows
-from operators.grasp.forms import Labels, Model, assign
-from operators.grasp.grids import EPS_GRID, MIN_SAMPLES_GRID
+from operators.grasp.class_model import Model, assign
 from operators.grasp.kernel import MAX_CORES, infer_class
-from operators.grasp.model import NOISE
-from operators.grasp.picked import Selection
-from operators.grasp.selection import Rule
+from operators.grasp.rows_on_disk import drawn_rows
+from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID, Rule, Selection
 
 Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 
@@ -63,8 +64,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     labels_ : (n,) int32: -1 for noise, else a group number unique across classes, in class order.
     classes_ : distinct values of y, ascending.
     selection_ : dict from class to :class:`Selection`.
-    models_ : dict from class to :class:`~operators.grasp.model.ClassModel`, or to
-        :class:`~operators.grasp.factored_model.FactoredModel`.
+    models_ : dict from class to :class:`~operators.grasp.class_model.ClassModel`, or to
+        :class:`~operators.grasp.class_model.FactoredModel`.
     offsets_ : dict from class to the number of its first group.
     """
 

@@ -1,11 +1,11 @@
-"""DBSCAN over a grid through one approximate neighbour graph, and how far it is from exact DBSCAN.
+"""DBSCAN through a neighbour graph, and how far its labels are from those of exact DBSCAN.
 
-A radius that holds a whole cluster holds about half of all pairs, so the graph is not one of all pairs
-within the largest radius but of the nearest of them, enough to tell every core sample of the grid. All
-smaller radii are in it. Clusters that touch only by edges longer than these are joined through a random
-sample of rows, all pairs of which are compared.
-
-How good the result is, is always measured; see :class:`Quality`.
+:func:`approximate_dbscan` reads labels from a given graph. :func:`approximate_grid` builds one approximate
+graph for a whole grid. A radius that holds a whole cluster holds about half of all pairs, so that graph
+does not hold all pairs within the largest radius but the nearest of them, enough to recognise every core
+sample of the grid; all smaller radii are contained in it. Clusters that touch only by longer edges are
+connected through a random sample of rows, all pairs of which are compared. The quality of the result is
+always measured; see :class:`Quality`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,130 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from operators.arrays import Matrix
+from operators.arrays import NOISE, Ids, Labels, Mask, Matrix
+from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.kernel import cluster
 from operators.dbscan.points import Metric, Points
-from operators.neighbours.clusters import Labels, Mask, clusters_within
+from operators.neighbours.faiss_index import KNOBS, Kind, load_faiss, threads
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Graph, Ids
-from operators.neighbours.index import KNOBS, Kind
-from operators.neighbours.library import load_faiss, threads
+from operators.neighbours.graph import Graph
+from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.recall import LOW, Truth, draw, nearest_distances
-from operators.neighbours.search import Reach, RowIndex
+
+
+def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
+    """DBSCAN at the radius of the graph, as good as the graph is.
+
+    On a complete graph these are the labels of :class:`operators.dbscan.DBSCAN`. Where an approximate
+    index missed edges, core samples turn into noise and clusters fall apart; small ones go first. Where the
+    graph holds only the nearest rows within its radius, core samples are still told rightly, but
+    clusters that touch by longer edges stay apart. An edge found from one side only counts for that side's
+    density, and joins both.
+
+    Source: Ester, Kriegel, Sander, Xu, KDD 1996.
+
+    Parameters
+    ----------
+    graph : n rows against themselves, within ``graph.eps``.
+    min_samples : neighbours (the row itself included) that make a core sample, >= 1.
+
+    Returns
+    -------
+    (n,) int32: clusters numbered by their lowest core sample, -1 for noise. A border row joins the
+    lowest-numbered cluster that reaches it.
+
+    Raises
+    ------
+    ValueError
+        The graph has no radius, is not of rows against themselves, or holds too few neighbours per row to
+        tell core samples.
+    """
+    if graph.eps is None:
+        raise ValueError(
+            "approximate_dbscan: the graph holds the nearest neighbours of each row, so it does not show "
+            "how many lie within a radius. Build it with eps, or with eps and n_neighbors."
+        )
+    labels, _ = clusters_within(graph, graph.eps, [min_samples])
+    first: Labels = labels[0]
+    return first
+
+
+def clusters_within(
+    graph: Graph, eps: float, min_samples_values: Sequence[int], extra: Graph | None = None
+) -> tuple[Labels, Mask]:
+    """Labels and core samples for several ``min_samples`` at one radius.
+
+    Parameters
+    ----------
+    graph : n rows against themselves, within at least ``eps``.
+    eps : radius; distances are compared as float32, as the graph stores them.
+    min_samples_values : M thresholds, ascending.
+    extra : more true edges of the same rows, to join clusters by; they do not count for density.
+
+    Returns
+    -------
+    labels : (M, n) int32, as :func:`approximate_dbscan` describes them.
+    cores : (M, n) bool. Memory: 18 bytes per edge within eps, beside the graph.
+
+    Raises
+    ------
+    ValueError
+        As :func:`approximate_dbscan`.
+    """
+    _check(graph, max(min_samples_values))
+    within = graph.within(eps)
+    counts = within.degrees + 1
+    # A row is a core sample for the first `depth` thresholds.
+    depth = np.searchsorted(np.asarray(min_samples_values), counts, side="right").astype(np.int16)
+    cores = depth > np.arange(len(min_samples_values))[:, None]
+    labels = np.full(cores.shape, NOISE, np.int32)
+    parts = [within] if extra is None else [within, extra.within(eps)]
+    rows = np.concatenate([part.sources() for part in parts])
+    cols = np.concatenate([part.indices for part in parts])
+    both = np.minimum(depth[rows], depth[cols])  # thresholds at which an edge joins clusters
+    either = np.maximum(depth[rows], depth[cols])
+    forest = DisjointSets(graph.n_rows)
+    for m in reversed(range(len(labels))):
+        new = both == m + 1
+        forest.union(rows[new], cols[new])
+        labels[m] = _numbered(forest, cores[m])
+        border = np.flatnonzero((both <= m) & (either > m))
+        _attach(labels[m], cores[m], rows[border], cols[border])
+    return labels, cores
+
+
+def _numbered(forest: DisjointSets, core: Mask) -> Labels:
+    """Labels of core samples: components by their lowest member, which is their root."""
+    labels = np.full(len(core), NOISE, np.int32)
+    members = np.flatnonzero(core)
+    labels[members] = np.unique(forest.find(members), return_inverse=True)[1]
+    return labels
+
+
+def _attach(labels: Labels, core: Mask, rows: Any, cols: Any) -> None:
+    """Give border rows the lowest label of the core samples that they touch, in place.
+
+    Of each pair one is a core sample.
+    """
+    border, touched = np.where(core[rows], cols, rows), np.where(core[rows], rows, cols)
+    lowest = labels.view(np.uint32)  # noise is above all clusters there
+    np.minimum.at(lowest, border, lowest[touched])
+
+
+def _check(graph: Graph, min_samples: int) -> None:
+    if graph.n_rows != graph.n_columns:
+        raise ValueError(
+            f"approximate_dbscan: the graph holds the neighbours of {graph.n_rows} rows among "
+            f"{graph.n_columns} others; it needs those of the fitted rows among themselves, the attribute "
+            "`graph_`."
+        )
+    if graph.n_neighbors is not None and min_samples > graph.n_neighbors + 1:
+        raise ValueError(
+            f"approximate_dbscan: the graph holds at most {graph.n_neighbors} neighbours of a row, too few "
+            f"to tell whether there are min_samples = {min_samples} with the row itself. Build it with "
+            f"n_neighbors = {min_samples - 1} or more."
+        )
+
 
 FEWEST_NEIGHBOURS = 64  # per row: clusters hold together by fewer, but an index finds these as fast
 JOINING_ROWS = 2048

@@ -1,4 +1,6 @@
-"""Runs a :class:`~operators.groups.kernel.GroupMethod` over shards: one worker per class."""
+"""The adaptor of class-by-class methods: runs a :class:`~operators.groups.kernel.GroupMethod`, one worker per
+class.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import NOISE, Labels
 from operators.base import (
     LABEL,
     Apply,
@@ -20,9 +23,15 @@ from operators.base import (
     Resources,
     ShardReader,
 )
-from operators.groups.base import GroupsBase, LabelClass, by_class, stored_labels
-from operators.groups.gather import column_to_numpy, gather_class
-from operators.groups.kernel import NOISE, GroupMethod, Labels
+from operators.groups.base import (
+    GroupsBase,
+    LabelClass,
+    by_class,
+    column_to_numpy,
+    gather_class,
+    stored_labels,
+)
+from operators.groups.kernel import GroupMethod
 from operators.groups.state import (
     class_names,
     number_groups,

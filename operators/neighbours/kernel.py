@@ -1,4 +1,8 @@
-"""Neighbours of rows: an index proposes, float64 decides."""
+"""Exact and approximate neighbours of rows: an index proposes pairs in float32, float64 decides.
+
+:class:`RowIndex` searches (:class:`Reach` says which rows are neighbours) and compares every proposed pair
+again from the rows themselves, so an edge that is found is true whatever the index.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from operators.arrays import Float64, Matrix
-from operators.neighbours.geometry import Float32, Geometry
-from operators.neighbours.graph import Graph, Ids, gather
-from operators.neighbours.index import Index, Kind
+from operators.arrays import Float32, Float64, Ids, Matrix
+from operators.neighbours.faiss_index import Index, Kind
+from operators.neighbours.geometry import Geometry
+from operators.neighbours.graph import Graph, gather
 
 QUERIES = 1024  # rows asked about at once
 FEWEST = 32  # below some 20 FAISS leaves matrix products

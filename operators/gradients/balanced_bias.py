@@ -1,8 +1,9 @@
-"""Biases that weigh as much in a gradient as the features do.
+"""Biases that weigh as much in a gradient as the features do (``gradients.bias: balanced``).
 
 ``W x + b`` is ``[W, b/s] [x, s]``: the same function for every s, but the gradient in ``b/s`` is s times
-the error. With s = 1 it is 1/sqrt(d) of the gradient in W for d standardised features, and the cosine of two
-rows' gradients is that of their features; with s the length of x, rows of small and large error lie apart.
+the error. With s = 1 it is 1/sqrt(d) of the gradient in W for d standardised features, and the cosine of
+two rows' gradients is that of their features. With s the length of x, rows of small and large error lie
+apart.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from operators.gradients.calls import evaluating
-from operators.gradients.rows import select_parameters
+from operators.gradients.kernel import select_parameters
+from operators.gradients.layers import evaluating
 
 
 class Lifted(nn.Module):

@@ -1,4 +1,4 @@
-"""Choosing a number of clusters by silhouette, without group labels."""
+"""Choosing a number of clusters by silhouette, without group labels. Used by k-means and GEORGE."""
 
 from __future__ import annotations
 

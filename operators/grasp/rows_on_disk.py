@@ -1,9 +1,13 @@
-"""Clustering a class on some of its rows: which ones, and their way from the shards to one worker."""
+"""Rows of a class that lie in many shards, written class by class.
+
+:func:`spill_shard` writes the rows of large classes so that :class:`SpilledRows` can read any range of
+them; :func:`draw_classes` writes only the rows on which a class is clustered if ``fit_rows`` limits them.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,13 +17,77 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from operators.base import LABEL, OperatorError, ShardReader
+from operators.arrays import Ids, Index
+from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
-from operators.grasp.large_classes import in_order
-from operators.groups.gather import other_lengths
+from operators.groups.base import other_lengths
 
-Index: TypeAlias = npt.NDArray[np.intp]
+
+def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
+    """Rows of each class in a shard."""
+    classes = shards.read(shard, [LABEL]).column(LABEL).to_numpy()
+    counts: list[int] = np.bincount(classes, minlength=n_classes).tolist()
+    return counts
+
+
+def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.intp]:
+    """(n_shards, n_classes) rows of every class in every shard, in the order of the shards' first rows."""
+    counts = list(run(partial(count_classes, shards, n_classes), in_order(shards)))
+    return np.array(counts, np.intp).reshape(-1, n_classes)
+
+
+def in_order(shards: ShardReader) -> list[int]:
+    """Shards by their first rows."""
+    return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
+
+
+def spill_shard(shards: ShardReader, column: str, folders: Mapping[int, Path], shard: int) -> int:
+    """Write the rows of some classes, in row order, into their folders; columns of a row (0: no rows)."""
+    table = shards.read(shard, [column, LABEL])
+    n_features = 0
+    for index, folder in folders.items():
+        part = table.filter(pc.equal(table.column(LABEL), index))
+        if part.num_rows:
+            rows = np.ascontiguousarray(vectors_to_numpy(part.column(column)), np.float32)
+            n_features = rows.shape[1]
+            save_array(folder / f"shard-{shard}.npy", rows)
+            save_array(folder / f"shard_ids-{shard}.npy", part.column(ROW_ID).to_numpy())
+    return n_features
+
+
+@dataclass(frozen=True)
+class SpilledRows:
+    """Rows of one class by their number within the class.
+
+    Attributes
+    ----------
+    folder : where :func:`spill_shard` wrote them.
+    parts : (shard, rows) of every shard that has some, in row order.
+    """
+
+    folder: Path
+    parts: Sequence[tuple[int, int]]
+
+    def __call__(self, start: int, stop: int) -> npt.NDArray[np.float32]:
+        """Vectors of rows start .. stop - 1."""
+        return np.concatenate(self._read("shard", start, stop))
+
+    def ids(self, start: int, stop: int) -> Ids:
+        """Row ids of rows start .. stop - 1."""
+        return np.concatenate(self._read("shard_ids", start, stop))
+
+    def _read(self, name: str, start: int, stop: int) -> list[npt.NDArray[np.generic]]:
+        found, first = [], 0
+        for shard, n_rows in self.parts:
+            low, high = max(start - first, 0), min(stop - first, n_rows)
+            if low < high:
+                stored = np.load(self.folder / f"{name}-{shard}.npy", mmap_mode="r")
+                found.append(np.asarray(stored[low:high]))
+            first += n_rows
+        return found
+
+
 Map: TypeAlias = Callable[..., Any]
 
 
