@@ -81,7 +81,7 @@ class Boosted:
         if self._solver is not None:
             self._solver.add(np.concatenate(losses))
             found = _packed(self._solver)
-        *parts, mixture, proof = torch.split(session.slots.crew.broadcast(found), [*lengths, t, 2])
+        *parts, mixture, proof = torch.split(session.slots.communicator.broadcast(found), [*lengths, t, 2])
         _append(wrong, session)
         weights = {slot: parts[slot].numpy().copy() for slot in session.slots.mine}
         session.progress.by_slot[SOLVED] = weights
@@ -96,7 +96,7 @@ class Boosted:
             every = session.gather({s: own.reshape(-1) for s, own in progress.by_slot[LOSSES].items()})
             earlier = np.concatenate(every).reshape(-1, progress.phase - 1)
             weights = np.concatenate(session.gather(progress.by_slot[SOLVED]))
-        if session.slots.crew.rank:
+        if session.slots.communicator.rank:
             return None
         beta = params.beta if params.boosting == "regularized_lp" else None
         solver = SampleWeightSolver(params.alpha, beta)

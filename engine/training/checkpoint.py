@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from engine.core.json_files import write_json, write_text
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 
 LATEST = "LATEST"
 COMMON = "common.safetensors"
@@ -63,13 +63,13 @@ class Checkpoints:
         for slot in self._slots.mine:
             arrays = {key: np.ascontiguousarray(values[slot]) for key, values in progress.by_slot.items()}
             safetensors.numpy.save_file(arrays, str(folder / f"slot-{slot}.safetensors"))
-        if self._slots.crew.rank == 0:
+        if self._slots.communicator.rank == 0:
             common = {key: value.contiguous() for key, value in progress.tensors.items()}
             safetensors.torch.save_file(common, str(folder / COMMON))
             record = {"fingerprint": self._fingerprint, "phase": progress.phase, "epoch": progress.epoch}
             write_json(folder / STATE, record | {"notes": progress.notes})
         self._slots.each(lambda slot: torch.zeros(1))  # wait until everyone has written
-        if self._slots.crew.rank == 0:
+        if self._slots.communicator.rank == 0:
             write_text(self._folder / LATEST, name)
             for other in self._folder.iterdir():
                 if other.is_dir() and other.name != name:
@@ -92,7 +92,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints, as the training has finished."""
-        if self._folder is not None and self._slots.crew.rank == 0:
+        if self._folder is not None and self._slots.communicator.rank == 0:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -107,7 +107,7 @@ class ModelStore:
         """Store a model's state. Every worker calls this."""
         if self._folder is None:
             self._held[index] = {name: value.clone() for name, value in state.items()}
-        elif self._slots.crew.rank == 0:
+        elif self._slots.communicator.rank == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = model_path(self._folder, index)
             temporary = path.with_suffix(".tmp")

@@ -17,7 +17,7 @@ from engine.training.version import Version
 if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
     from engine.training.kernel import Fitted
-    from operators.probe.crew import Crew
+    from operators.probe.communicator import Communicator
 
 RECORD = "training.json"
 FEATURES = "features"
@@ -50,7 +50,7 @@ def training_fingerprint(version: Version, params: TrainParams, seed: int) -> st
     return digest([version.manifest["content"], values, seed])
 
 
-def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, Any]:
+def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[str, Any]:
     """Train; rank 0 writes the model and ``training.json``. Returns the latter.
 
     Raises OperatorError where the rows or the model cannot be used.
@@ -65,13 +65,13 @@ def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, Any]:
         dataset_of_version(job.version, maker, job.params.noise),
         job.resolved_params,
         seed=job.seed,
-        crew=crew,
+        communicator=communicator,
         folder=job.folder,
         content=str(job.version.manifest["content"]),
         device=device,
     )
     record = describe(fitted, job)
-    if crew is None or crew.rank == 0:
+    if communicator is None or communicator.rank == 0:
         _save(fitted, job, maker.classes)
         write_json(job.folder / RECORD, record)
     return record

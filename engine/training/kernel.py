@@ -19,7 +19,7 @@ from engine.training.rows import Dataset, Ints
 from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
-from operators.probe.crew import Alone, Crew, Slots
+from operators.probe.communicator import SingleProcess, Communicator, Slots
 from operators.probe.kernel import repeatable, train
 from operators.probe.settings import Settings
 
@@ -63,19 +63,19 @@ def fit(
     params: TrainParams,
     *,
     seed: int = 0,
-    crew: Crew | None = None,
+    communicator: Communicator | None = None,
     folder: Path | None = None,
     content: str = "",
     device: torch.device | str = "cpu",
 ) -> Fitted:
-    """Train; every worker of a crew calls this with the same arguments and gets the same bytes.
+    """Train; every worker of a communicator calls this with the same arguments and gets the same bytes.
 
     Parameters
     ----------
     data : rows of all shards; a worker reads its own slots' only.
     params : see ``engine.recipe.trainers``.
     seed : of initial weights, batches, draws and dropout.
-    crew : the workers; default: this process alone.
+    communicator : the workers; default: this process alone.
     folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that
         was broken off goes on from there. Default: everything stays in memory.
     content : what identifies the rows; a checkpoint of other rows or parameters is not gone on with.
@@ -87,7 +87,7 @@ def fit(
         Nothing to learn from, a model that cannot be used, or a loss that is not a number.
     """
     with repeatable(torch.device(device)):
-        slots = Slots(crew or Alone(), len(data.train), params.n_slots)
+        slots = Slots(communicator or SingleProcess(), len(data.train), params.n_slots)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
         model = build(spec, seed).to(device)
@@ -113,7 +113,7 @@ def _solve(session: Session, spec: ModelSpec) -> int:
         shards,
         settings=Settings(l2=params.weight_decay),
         seed=session.seed,
-        crew=session.slots.crew,
+        communicator=session.slots.communicator,
         device=session.learner.device,
     )
     session.learner.restore({f"model.{name}": value for name, value in trained.model.state_dict().items()})

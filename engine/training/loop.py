@@ -15,7 +15,7 @@ from engine.training.rows import GroupedRows, Shards
 from engine.training.rules import Batch, Rule
 from engine.training.sampling import Epoch, pieces
 from operators.base import OperatorError
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 
 NAMED = 10
 """Row ids that an error names."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.training.job import TrainingJob, run_job
 from operators.base import OperatorError
-from operators.probe.crew import Distributed
+from operators.probe.communicator import Distributed
 from operators.probe.ray_train import count_workers, run_workers
 
 FAULT = "fault"

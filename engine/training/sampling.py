@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from engine.training.rows import GroupedRows, Ints, Shards, join
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 
 WINDOW = 2**16
 """Rows of a slot that are shuffled together and held in memory at once (a few more where counts do not

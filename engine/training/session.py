@@ -19,7 +19,7 @@ from engine.training.rows import Dataset, GroupedRows, Shards
 from engine.training.rules import Rule
 from engine.training.sampling import Draw, Floats, balance, plan_epoch
 from operators.base import OperatorError
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
 
 Bools = npt.NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""EOS around the recipe's probe: weighted training and weights in turns, by one worker or a crew of them."""
+"""EOS around the recipe's probe: weighted training and weights in turns, by one worker or a group of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, RECORD, constants, record, summary
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.models.storage import load_spec
-from operators.probe.crew import Alone, Crew, Slots
+from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.job import CachedShards
 from operators.probe.kernel import repeatable, train
 from operators.probe.params import ProbeParams
@@ -87,12 +87,12 @@ class WeightedShards:
 
 
 class Worker:
-    """One worker of the crew, which all do the same."""
+    """One worker of a group; all of them do the same."""
 
-    def __init__(self, job: ProbeJob, crew: Crew) -> None:
-        self.job, self.crew = job, crew
+    def __init__(self, job: ProbeJob, communicator: Communicator) -> None:
+        self.job, self.communicator = job, communicator
         self.shards = CachedShards(job.reader)
-        self.slots = Slots(crew, len(self.shards))
+        self.slots = Slots(communicator, len(self.shards))
         self.spec: ModelSpec = load_spec(job.probe_state)
         resources = job.probe.resources
         self.device = prepare_device(resources.cpus, resources.gpus)
@@ -117,7 +117,7 @@ class Worker:
         params, alpha = job.params, job.params.alpha
         if alpha == "auto":
             alpha = choose_alpha(curve, params.efficiency, params.most_flagged)
-        return float(self.crew.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
+        return float(self.communicator.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
 
     def look(self, model: ProbeModel, alpha: float) -> Tally:
         """One pass over everybody's rows."""
@@ -137,9 +137,14 @@ class Worker:
         probe = self.job.probe
         settings = Settings(l2=probe.l2, epochs=probe.epochs, lr=probe.lr, batch_size=probe.batch_size)
         shards = WeightedShards(self.shards, weigh)
-        crew = self.crew
+        communicator = self.communicator
         trained = train(
-            self.spec, shards, settings=settings, seed=self.job.seed, crew=crew, device=self.device
+            self.spec,
+            shards,
+            settings=settings,
+            seed=self.job.seed,
+            communicator=communicator,
+            device=self.device,
         )
         return self.wrapped(trained.model)
 
@@ -179,12 +184,12 @@ class Worker:
         return torch.tensor(kept.ravel())
 
 
-def run_job(job: ProbeJob, crew: Crew | None = None) -> dict[str, float]:
+def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str, float]:
     """Run EOS; rank 0 writes the state. Returns the metrics that ``eos`` records.
 
     Raises OperatorError where rows or model cannot be used.
     """
-    worker = Worker(job, crew or Alone())
+    worker = Worker(job, communicator or SingleProcess())
     params = job.params
     first = worker.wrapped(load(job.probe_state))
     alpha, curve = worker.alpha(first)
@@ -193,7 +198,7 @@ def run_job(job: ProbeJob, crew: Crew | None = None) -> dict[str, float]:
     limit = float(np.log(params.threshold))
     outliers = worker.slots.total(partial(_outliers, worker, fit, limit))
     metrics = summary({EVERYONE: fit}) | {"outliers": float(outliers[0])}
-    if worker.crew.rank == 0:
+    if worker.communicator.rank == 0:
         save(fit.model.module.cpu(), worker.spec, job.state)
         found = {
             "tally": constants(fit.tally),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.eos.probe_job import ProbeJob, run_job
-from operators.probe.crew import SLOTS, Distributed
+from operators.probe.communicator import SLOTS, Distributed
 from operators.probe.ray_train import count_workers, run_workers
 
 

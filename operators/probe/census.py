@@ -9,7 +9,7 @@ from torch import Tensor
 
 from operators.base import OperatorError
 from operators.models import ModelSpec, Standardize
-from operators.probe.crew import Slots, in_order
+from operators.probe.communicator import Slots, in_order
 from operators.probe.rows import Rows, Shards, blocks
 
 

@@ -1,4 +1,4 @@
-"""One training as a picklable value: the same work in one task or on every worker of a crew."""
+"""One training as a picklable value: the same work in one task or on every worker of a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operators.probe.params import ProbeParams
 from operators.probe.settings import Settings
 
 if TYPE_CHECKING:
-    from operators.probe.crew import Crew
+    from operators.probe.communicator import Communicator
     from operators.probe.rows import Rows
 
 CACHE_BYTES = 512 * 2**20
@@ -65,7 +65,7 @@ class CachedShards:
         return Rows(vectors_to_numpy(table.column(FEATURES)), labels, np.ones(len(labels)))
 
 
-def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, float]:
+def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[str, float]:
     """Train; rank 0 writes the state. Returns train_loss, train_accuracy and n_parameters.
 
     Raises OperatorError where the rows or the model cannot be used.
@@ -78,13 +78,13 @@ def run_job(job: TrainingJob, crew: Crew | None = None) -> dict[str, float]:
     spec = _spec(job, shards)
     settings = Settings(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)
     device = prepare_device(params.resources.cpus, params.resources.gpus)
-    trained = train(spec, shards, settings=settings, seed=job.seed, crew=crew, device=device)
+    trained = train(spec, shards, settings=settings, seed=job.seed, communicator=communicator, device=device)
     metrics = {
         "train_loss": trained.train_loss,
         "train_accuracy": trained.train_accuracy,
         "n_parameters": float(trained.n_parameters),
     }
-    if crew is None or crew.rank == 0:
+    if communicator is None or communicator.rank == 0:
         save(trained.model, spec, job.state)
         record = metrics | {
             "n_rows": trained.n_rows,

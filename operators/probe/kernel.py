@@ -16,7 +16,7 @@ from torch import nn
 from operators.base import OperatorError
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import Census, take_census
-from operators.probe.crew import Alone, Crew, Slots
+from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.logistic import fit_logistic
 from operators.probe.minibatch import fit_minibatch
 from operators.probe.rows import Rows, Shards
@@ -52,14 +52,14 @@ def train(
     *,
     settings: Settings | None = None,
     seed: int = 0,
-    crew: Crew | None = None,
+    communicator: Communicator | None = None,
     device: torch.device | str = "cpu",
 ) -> Trained:
     """Minimise the weighted mean softmax cross-entropy over all shards' rows.
 
     ``logistic`` is solved to a tolerance by full-batch L-BFGS in float64; any other model runs Adam for
     a number of epochs. Shards are read once each pass, one at a time (Adam: a window of them). Every
-    worker of a crew calls this with the same arguments and gets the same model, in one thread each:
+    worker of a group calls this with the same arguments and gets the same model, in one thread each:
     bytes are equal for equal seed and shards on one kind of processor.
 
     Parameters
@@ -69,7 +69,7 @@ def train(
     shards : the training rows, at least one in all.
     settings : default ``Settings()``.
     seed : of initial weights, minibatches and dropout; ``logistic`` starts from zero and uses none.
-    crew : the workers; default: this process alone.
+    communicator : the workers; default: this process alone.
     device : where to compute.
 
     Raises
@@ -81,7 +81,7 @@ def train(
     if not len(shards):
         raise OperatorError("The probe has nothing to learn from: there are no shards.")
     with repeatable(torch.device(device)):
-        slots = Slots(crew or Alone(), len(shards))
+        slots = Slots(communicator or SingleProcess(), len(shards))
         model = build(spec, seed).to(device)
         census, curve, converged = _fit(model, spec, shards, slots, settings, seed)
         model.eval()

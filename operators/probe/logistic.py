@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from operators.models import Standardize
 from operators.probe.census import Census
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 from operators.probe.rows import Rows, Shards, blocks
 from operators.probe.settings import Settings
 
@@ -74,7 +74,7 @@ def fit_logistic(
         return slots.total_over_shards(lambda shard: partial_sums(shards[shard], theta, scaler))
 
     def objective(theta: Tensor) -> Value:
-        slots.crew.broadcast(torch.cat([theta.new_tensor([GO]), theta]))
+        slots.communicator.broadcast(torch.cat([theta.new_tensor([GO]), theta]))
         mean = sums(theta) / census.total_weight
         weights = theta.view(shape).clone()
         weights[:, -1] = 0
@@ -84,9 +84,9 @@ def fit_logistic(
     theta = torch.zeros(shape[0] * shape[1], dtype=torch.float64)
     curve: list[float] = []
     converged = True
-    if slots.crew.rank == 0:
+    if slots.communicator.rank == 0:
         theta, curve, converged = minimise(objective, theta, settings.tolerance, settings.max_iterations)
-        slots.crew.broadcast(torch.cat([theta.new_tensor([STOP]), theta]))
+        slots.communicator.broadcast(torch.cat([theta.new_tensor([STOP]), theta]))
     else:
         theta = _follow(slots, sums, theta)
     with torch.no_grad():
@@ -97,7 +97,7 @@ def fit_logistic(
 
 def _follow(slots: Slots, sums: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
     while True:
-        message = slots.crew.broadcast(like.new_zeros(1 + len(like)))
+        message = slots.communicator.broadcast(like.new_zeros(1 + len(like)))
         if message[0] == STOP:
             return message[1:]
         sums(message[1:])

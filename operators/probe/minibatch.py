@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from operators.base import OperatorError
 from operators.probe.census import Census
-from operators.probe.crew import Slots
+from operators.probe.communicator import Slots
 from operators.probe.rows import Rows, Shards, join
 from operators.probe.settings import Settings
 

@@ -13,7 +13,7 @@ import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from operators.base import OperatorError, ResourceError, Resources
-from operators.probe.crew import SLOTS, Distributed
+from operators.probe.communicator import SLOTS, Distributed
 from operators.probe.job import TrainingJob, run_job
 
 R = TypeVar("R")

@@ -20,7 +20,7 @@ from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardR
 from operators.columns import vectors_to_numpy
 from operators.hashing import row_hashes
 from operators.models import ModelSpec, load, prepare_device, save
-from operators.probe.crew import Crew
+from operators.probe.communicator import Communicator
 from operators.probe.job import CachedShards
 from operators.probe.kernel import train
 from operators.probe.rows import Rows, Shards
@@ -137,10 +137,10 @@ class FoldJob:
     sizes: Mapping[int, int]
     trust: Trust
 
-    def __call__(self, fold: int, crew: Crew | None = None) -> float:
+    def __call__(self, fold: int, communicator: Communicator | None = None) -> float:
         """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from.
 
-        Every worker of a crew does the same; one writes.
+        Every worker of a group does the same; one writes.
         """
         cross_fit = self.params.cross_fit
         seed = self.trust.seed
@@ -149,8 +149,10 @@ class FoldJob:
         resources = self.params.resources
         device = prepare_device(resources.cpus, resources.gpus)
         settings = settings_of(cross_fit)
-        trained = train(spec, shards, settings=settings, seed=seed + fold, crew=crew, device=device)
-        if crew is None or crew.rank == 0:
+        trained = train(
+            spec, shards, settings=settings, seed=seed + fold, communicator=communicator, device=device
+        )
+        if communicator is None or communicator.rank == 0:
             folder = fold_folder(self.state, fold)
             folder.mkdir(exist_ok=True)
             save(trained.model, spec, folder)

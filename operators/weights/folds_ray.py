@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.base import Resources
-from operators.probe.crew import SLOTS, Distributed
+from operators.probe.communicator import SLOTS, Distributed
 from operators.probe.ray_train import count_workers, run_workers
 from operators.weights.cross_fit import FoldJob
 
@@ -22,8 +22,8 @@ def train_folds(job: FoldJob, resources: Resources, workers: int) -> None:
     """
 
     def work() -> float:
-        crew = Distributed(job.trust.n_folds)
-        return job(crew.group, crew)
+        communicator = Distributed(job.trust.n_folds)
+        return job(communicator.group, communicator)
 
     run_workers(
         work,

@@ -21,7 +21,7 @@ from torch import nn
 
 from operators.dbscan import DBSCAN
 from operators.gradients.kernel import per_sample_gradients
-from operators.probe.crew import Alone, Distributed, Slots
+from operators.probe.communicator import Distributed, SingleProcess, Slots
 from tests.benchmarks.dbscan.rows import gradient_rows, radius
 from tests.benchmarks.harness import machine, measure
 
@@ -101,11 +101,11 @@ def sums_agree(device: str) -> bool:
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
     try:
-        crew = Distributed()
-        total = Slots(crew, 8).total_on_device(lambda slot: parts[slot].to(device))
+        communicator = Distributed()
+        total = Slots(communicator, 8).total_on_device(lambda slot: parts[slot].to(device))
     finally:
         torch.distributed.destroy_process_group()
-    same = torch.equal(total.cpu(), Slots(Alone(), 8).total(lambda slot: parts[slot]))
+    same = torch.equal(total.cpu(), Slots(SingleProcess(), 8).total(lambda slot: parts[slot]))
     print(f"\nSum of 8 slots over {backend}, on {total.device}: {'equal' if same else 'DIFFERS'}")
     return same
 

@@ -25,8 +25,8 @@ from engine.training.sampling import Draw, balance, pieces, plan_epoch
 from operators.base import OperatorError
 from operators.metrics import cvar
 from operators.models import build
-from operators.probe.crew import Alone, Crew, Slots
-from tests.unit.crews import train_together
+from operators.probe.communicator import Communicator, SingleProcess, Slots
+from tests.unit.communicators import train_together
 
 HERE = "tests.unit.engine.training.test_training"
 METHODS: list[dict[str, Any]] = [
@@ -75,10 +75,10 @@ def same(a: Fitted, b: Fitted) -> bool:
 def test_any_number_of_workers_gives_the_same_bytes(values: dict[str, Any]) -> None:
     rows, options = data(noise=values.get("noise", "own_group")), params(**values)
 
-    def train(crew: Crew) -> Fitted:
-        return fit(rows, options, seed=3, crew=crew)
+    def train(communicator: Communicator) -> Fitted:
+        return fit(rows, options, seed=3, communicator=communicator)
 
-    alone = train(Alone())
+    alone = train(SingleProcess())
     for workers in (2, 3):
         assert all(same(alone, member) for member in train_together(workers, train))
     assert not same(alone, fit(rows, options, seed=4))
@@ -210,7 +210,7 @@ def test_rows_without_weight_are_no_fault() -> None:
 
 
 def taken(rows: Dataset, draw: Draw, seed: int = 0) -> list[int]:
-    slots = Slots(Alone(), len(rows.train))
+    slots = Slots(SingleProcess(), len(rows.train))
     sizes = [sum(len(rows.train[i]) for i in slots.shards(s)) for s in range(slots.count)]
     epoch = plan_epoch(draw, slots, sizes, 16, (seed, 0, 0))
     found = []
@@ -226,7 +226,7 @@ def test_an_epoch_takes_every_row_as_often_as_it_is_told() -> None:
     rows = data()
     every = sorted(i for shard in range(5) for i in rows.train[shard].row_id.tolist())
     assert sorted(taken(rows, Draw())) == every
-    slots = Slots(Alone(), 5)
+    slots = Slots(SingleProcess(), 5)
     ids = {s: np.concatenate([rows.train[i].row_id for i in slots.shards(s)]) for s in range(slots.count)}
     times = {slot: own % 3 for slot, own in ids.items()}
     assert sorted(taken(rows, Draw(times=times))) == sorted(i for i in every for _ in range(i % 3))
@@ -234,7 +234,7 @@ def test_an_epoch_takes_every_row_as_often_as_it_is_told() -> None:
 
 def test_drawing_by_weight_is_with_replacement_and_unbiased() -> None:
     rows = data()
-    slots = Slots(Alone(), 5)
+    slots = Slots(SingleProcess(), 5)
     weights = {s: np.concatenate([rows.train[i].weight for i in slots.shards(s)]) ** 3 for s in range(5)}
     ids = {s: np.concatenate([rows.train[i].row_id for i in slots.shards(s)]) for s in range(5)}
     counts: NDArray[np.int64] = np.zeros(150, np.int64)
@@ -348,8 +348,8 @@ def test_a_loss_that_is_no_number_stops_with_its_rows(trainer: str, workers: int
     how: dict[str, Any] = {"sampling": "shuffle", "batch_size": 1000, "standardize": False}
     options = params(trainer=trainer, model=f"{HERE}:Poisoned", **how)
 
-    def train(crew: Crew) -> Fitted:
-        return fit(rows, options, crew=crew)
+    def train(communicator: Communicator) -> Fitted:
+        return fit(rows, options, communicator=communicator)
 
     with pytest.raises(OperatorError, match=r"loss of 3 of 60 rows .* row_id: 7, 31, 45"):
         train_together(workers, train)
@@ -402,8 +402,8 @@ def test_a_logistic_erm_is_solved_to_its_optimum(workers: int) -> None:
     options = parse_params({"trainer": "erm", "weight_decay": 0.01})
     assert options.uses_lbfgs
 
-    def train(crew: Crew) -> Fitted:
-        return fit(rows, options, crew=crew)
+    def train(communicator: Communicator) -> Fitted:
+        return fit(rows, options, communicator=communicator)
 
     (state,) = train_together(workers, train)[0].states
     parts = [rows.train[shard] for shard in range(4)]

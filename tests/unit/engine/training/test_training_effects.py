@@ -16,7 +16,7 @@ from engine.training.in_memory import fit_arrays
 from engine.training.kernel import fit
 from engine.training.rows import CachedShards, dataset_of_arrays
 from engine.training.sampling import Draw, pieces, plan_epoch
-from operators.probe.crew import Alone, Slots
+from operators.probe.communicator import SingleProcess, Slots
 
 Array = NDArray[Any]
 
@@ -77,7 +77,7 @@ def test_every_window_of_a_sorted_table_holds_every_class(monkeypatch: pytest.Mo
     monkeypatch.setattr(sampling, "WINDOW", 100)
     y = np.repeat([0, 1], 400)
     rows = dataset_of_arrays(np.zeros((800, 1)), y, n_shards=8)
-    slots = Slots(Alone(), 8, 1)
+    slots = Slots(SingleProcess(), 8, 1)
     epoch = plan_epoch(Draw(), slots, [800], 50, (0, 0, 0))
     taken = [part for part, _ in pieces(rows.train, slots, epoch, 0)]
     assert sorted(np.concatenate([part.row_id for part in taken]).tolist()) == list(range(800))

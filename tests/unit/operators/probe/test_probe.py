@@ -17,11 +17,11 @@ from operators.base import OperatorError
 from operators.models import ModelSpec, build
 from operators.probe import Settings, Trained, predict, train, train_on_arrays
 from operators.probe.census import Census, take_census
-from operators.probe.crew import SLOTS, Alone, Slots
+from operators.probe.communicator import SLOTS, SingleProcess, Slots
 from operators.probe.logistic import partial_sums
 from operators.probe.minibatch import cut, fit_minibatch
 from operators.probe.rows import Rows
-from tests.unit.crews import Board, Member, train_together
+from tests.unit.communicators import Board, Member, train_together
 
 HERE = __name__
 Floats = NDArray[np.float32]
@@ -129,10 +129,10 @@ def test_any_number_of_workers_gives_the_same_bytes(model: str, sizes: list[int]
     shards = deal(rows(sum(sizes)), sizes) if "Norm" not in model else [rows(24, seed=i) for i in sizes]
     options = Settings(epochs=3, batch_size=30, lr=0.01)
 
-    def fit(crew: Member | Alone) -> Trained:
-        return train(spec(model), shards, settings=options, seed=5, crew=crew)
+    def fit(communicator: Member | SingleProcess) -> Trained:
+        return train(spec(model), shards, settings=options, seed=5, communicator=communicator)
 
-    alone = fit(Alone())
+    alone = fit(SingleProcess())
     for workers in (2, 3, min(SLOTS, len(sizes))):
         for member in train_together(workers, fit):
             assert same_bytes(alone, member)
@@ -195,7 +195,7 @@ def test_every_epoch_has_an_order_of_its_own() -> None:
 
     data = rows(64)
     shards: list[Rows] = [data]
-    slots = Slots(Alone(), 1)
+    slots = Slots(SingleProcess(), 1)
     options = Settings(epochs=8, batch_size=64)
     fit_minibatch(Recorder(4, 3), shards, slots, Census((64,), float(data.weight.sum())), options, seed=5)
     assert len(set(orders)) == len(orders) == 8
@@ -236,7 +236,7 @@ def test_census_is_exact_beside_large_means() -> None:
     whole = Rows(np.float32(1e5) + rows(50).X, rows(50).y, rows(50).weight)
     model = build(spec(), 0)
     scaler = model.get_submodule("standardize")
-    take_census(spec(), deal(whole, [20, 0, 30]), Slots(Alone(), 3), scaler)
+    take_census(spec(), deal(whole, [20, 0, 30]), Slots(SingleProcess(), 3), scaler)
     double = whole.X.astype(np.float64)
     np.testing.assert_allclose(scaler.mean, double.mean(axis=0), rtol=1e-7)
     np.testing.assert_allclose(scaler.std, double.std(axis=0), rtol=1e-6)

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from operators.base import Resources
-from operators.probe.crew import Alone, Distributed, Slots
+from operators.probe.communicator import Distributed, SingleProcess, Slots
 from operators.probe.ray_train import backend
 
 PARTS = torch.randn(8, 50, generator=torch.Generator().manual_seed(0))
 
 
-class Recorder(Alone):
-    """A crew on a device that holds no values, which notes what it is given."""
+class Recorder(SingleProcess):
+    """A communicator on a device that holds no values, which notes what it is given."""
 
     device = torch.device("meta")
 
@@ -27,23 +27,23 @@ class Recorder(Alone):
 
 
 def test_only_sums_that_stay_go_by_the_crews_device() -> None:
-    crew = Recorder()
-    slots = Slots(crew, 8)
+    communicator = Recorder()
+    slots = Slots(communicator, 8)
     assert slots.each(lambda slot: PARTS[slot]).device.type == "cpu"
     assert slots.total_on_device(lambda slot: PARTS[slot]).device.type == "meta"
-    assert crew.seen == ["cpu", "meta"]
+    assert communicator.seen == ["cpu", "meta"]
 
 
 def test_a_process_group_without_nccl_exchanges_on_the_cpu() -> None:
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
-        crew = Distributed()
-        total = Slots(crew, 8).total_on_device(lambda slot: PARTS[slot])
+        communicator = Distributed()
+        total = Slots(communicator, 8).total_on_device(lambda slot: PARTS[slot])
     finally:
         torch.distributed.destroy_process_group()
-    assert crew.device.type == "cpu"
-    assert torch.equal(total, Slots(Alone(), 8).total(lambda slot: PARTS[slot]))
+    assert communicator.device.type == "cpu"
+    assert torch.equal(total, Slots(SingleProcess(), 8).total(lambda slot: PARTS[slot]))
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [(0, "gloo"), (0.5, "gloo"), (1, "cpu:gloo,cuda:nccl")])

@@ -33,7 +33,7 @@ class Board:
 
 
 class Member:
-    """A crew's member on a board."""
+    """A communicator's member on a board."""
 
     device = torch.device("cpu")
 

@@ -1,8 +1,8 @@
-"""Workers that train one model together and get the same bytes, however many they are.
+"""Communication of workers that train one model together: any number of them gets the same bytes.
 
-Floating-point sums depend on their order. So the shards are dealt to a fixed number of *slots*, the
-slots to the workers; sums are formed within each slot, in the order of its shards, and then over the
-slots, in their order. Neither order knows the number of workers.
+Floating-point sums depend on their order. So the shards are assigned to a fixed number of *slots*, and the
+slots to the workers. Sums are formed within each slot in the order of its shards, and then over the slots in
+their order; neither order depends on the number of workers.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ SLOTS = 8
 """The most workers that can share a training. Another number gives other last bits, and other minibatches."""
 
 
-class Crew(Protocol):
-    """What workers need of each other; tensors are of equal shape everywhere."""
+class Communicator(Protocol):
+    """Collective operations of a group of workers; tensors have the same shape on all of them."""
 
     rank: int
     size: int
     device: torch.device
-    """Where sums are exchanged; single values always are on the CPU."""
+    """Device on which sums are exchanged; single values are always on the CPU."""
 
     def gather(self, mine: Tensor) -> list[Tensor]:
-        """Everyone's tensor, by rank."""
+        """Return the tensors of all workers, in the order of rank."""
         ...
 
     def broadcast(self, value: Tensor) -> Tensor:
-        """Rank 0's tensor."""
+        """Return the tensor of rank 0."""
         ...
 
 
-class Alone:
-    """A crew of one."""
+class SingleProcess:
+    """The communicator of a process that works alone."""
 
     rank = 0
     size = 1
     device = torch.device("cpu")
 
     def gather(self, mine: Tensor) -> list[Tensor]:
-        """See :class:`Crew`."""
+        """Implement :class:`Communicator`."""
         return [mine]
 
     def broadcast(self, value: Tensor) -> Tensor:
-        """See :class:`Crew`."""
+        """Implement :class:`Communicator`."""
         return value
 
 
 class Distributed:
-    """A process group of ``torch.distributed``; its backend must take CPU tensors (gloo).
+    """A process group of ``torch.distributed``; its backend must accept CPU tensors (gloo).
 
-    Where it has NCCL too, what is summed goes from GPU to GPU. The sum stays one in the slots' order, with
-    the same bytes: NCCL only carries each worker's part, adding up is ours.
+    Where the backend has NCCL too, summands go from GPU to GPU. NCCL only transfers each worker's part; the
+    sum is formed here, in the order of the slots, so that its bytes stay the same.
 
-    ``groups`` > 1: the workers are dealt into so many crews of one size; ``group`` says which this one is in.
+    ``groups`` > 1 divides the workers into so many groups of equal size; ``group`` is the number of this
+    worker's group.
     """
 
     def __init__(self, groups: int = 1) -> None:
@@ -71,72 +72,75 @@ class Distributed:
             if groups > 1
             else [None]
         )
-        self._process_group = made[self.group]  # every worker has to make all of them
+        self._process_group = made[self.group]  # torch requires that every worker makes all groups
 
     def gather(self, mine: Tensor) -> list[Tensor]:
-        """See :class:`Crew`."""
+        """Implement :class:`Communicator`."""
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
         torch.distributed.all_gather(everyone, mine, group=self._process_group)
         return everyone
 
     def broadcast(self, value: Tensor) -> Tensor:
-        """See :class:`Crew`."""
+        """Implement :class:`Communicator`."""
         torch.distributed.broadcast(value, src=self.group * self.size, group=self._process_group)
         return value
 
 
 class Slots:
-    """The fixed shares of ``n_shards`` shards, ``most`` or fewer, and which of them this worker computes.
+    """The assignment of ``n_shards`` shards to at most ``most`` slots, and of slots to this worker.
 
     Raises ValueError for more workers than slots.
     """
 
-    def __init__(self, crew: Crew, n_shards: int, most: int = SLOTS) -> None:
-        self.crew = crew
+    def __init__(self, communicator: Communicator, n_shards: int, most: int = SLOTS) -> None:
+        self.communicator = communicator
         self.count = min(most, n_shards)
         self._n_shards = n_shards
-        if crew.size > self.count:
+        if communicator.size > self.count:
             raise ValueError(
-                f"{crew.size} workers for {n_shards} shards: at most {self.count} can share them"
+                f"{communicator.size} workers for {n_shards} shards: at most {self.count} can share them"
             )
 
     @property
     def mine(self) -> range:
-        """This worker's slots."""
-        return range(self.crew.rank, self.count, self.crew.size)
+        """Slots of this worker."""
+        return range(self.communicator.rank, self.count, self.communicator.size)
 
     def shards(self, slot: int) -> range:
-        """A slot's shards, in the order of summing."""
+        """Return the shards of a slot in the order in which they are summed."""
         return range(slot, self._n_shards, self.count)
 
     def each(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """``compute(slot)``, k numbers on any device, of every worker's slots: (count, k) on the CPU."""
+        """Return ``compute(slot)``, k numbers on any device, of all workers' slots: (count, k) on the CPU."""
         return self._exchange(compute, torch.device("cpu"))
 
     def total(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """The sum of ``compute(slot)`` over all slots, in slot order: (k,), on the CPU."""
+        """Return the sum of ``compute(slot)`` over all slots in their order: (k,), on the CPU."""
         return self.total_on_device(compute).cpu()
 
     def total_on_device(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """:meth:`total`, left on the crew's device: for gradients, which are wanted there."""
-        return in_order(list(self._exchange(compute, self.crew.device)))
+        """Return :meth:`total` on the communicator's device, where gradients are used."""
+        return in_order(list(self._exchange(compute, self.communicator.device)))
 
     def _exchange(self, compute: Callable[[int], Tensor], device: torch.device) -> Tensor:
         vectors = [compute(slot).to(device) for slot in self.mine]
-        height = -(-self.count // self.crew.size)
+        height = -(-self.count // self.communicator.size)
         padding = [torch.zeros_like(vectors[0])] * (height - len(vectors))
-        everyone = self.crew.gather(torch.stack([*vectors, *padding]))
+        everyone = self.communicator.gather(torch.stack([*vectors, *padding]))
         return torch.stack(
-            [everyone[slot % self.crew.size][slot // self.crew.size] for slot in range(self.count)]
+            [
+                everyone[slot % self.communicator.size][slot // self.communicator.size]
+                for slot in range(self.count)
+            ]
         )
 
     def total_over_shards(self, compute: Callable[[int], Tensor]) -> Tensor:
-        """The sum of ``compute(shard)`` over all shards, in the fixed order: (k,)."""
+        """Return the sum of ``compute(shard)`` over all shards in the fixed order: (k,)."""
         return self.total(lambda slot: in_order([compute(shard) for shard in self.shards(slot)]))
 
 
 def in_order(vectors: Sequence[Tensor]) -> Tensor:
-    """Sum from left to right."""
+    """Sum the vectors from left to right."""
     total = vectors[0].clone()
     for vector in vectors[1:]:
         total += vector
