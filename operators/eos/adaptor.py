@@ -1,4 +1,4 @@
-"""``eos`` over shards: passes until the objective stands still, then a weight and a mark for every row."""
+"""The operator ``eos``: passes over the shards until the objective stops falling, then its columns."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Eos(Operator[EosParams]):
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
-        """Another class where a classifier is trained in each iteration."""
+        """Return :class:`EosByProbe` where a classifier is trained in each iteration."""
         return EosByProbe if params.get("model") == "probe" else cls
 
     @property
     def column(self) -> str:
-        """What the losses are made of."""
+        """Column that the losses are computed from."""
         if self.params.model == "loss":
             return LOSS
         return GRADIENT if self.params.features == "gradient" else FEATURES
@@ -60,7 +60,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """What the losses are made of, and labels where they count."""
+        """Column that the losses are computed from, and labels where the learner needs them."""
         labels = self.by_class or self.params.model in TARGETS
         return (self.column, LABEL) if labels else (self.column,)
 
@@ -107,7 +107,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def can_predict(self) -> bool:
-        """By the models; weights then have mean 1 over the rows of ``fit``."""
+        """True: the models weigh new rows; weights have mean 1 over the rows of ``fit``."""
         return True
 
     def open(self, context: Context) -> Apply:
@@ -126,7 +126,7 @@ class Eos(Operator[EosParams]):
         return apply
 
     def columns(self, log_weights: np.ndarray[Any, np.dtype[np.float64]]) -> pa.Table:
-        """The columns added, from the log of weights (n,) of mean 1."""
+        """Return the added columns from the log of weights (n,) of mean 1."""
         is_outlier = log_weights < np.log(self.params.threshold)
         return pa.table({EOS_WEIGHT: np.exp(log_weights).astype(np.float32), EOS_OUTLIER: is_outlier})
 
@@ -138,7 +138,7 @@ class Eos(Operator[EosParams]):
 
 
 class EosByProbe(Eos):
-    """Starts from the probe as the recipe has trained it: its fit to equal weights."""
+    """``eos`` with ``model: probe``: trains the recipe's probe again with the weights from its losses."""
 
     uses = ("ingest", "probe")
     keeps_open = True
@@ -156,7 +156,7 @@ class EosByProbe(Eos):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """What the probe learns from."""
+        """Features and labels, as for the probe."""
         return FEATURES, LABEL
 
     @property
@@ -169,16 +169,13 @@ class EosByProbe(Eos):
 
         Returns what :meth:`Eos.fit` does.
         """
-        from operators.eos.probe_job import ProbeJob, run_job
+        from operators.eos.probe_job import ProbeJob, run_job, run_on_ray
 
         if self._probe is None:
             raise OperatorError("operators.eos.model 'probe' stands alone; it needs a recipe with a probe.")
         states = context.states
         job = ProbeJob(context.shards, context.state, states["probe"], self.params, self._probe, context.seed)
         if executor.kind == "ray" and job.on_ray:
-            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
-            from operators.eos.probe_ray import run_on_ray
-
             return run_on_ray(job)
         (metrics,) = executor.map(run_job, [job], resources=self._probe.resources)
         return metrics
@@ -200,13 +197,13 @@ class EosByProbe(Eos):
 
 
 def class_counts(ingest: Path) -> list[int]:
-    """Rows of each class that ``ingest`` counted."""
+    """Return the rows of each class that ``ingest`` counted."""
     found: dict[str, list[int]] = json.loads((ingest / "classes.json").read_text("utf-8"))
     return found["counts"]
 
 
 def learner_of(params: EosParams, n_classes: int) -> Any:
-    """The kernel's learner for a recipe's parameters."""
+    """Return the learner of a recipe's parameters."""
     from operators.eos import SPA, Gaussian, KMeans, LeastSquares
     from operators.eos.fixed import FixedLosses
 

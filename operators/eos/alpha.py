@@ -22,7 +22,7 @@ import numpy as np
 
 from operators.eos.descent import Fit
 from operators.eos.kernel import check_losses
-from operators.eos.memory import Rows, fitted, look, losses, step
+from operators.eos.memory import Rows, collect, fitted, losses, step
 
 EFFICIENCY = 0.75
 FACTOR = 1.25
@@ -61,7 +61,7 @@ def effective_sample_size_curve(
     Raises ValueError where no row counts.
     """
     model = learner.start(rows.X, rows.y, rows.prior, seed)
-    first = look(model, rows, np.inf)
+    first = collect(model, rows, np.inf)
     found = losses(step(model, first, rows, None), rows.X, rows.y)
     check_losses(found)
     low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
@@ -72,7 +72,7 @@ def effective_sample_size_curve(
     for index in range(MOST):
         alpha = WIDEST * spread / FACTOR**index
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
-        share = fit.tally.effective_sample_size / first.effective_sample_size
+        share = fit.statistics.effective_sample_size / first.effective_sample_size
         curve.append(Point(alpha, share, *flagged_shares(fit, rows, threshold)))
         if share < COLLAPSED or curve[-1].worst_share > MOST_FLAGGED:
             break
@@ -81,7 +81,7 @@ def effective_sample_size_curve(
 
 def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float]:
     """Share of the prior weight of rows that are outliers: of all rows, and in the class with the largest."""
-    is_outlier = fit.tally.log_weights(losses(fit.model, rows.X, rows.y)) < np.log(threshold)
+    is_outlier = fit.statistics.log_weights(losses(fit.model, rows.X, rows.y)) < np.log(threshold)
     share = float(rows.prior[is_outlier].sum() / rows.prior.sum())
     if rows.y is None or rows.y.ndim > 1 or not np.issubdtype(rows.y.dtype, np.integer):
         return share, share

@@ -18,7 +18,7 @@ EMPTY = 1e-12
 def first_centroids(
     X: npt.NDArray[np.floating], prior: Floats, n_clusters: int, standardize: bool, seed: int
 ) -> Centroids:
-    """Up to K rows picked by k-means++ (Arthur & Vassilvitskii 2007)."""
+    """Pick up to K rows by k-means++ (Arthur & Vassilvitskii 2007)."""
     from sklearn.cluster import kmeans_plusplus
 
     scale = 1 / moments(X, prior)[1] if standardize else np.ones(X.shape[1])
@@ -90,16 +90,16 @@ class Centroids:
 
     @property
     def penalty(self) -> float:
-        """None."""
+        """0: the objective has no regulariser."""
         return 0.0
 
     @property
     def rows_needed(self) -> int:
-        """One for each centroid."""
+        """Number of centroids."""
         return len(self.centres)
 
     def distances(self, X: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Scaled rows (n, D), and their mean squared differences from each centroid (n, K)."""
+        """Return the scaled rows (n, D) and their mean squared differences from each centroid (n, K)."""
         rows: Floats = X * self.scale
         found = rows @ (-2 * self.centres.T)
         found += np.einsum("ij,ij->i", rows, rows)[:, None]
@@ -108,15 +108,15 @@ class Centroids:
         return rows, found / X.shape[1]
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
-        """Rows with the box each belongs to."""
+        """Assign each row to its nearest centroid."""
         return CentroidsView(*self.distances(X))
 
     def updated(self, sums: Floats, mass: float) -> Centroids:
-        """Weighted means of the boxes."""
+        """Move each centroid to the weighted mean of its rows."""
         return replace(self, centres=self._means(sums.reshape(len(self.centres), -1), mass))
 
     def _means(self, table: Floats, mass: float) -> Floats:
-        # A box without weight stays where it is.
+        # A box without weight keeps its centroid.
         held = table[:, 0] > EMPTY * mass
         means = table[:, 1 : 1 + self.centres.shape[1]] / np.where(held, table[:, 0], 1)[:, None]
         return np.where(held[:, None], means, self.centres)
@@ -132,11 +132,11 @@ class Boxes(Centroids):
 
     @property
     def penalty(self) -> float:
-        """Of the label shares' prior."""
+        """Minus the log density of the prior of the label shares, up to a constant."""
         return -self.label_weight * self.smoothing * float(np.log(self.shares).sum())
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
-        """Rows with the box each belongs to, given its label. Raises ValueError without labels."""
+        """Assign each row to its box, given its label. Raises ValueError without labels."""
         if y is None:
             raise ValueError("The loss 'spa' needs class labels: pass y.")
         rows, misfit = self.distances(X)
@@ -144,16 +144,16 @@ class Boxes(Centroids):
         return CentroidsView(rows, misfit, np.eye(len(self.shares))[y])
 
     def updated(self, sums: Floats, mass: float) -> Boxes:
-        """Weighted means and label shares of the boxes."""
+        """Set centroids to the weighted means of the boxes, and label shares to their weighted counts."""
         table = sums.reshape(len(self.centres), -1)
         counts = table[:, 1 + self.centres.shape[1] :].T / mass + self.smoothing
         return replace(self, centres=self._means(table, mass), shares=counts / counts.sum(axis=0))
 
     def predict_proba(self, X: npt.NDArray[np.floating]) -> Floats:
-        """(n, M) label shares of boxes, mixed: rows without a label are convex combinations of centroids.
+        """Return label probabilities (n, M): mixtures of the label shares of boxes.
 
-        The mixture is the one nearest to the row, as in SPA with affiliations in [0, 1]; with the nearest box
-        alone, few boxes give few different values.
+        A row is written as the convex combination of centroids that is nearest to it, as in SPA with
+        affiliations in [0, 1]; the nearest box alone would give only K different values.
         """
         from scipy.optimize import nnls
 
@@ -174,7 +174,7 @@ class CentroidsView:
         self.losses: Floats = np.take_along_axis(misfit, self._nearest[:, None], axis=1)[:, 0]
 
     def sums(self, weight: Floats) -> Floats:
-        """Of each box: weight, weighted sum of rows and, for SPA, weight of each label; (K, 1 + D + M)."""
+        """Return weight, weighted sum of rows and, for SPA, weight of each label per box: (K, 1 + D + M)."""
         member = np.zeros((len(weight), self._n_boxes))
         member[np.arange(len(weight)), self._nearest] = weight
         parts = [member.sum(axis=0)[:, None], member.T @ self._rows]

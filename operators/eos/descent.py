@@ -1,6 +1,6 @@
-"""Algorithm 1 as a state machine: somebody else makes the passes over the rows.
+"""Algorithm 1 of Horenko 2022 as a state machine; the caller makes the passes over the rows.
 
-So one code serves rows in memory, shards anywhere, restarts and classes that share their passes.
+The same code serves rows in memory, rows in shards, and restarts and classes that share their passes.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from operators.eos.kernel import Tally
+from operators.eos.kernel import WeightStatistics
 
 HANDFUL = 10
-"""Effective sample size below which weights have collapsed, whatever the learner needs."""
+"""Effective sample size below which weights count as collapsed for every learner."""
 ROUNDING = 1e-9
-"""Of the objective: a rise below it is no rise."""
+"""Relative rise of the objective that counts as rounding."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Where a descent ended."""
+    """The end of a descent."""
 
     model: Any
-    tally: Tally
-    """What the pass over all rows found at ``model``."""
+    statistics: WeightStatistics
+    """Statistics of the pass over all rows at ``model``."""
     objective: list[float]
-    """L after each w-step: falls."""
+    """L after each w-step, falling: a step that raises it is undone."""
     converged: bool
 
 
 @dataclass
 class Descent:
-    """theta and w in turns until the objective falls by no more than ``tol * alpha``.
+    """Alternate theta-steps and w-steps until the objective falls by no more than ``tol * alpha``.
 
-    ``ahead`` is the model to look at in the next pass, with :attr:`next_alpha`; give what it finds to
+    ``ahead`` is the model of the next pass, which uses :attr:`next_alpha`; the caller gives its statistics to
     :meth:`advance`. The pass before the first iteration has weights that do not depend on a loss.
     """
 
@@ -46,20 +46,20 @@ class Descent:
     draw: int | None = None
     """Seed of random starting weights; None: uniform."""
     started: bool = False
-    """True from the beginning where ``ahead`` is fitted to the starting weights already."""
+    """True from the beginning where ``ahead`` has been fitted to the starting weights."""
     done: bool = False
     _best: Fit | None = None
 
     @property
     def best(self) -> Fit:
-        """The lowest so far. Raises ValueError before the first iteration."""
+        """The fit with the lowest objective so far. Raises ValueError before the first iteration."""
         if self._best is None:
             raise ValueError("EOS has made no iteration yet.")
         return self._best
 
     @property
     def next_alpha(self) -> float:
-        """Infinite where the next pass is to use the starting weights."""
+        """alpha of the next pass; infinite for the starting weights."""
         return self.alpha if self.started else np.inf
 
     @property
@@ -67,8 +67,8 @@ class Descent:
         """Seed of the random weights of the next pass, or None."""
         return None if self.started else self.draw
 
-    def advance(self, found: Tally, fit: Callable[[Any, Tally], Any]) -> None:
-        """Take the sums of all rows; ``fit(model, found)`` is the theta-step from them."""
+    def advance(self, found: WeightStatistics, fit: Callable[[Any, WeightStatistics], Any]) -> None:
+        """Take the statistics of a pass; ``fit(model, found)`` makes the theta-step from them."""
         if not self.started:
             self.started = True
             self.ahead = fit(self.ahead, found)
@@ -77,7 +77,7 @@ class Descent:
         before = self._best.objective if self._best else []
         last = before[-1] if before else np.inf
         if self._best and value > last:
-            # Only an iterative learner can fail to improve beyond rounding; the better model stays.
+            # Only an iterative learner can fail to improve beyond rounding; the better model is kept.
             self.done = True
             rounding = value - last <= ROUNDING * max(abs(last), self.alpha)
             self._best = replace(self._best, converged=rounding)
@@ -89,23 +89,23 @@ class Descent:
             self.ahead = fit(self.ahead, found)
 
 
-def from_sums(model: Any, found: Tally) -> Any:
-    """The theta-step of a learner that needs only sums."""
+def from_sums(model: Any, found: WeightStatistics) -> Any:
+    """Make the theta-step of a learner that needs only sums."""
     return model.updated(found.sums, found.mass)
 
 
 def best_of(descents: list[Descent]) -> Fit:
-    """The one that ended lowest; the first of equals."""
+    """Return the fit of the descent that ended lowest; the first of equals."""
     return min((descent.best for descent in descents), key=lambda fit: fit.objective[-1])
 
 
 def collapse(fit: Fit) -> str:
-    """A warning if the weights rest on so few rows that the model describes these alone, else ""."""
-    left, wanted = fit.tally.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
-    if left >= min(wanted, fit.tally.prior / 2):
+    """Return a warning if the weights rest on too few rows for the learner, else ""."""
+    left, wanted = fit.statistics.effective_sample_size, max(HANDFUL, 1.5 * fit.model.rows_needed)
+    if left >= min(wanted, fit.statistics.prior / 2):
         return ""
     return (
-        f"EOS weights have collapsed: at alpha = {fit.tally.alpha:.4g} their effective sample size is "
-        f"{left:.1f} of {fit.tally.prior:g} rows, and the learner needs {fit.model.rows_needed}. Raise "
+        f"EOS weights have collapsed: at alpha = {fit.statistics.alpha:.4g} their effective sample size is "
+        f"{left:.1f} of {fit.statistics.prior:g} rows, and the learner needs {fit.model.rows_needed}. Raise "
         "alpha, or set it to 'auto'."
     )

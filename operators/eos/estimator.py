@@ -137,13 +137,13 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         return choose_alpha(self.curve_, self.efficiency, self.most_flagged)
 
     def _keep(self, rows: memory.Rows, fit: Fit) -> None:
-        self.model_, self._tally = fit.model, fit.tally
+        self.model_, self._statistics = fit.model, fit.statistics
         self.objective_, self.converged_, self.n_iter_ = fit.objective, fit.converged, len(fit.objective)
         self.offset_ = float(np.log(self.threshold))
-        log_weights = fit.tally.log_weights(memory.losses(fit.model, rows.X, rows.y))
+        log_weights = fit.statistics.log_weights(memory.losses(fit.model, rows.X, rows.y))
         self.outlier_mask_ = log_weights < self.offset_
-        self.weights_ = rows.prior * np.exp(log_weights) / fit.tally.prior
-        self.effective_sample_size_ = fit.tally.effective_sample_size
+        self.weights_ = rows.prior * np.exp(log_weights) / fit.statistics.prior
+        self.effective_sample_size_ = fit.statistics.effective_sample_size
         if text := collapse(fit):
             warnings.warn(text, stacklevel=3)
 
@@ -152,7 +152,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         check_is_fitted(self)
         matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         target = self._target(self._target_kind, matrix, y, reset=False)
-        return self._tally.log_weights(memory.losses(self.model_, matrix, target))
+        return self._statistics.log_weights(memory.losses(self.model_, matrix, target))
 
     def decision_function(self, X: npt.ArrayLike, y: Any = None) -> Floats:
         """(n,) negative for outliers."""

@@ -1,4 +1,4 @@
-"""Losses that somebody else computed, with nothing to fit."""
+"""A learner for losses that are given, such as the probe's: there is nothing to fit."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from operators.eos.kernel import Floats, Target
 
 @dataclass(frozen=True)
 class FixedLosses:
-    """Rows X (n, 1) that are their losses. Learner and model in one."""
+    """Learner and model whose rows X (n, 1) are the losses themselves."""
 
     target: str = "none"
     penalty: float = 0.0
     rows_needed: int = 1
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> FixedLosses:
-        """Itself."""
+        """Return this object: there are no parameters."""
         return self
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> FixedView:
-        """The losses."""
+        """View the rows X (n, 1) as losses."""
         return FixedView(X[:, 0].astype(np.float64))
 
     def updated(self, sums: Floats, mass: float) -> FixedLosses:
-        """Itself."""
+        """Return this object: the theta-step changes nothing."""
         return self
 
 
 @dataclass(frozen=True)
 class FixedView:
-    """See :class:`FixedLosses`."""
+    """Losses (n,) of a block of rows."""
 
     losses: Floats
 
     def sums(self, weight: Floats) -> Floats:
-        """None."""
+        """Return no sums: an empty array."""
         return np.zeros(0)

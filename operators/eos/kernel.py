@@ -70,8 +70,8 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Tally:
-    """What some rows add to a pass. All sums are of s_t exp(-(g_t - low) / alpha)."""
+class WeightStatistics:
+    """Sums over rows of s_t exp(-(g_t - low) / alpha), relative to their least loss."""
 
     alpha: float
     low: float
@@ -86,7 +86,7 @@ class Tally:
 
     @property
     def objective(self) -> float:
-        """Least of the problem over w, for the losses seen."""
+        """Minimum of the problem over w for the losses seen: -alpha log Z."""
         return self.low - self.alpha * float(np.log(self.mass))
 
     @property
@@ -99,11 +99,11 @@ class Tally:
         found: Floats = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
         return found
 
-    def merge(self, other: Tally) -> Tally:
-        """Both together, relative to the smaller of the two least losses."""
+    def merge(self, other: WeightStatistics) -> WeightStatistics:
+        """Add the sums of both, relative to the smaller of the two least losses."""
         low = min(self.low, other.low)
         mine, theirs = (_factor(part.low - low, self.alpha) for part in (self, other))
-        return Tally(
+        return WeightStatistics(
             self.alpha,
             low,
             mine * self.mass + theirs * other.mass,
@@ -113,9 +113,9 @@ class Tally:
         )
 
 
-def merged(parts: Iterable[Tally]) -> Tally:
-    """All together, from left to right. Raises ValueError where there are none, or no row counts."""
-    total: Tally | None = None
+def merged(parts: Iterable[WeightStatistics]) -> WeightStatistics:
+    """Merge parts from left to right. Raises ValueError where no row has a positive prior."""
+    total: WeightStatistics | None = None
     for part in parts:
         if part.prior > 0:
             total = part if total is None else total.merge(part)
@@ -124,8 +124,10 @@ def merged(parts: Iterable[Tally]) -> Tally:
     return total
 
 
-def tally(model: Model, X: npt.NDArray[np.floating], y: Target, prior: Floats, alpha: float) -> Tally:
-    """One pass over rows: losses, weights and the weighted sums of the next fit, a block at a time.
+def collect_statistics(
+    model: Model, X: npt.NDArray[np.floating], y: Target, prior: Floats, alpha: float
+) -> WeightStatistics:
+    """Make one pass over rows: losses, weights and the weighted sums of the next fit, a block at a time.
 
     Parameters
     ----------
@@ -139,20 +141,20 @@ def tally(model: Model, X: npt.NDArray[np.floating], y: Target, prior: Floats, a
     ValueError
         A loss is not finite.
     """
-    total = Tally(alpha, np.inf, 0.0, 0.0, 0.0, np.zeros(0))
+    total = WeightStatistics(alpha, np.inf, 0.0, 0.0, 0.0, np.zeros(0))
     for start in range(0, len(X), BLOCK):
         part = slice(start, start + BLOCK)
         view = model.view(X[part], None if y is None else y[part])
-        found = tally_of_losses(view.losses, prior[part], alpha, view.sums)
+        found = statistics_of_losses(view.losses, prior[part], alpha, view.sums)
         if found.prior > 0:
             total = total.merge(found) if total.prior > 0 else found
     return total
 
 
-def tally_of_losses(
+def statistics_of_losses(
     losses: Floats, prior: Floats, alpha: float, sums: Callable[[Floats], Floats] | None = None
-) -> Tally:
-    """The same from losses (n,), n > 0, with ``sums`` of the weights where a fit needs them.
+) -> WeightStatistics:
+    """Collect the statistics of losses (n,), n > 0, with ``sums`` of the weights where a fit needs them.
 
     Raises ValueError where a loss is not finite.
     """
@@ -162,11 +164,13 @@ def tally_of_losses(
         low = float(losses.min())
         weight = prior * np.exp((low - losses) / alpha)
     summed = np.zeros(0) if sums is None else sums(weight)
-    return Tally(alpha, low, float(weight.sum()), float(weight @ weight), float(prior.sum()), summed)
+    return WeightStatistics(
+        alpha, low, float(weight.sum()), float(weight @ weight), float(prior.sum()), summed
+    )
 
 
 def check_losses(losses: Floats) -> None:
-    """Raises ValueError where a loss is not finite."""
+    """Raise ValueError where a loss is not finite."""
     bad = losses[~np.isfinite(losses)]
     if len(bad):
         raise ValueError(
@@ -180,7 +184,7 @@ def _factor(gap: float, alpha: float) -> float:
 
 
 def closed_form_weights(losses: Floats, alpha: float, prior: Floats | None = None) -> Floats:
-    """(n,) w_t of eq. 3, sum 1, for losses (n,): one exponential and one sum a row, whatever the data.
+    """Return the weights w_t (n,) of equation 3, sum 1, for losses (n,).
 
     ``prior`` (n,) are s_t, default 1.
     """
@@ -192,7 +196,7 @@ def closed_form_weights(losses: Floats, alpha: float, prior: Floats | None = Non
 
 
 def moments(X: npt.NDArray[np.floating], prior: Floats) -> tuple[Floats, Floats]:
-    """Mean and deviation (D,) of rows X (n, D) that count ``prior`` (n,); 1 for a constant feature."""
+    """Return mean and deviation (D,) of rows X (n, D) under ``prior`` (n,); deviation 1 if constant."""
     rows = X.astype(np.float64)
     mean: Floats = np.average(rows, axis=0, weights=prior)
     spread: Floats = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
@@ -200,9 +204,9 @@ def moments(X: npt.NDArray[np.floating], prior: Floats) -> tuple[Floats, Floats]
 
 
 def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Floats:
-    """(n,) exponential draws, one for each row id: normalised, a uniform draw from all weights of eq. 2.
+    """Return exponential draws (n,), one per row id; normalised, they are uniform on the simplex.
 
-    They depend on seed and row id alone, so that shards can draw them apart.
+    They depend on seed and row id alone, so that shards draw them independently.
     """
     found: Floats = -np.log(uniform(row_hashes(row_ids, seed, "eos/starting weights")))
     return found
@@ -214,8 +218,8 @@ def sample_hashes(row_ids: npt.NDArray[np.integer], seed: int) -> Hashes:
 
 
 def random_rows(row_ids: npt.NDArray[np.integer], size: int, seed: int) -> npt.NDArray[np.int64]:
-    """Places of the ``size`` rows with the least hashes, in the order of these: a sample without replacement.
+    """Return the places of the ``size`` rows with the least hashes, in the order of the hashes.
 
-    The samples of shards, thrown together and cut to ``size`` again, are the sample of all.
+    The joined samples of shards, cut to ``size`` again, are the sample of all rows.
     """
     return np.argsort(sample_hashes(row_ids, seed), kind="stable")[:size]

@@ -14,17 +14,17 @@ from operators.eos.descent import Descent, Fit, best_of, from_sums
 from operators.eos.kernel import (
     BLOCK,
     Floats,
-    Tally,
     Target,
+    WeightStatistics,
+    collect_statistics,
     merged,
     random_rows,
     random_weights,
-    tally,
-    tally_of_losses,
+    statistics_of_losses,
 )
 
 SAMPLE = 4096
-"""Rows that a learner may see before the first pass, and that alpha is chosen on."""
+"""Rows that a learner sees before the first pass, and on which alpha is chosen."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Rows:
         return len(self.X)
 
     def take(self, places: npt.NDArray[np.int64]) -> Rows:
-        """Some of the rows."""
+        """Return the rows at ``places`` (m,)."""
         y = None if self.y is None else self.y[places]
         return Rows(self.X[places], y, self.prior[places], self.ids[places])
 
@@ -63,18 +63,18 @@ class Rows:
         return first[~np.isin(classes, self.y[drawn])]
 
     def starting(self, draw: int | None) -> Floats:
-        """(n,) prior weights, times random ones where ``draw`` is their seed."""
+        """Return the starting weights (n,): the prior, times random weights where ``draw`` is their seed."""
         return self.prior if draw is None else self.prior * random_weights(self.ids, draw)
 
 
 def rows_of(X: npt.NDArray[np.floating], y: Target = None, prior: Floats | None = None) -> Rows:
-    """Rows whose ids are their places."""
+    """Make rows whose ids are their places."""
     prior = np.ones(len(X)) if prior is None else prior
     return Rows(X, y, prior, np.arange(len(X)))
 
 
 def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Floats:
-    """(n,) g(x_t, theta)."""
+    """Return the losses g(x_t, theta) (n,)."""
     if hasattr(model, "refitted"):
         found: Floats = model.losses(X, y)
         return found
@@ -82,22 +82,22 @@ def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Floats:
     return np.concatenate([model.view(X[part], None if y is None else y[part]).losses for part in parts])
 
 
-def weights(model: Any, found: Tally, rows: Rows) -> Floats:
-    """(n,) w_t, sum 1 over the rows that ``found`` was made of."""
+def weights(model: Any, found: WeightStatistics, rows: Rows) -> Floats:
+    """Return the weights w_t (n,), sum 1 over the rows that ``found`` was collected from."""
     weight: Floats = rows.prior * np.exp(found.log_weights(losses(model, rows.X, rows.y))) / found.prior
     return weight
 
 
-def look(model: Any, rows: Rows, alpha: float, draw: int | None = None) -> Tally:
-    """One pass."""
+def collect(model: Any, rows: Rows, alpha: float, draw: int | None = None) -> WeightStatistics:
+    """Make one pass over rows in memory."""
     prior = rows.starting(draw)
     if hasattr(model, "refitted"):
-        return merged([tally_of_losses(losses(model, rows.X, rows.y), prior, alpha)])
-    return merged([tally(model, rows.X, rows.y, prior, alpha)])
+        return merged([statistics_of_losses(losses(model, rows.X, rows.y), prior, alpha)])
+    return merged([collect_statistics(model, rows.X, rows.y, prior, alpha)])
 
 
-def step(model: Any, found: Tally, rows: Rows, draw: int | None) -> Any:
-    """The theta-step, from sums where the learner can, else from the weights themselves."""
+def step(model: Any, found: WeightStatistics, rows: Rows, draw: int | None) -> Any:
+    """Make the theta-step, from sums where the learner can, else from the weights themselves."""
     if not hasattr(model, "refitted"):
         return from_sums(model, found)
     if np.isfinite(found.alpha):
@@ -106,10 +106,10 @@ def step(model: Any, found: Tally, rows: Rows, draw: int | None) -> Any:
 
 
 def descend(rows: Rows, descent: Descent) -> Descent:
-    """Run it to its end."""
+    """Run a descent to its end on rows in memory."""
     while not descent.done:
         draw = descent.next_draw
-        found = look(descent.ahead, rows, descent.next_alpha, draw)
+        found = collect(descent.ahead, rows, descent.next_alpha, draw)
         descent.advance(found, partial(step, rows=rows, draw=draw))
     return descent
 
@@ -124,7 +124,9 @@ def fitted(
     tol: float = 1e-9,
     max_iter: int = 100,
 ) -> Fit:
-    """EOS from one start for each of ``draws`` (seed of random weights, or None); the lowest end is kept.
+    """Run EOS from one start for each of ``draws`` and keep the lowest end.
+
+    A draw is the seed of random starting weights, or None for uniform ones.
 
     ``seed`` picks the sample and what the learner starts from; restart i uses ``seed + i``.
     """

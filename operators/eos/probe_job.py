@@ -1,4 +1,4 @@
-"""EOS around the recipe's probe: weighted training and weights in turns, by one worker or a group of them."""
+"""EOS with the recipe's probe as its learner, on one worker or a group: training and weights in turns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ from operators.base import Resources, ShardReader
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.fixed import FixedLosses
-from operators.eos.kernel import Floats, Tally, merged, random_weights, sample_hashes, tally_of_losses
+from operators.eos.kernel import (
+    Floats,
+    WeightStatistics,
+    merged,
+    random_weights,
+    sample_hashes,
+    statistics_of_losses,
+)
 from operators.eos.memory import SAMPLE, rows_of
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, RECORD, constants, record, summary
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.models.storage import load_spec
-from operators.probe.communicator import Communicator, SingleProcess, Slots
+from operators.probe.communicator import SLOTS, Communicator, Distributed, SingleProcess, Slots
 from operators.probe.job import CachedShards
 from operators.probe.kernel import repeatable, train
 from operators.probe.params import ProbeParams
@@ -34,7 +41,7 @@ from operators.probe.settings import Settings
 
 @dataclass(frozen=True)
 class ProbeJob:
-    """What to train on and where to leave it, as a picklable value."""
+    """Rows, parameters and folders of one EOS run around the probe. It can be pickled."""
 
     reader: ShardReader
     state: Path
@@ -55,7 +62,7 @@ class ProbeJob:
 
 @dataclass(frozen=True)
 class ProbeModel:
-    """A trained probe as :class:`operators.eos.descent.Descent` wants it."""
+    """A trained probe with the interface of :class:`operators.eos.descent.Descent`."""
 
     module: nn.Module
     l2: float
@@ -70,7 +77,7 @@ class ProbeModel:
 
 @dataclass
 class WeightedShards:
-    """Training rows with weights; those of a shard are worked out when it is first asked for."""
+    """Training rows with weights, which are computed when a shard is first read."""
 
     shards: CachedShards
     weigh: Callable[[int, Rows], Floats]
@@ -98,16 +105,16 @@ class Worker:
         self.device = prepare_device(resources.cpus, resources.gpus)
 
     def wrapped(self, module: nn.Module) -> ProbeModel:
-        """With its penalty."""
+        """Wrap a module with its penalty."""
         return ProbeModel(module.to(self.device), self.job.probe.l2, self.spec.n_classes)
 
     def losses(self, model: ProbeModel, rows: Rows) -> Floats:
-        """(n,) softmax cross-entropy in nats."""
+        """Return the softmax cross-entropy (n,) in nats."""
         with repeatable(torch.device(self.device)):
             return predict(model.module, rows.X, rows.y)[1].astype(np.float64)
 
     def alpha(self, model: ProbeModel) -> tuple[float, list[Point]]:
-        """Chosen for the losses of a sample of all rows; the same on every worker."""
+        """Choose alpha for the losses of a sample of all rows; every worker gets the same value."""
         job = self.job
         found = self.slots.each(partial(self._sample, model)).numpy().reshape(-1, 3)
         found = found[np.argsort(found[:, 0], kind="stable")][:SAMPLE]
@@ -119,15 +126,16 @@ class Worker:
             alpha = choose_alpha(curve, params.efficiency, params.most_flagged)
         return float(self.communicator.broadcast(torch.tensor([alpha], dtype=torch.float64))[0]), curve
 
-    def look(self, model: ProbeModel, alpha: float) -> Tally:
-        """One pass over everybody's rows."""
-        found = self.slots.each(partial(self._tally, model, alpha)).tolist()
+    def collect(self, model: ProbeModel, alpha: float) -> WeightStatistics:
+        """Make one pass over the rows of all workers."""
+        found = self.slots.each(partial(self._statistics, model, alpha)).tolist()
         return merged(
-            Tally(alpha, low, mass, square, prior, np.zeros(0)) for low, mass, square, prior in found
+            WeightStatistics(alpha, low, mass, square, prior, np.zeros(0))
+            for low, mass, square, prior in found
         )
 
-    def fit(self, model: ProbeModel, found: Tally, draw: int | None) -> ProbeModel:
-        """Weighted training from the beginning."""
+    def fit(self, model: ProbeModel, found: WeightStatistics, draw: int | None) -> ProbeModel:
+        """Train from the beginning with the weights of ``found``."""
 
         def weigh(shard: int, rows: Rows) -> Floats:
             if np.isinf(found.alpha):
@@ -149,21 +157,21 @@ class Worker:
         return self.wrapped(trained.model)
 
     def descend(self, first: ProbeModel, alpha: float, draw: int | None) -> Fit:
-        """One start; ``first`` was trained on equal weights."""
+        """Run one start; ``first`` was trained on equal weights."""
         params = self.job.params
         descent = Descent(first, alpha, params.tol, params.max_iter, draw, started=draw is None)
         while not descent.done:
             # The pass before a random start would only count rows.
-            found = self.look(descent.ahead, descent.next_alpha)
+            found = self.collect(descent.ahead, descent.next_alpha)
             descent.advance(found, partial(self.fit, draw=draw))
         return descent.best
 
     def _ids(self, shard: int, rows: Rows) -> npt.NDArray[np.int64]:
         return self.job.reader.shards[shard].first_row + np.arange(len(rows))
 
-    def _tally(self, model: ProbeModel, alpha: float, slot: int) -> Tensor:
+    def _statistics(self, model: ProbeModel, alpha: float, slot: int) -> Tensor:
         parts = [
-            tally_of_losses(self.losses(model, rows), rows.weight, alpha)
+            statistics_of_losses(self.losses(model, rows), rows.weight, alpha)
             for rows in (self.shards[shard] for shard in self.slots.shards(slot))
             if len(rows)
         ]
@@ -173,7 +181,7 @@ class Worker:
         return torch.tensor([total.low, total.mass, total.square, total.prior], dtype=torch.float64)
 
     def _sample(self, model: ProbeModel, slot: int) -> Tensor:
-        """Hash, loss and class of the slot's rows of least hash, (3 SAMPLE,): infinite where too few."""
+        """Return hash, loss and class of the slot's rows of least hash, (3 SAMPLE,), padded by infinity."""
         kept = np.full((SAMPLE, 3), np.inf)
         for shard in self.slots.shards(slot):
             rows = self.shards[shard]
@@ -201,7 +209,7 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
     if worker.communicator.rank == 0:
         save(fit.model.module.cpu(), worker.spec, job.state)
         found = {
-            "tally": constants(fit.tally),
+            "statistics": constants(fit.statistics),
             **record({EVERYONE: fit}, {EVERYONE: curve}),
             "metrics": metrics,
         }
@@ -209,17 +217,42 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
     return metrics
 
 
+def run_on_ray(job: ProbeJob) -> dict[str, float]:
+    """Run EOS on Ray Train's workers, all iterations in one group; a lost worker restarts it, once.
+
+    Raises
+    ------
+    OperatorError
+        The cluster has no room for a worker, or a worker found rows or model unusable.
+    """
+    # Imported here because workers without Ray import this module too.
+    from operators.probe.ray_train import count_workers, run_workers
+
+    probe = job.probe
+    most = min(SLOTS, len(job.reader.shards))
+    return run_workers(
+        lambda: run_job(job, Distributed()),
+        name="eos",
+        storage=job.state / "ray_train",
+        n_workers=count_workers("operators.probe", probe.resources, probe.workers, most),
+        resources=probe.resources,
+        max_failures=1,
+    )
+
+
 def _outliers(worker: Worker, fit: Fit, limit: float, slot: int) -> Tensor:
     shards = (worker.shards[shard] for shard in worker.slots.shards(slot))
-    found = (fit.tally.log_weights(worker.losses(fit.model, rows)) < limit for rows in shards if len(rows))
+    found = (
+        fit.statistics.log_weights(worker.losses(fit.model, rows)) < limit for rows in shards if len(rows)
+    )
     return torch.tensor([float(sum(part.sum() for part in found))], dtype=torch.float64)
 
 
 def load_scorer(
     state: Path, resources: Resources
 ) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Floats]:
-    """Of rows (n, d) and their classes (n,): the log of weights of mean 1, as :func:`run_job` left them."""
+    """Load the state: a function from rows (n, d) and classes (n,) to the log of weights of mean 1 (n,)."""
     found = json.loads((state / RECORD).read_text("utf-8"))
-    tally = Tally(sums=np.zeros(0), **found["tally"])
+    statistics = WeightStatistics(sums=np.zeros(0), **found["statistics"])
     model = load(state).to(prepare_device(resources.cpus, resources.gpus))
-    return lambda X, y: tally.log_weights(predict(model, X, y.astype(np.int64))[1].astype(np.float64))
+    return lambda X, y: statistics.log_weights(predict(model, X, y.astype(np.int64))[1].astype(np.float64))

@@ -1,6 +1,6 @@
-"""EOS over shards: every pass is one task for each run of shards; models go out, sums come back.
+"""EOS over shards: every pass is one task for each run of shards, which gets models and returns sums.
 
-Runs of shards are fixed by the plan, sums are formed within a run in the order of its shards and then over
+The plan fixes the runs of shards. Sums are formed within a run in the order of its shards and then over the
 runs in their order, so that the number of workers changes no bit. Classes and restarts share their passes.
 """
 
@@ -21,18 +21,18 @@ from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resourc
 from operators.columns import vectors_to_numpy
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit, best_of, from_sums
-from operators.eos.kernel import Tally, merged, random_rows, sample_hashes, tally
+from operators.eos.kernel import WeightStatistics, collect_statistics, merged, random_rows, sample_hashes
 from operators.eos.memory import SAMPLE, Rows
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, Scorer
 from operators.hashing import END
 
 RUNS = 64
-"""The most workers that can share a pass. Another number gives other last bits."""
+"""Upper limit of the workers that share a pass. Another number changes the last bits of sums."""
 LEAST_SAMPLE = 64
-"""Rows of each class in the sample, however many classes there are."""
+"""Least number of rows of each class in the sample."""
 SPARE = 2
-"""Rows looked at for the sample, by a hash below a limit, for each that it is to have."""
+"""Candidates for the sample, by a hash below a limit, for each of its rows."""
 
 
 @cache
@@ -41,34 +41,34 @@ def _controller() -> Any:
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Sums in one order. Looking for the libraries takes longer than many a pass, so that is done once."""
+    """Limit BLAS to one thread, so that sums have one order. The search for the libraries is done once."""
     found: AbstractContextManager[Any] = _controller().limit(limits=1)
     return found
 
 
 @dataclass(frozen=True)
 class Source:
-    """Reads shards as rows. Picklable."""
+    """Reads shards as rows. It can be pickled."""
 
     reader: ShardReader
     column: str
-    """Of the features; :data:`LOSS` gives one number a row."""
+    """Name of the column with the features; :data:`LOSS` gives one number per row."""
     by_class: bool
     target: str
-    """Of the learner: none, class or number (indicators of the classes)."""
+    """Kind of target of the learner: none, class or number (indicators of the classes)."""
     n_classes: int
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read."""
+        """Columns that are read."""
         return (self.column,) if self.target == "none" and not self.by_class else (self.column, LABEL)
 
     def rows(self, shard: int) -> tuple[Rows, npt.NDArray[np.integer]]:
-        """A shard's rows and the key of each row's model."""
+        """Return the rows of a shard and the key of each row's model."""
         return self.parsed(self.reader.read(shard, self.columns))
 
     def parsed(self, table: Any) -> tuple[Rows, npt.NDArray[np.integer]]:
-        """The same from a table of :attr:`columns` and ``row_id``."""
+        """Return the same from a table of :attr:`columns` and ``row_id``."""
         values = table.column(self.column)
         X = values.to_numpy()[:, None] if self.column == LOSS else vectors_to_numpy(values)
         labels = table.column(LABEL).to_numpy() if LABEL in self.columns else None
@@ -79,7 +79,7 @@ class Source:
         return Rows(X, y, np.ones(len(X)), table.column(ROW_ID).to_numpy()), keys
 
     def each(self, shards: Sequence[int]) -> Iterator[tuple[Rows, npt.NDArray[np.integer]]]:
-        """Those that have rows."""
+        """Yield the rows of the shards that have any."""
         for shard in shards:
             rows, keys = self.rows(shard)
             if len(rows):
@@ -88,7 +88,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Request:
-    """What one model wants to know in a pass."""
+    """A model whose statistics a pass collects."""
 
     key: int
     model: Any
@@ -97,14 +97,14 @@ class Request:
 
 
 def runs_of(n_shards: int) -> list[range]:
-    """At most :data:`RUNS` runs of neighbouring shards, sizes as equal as can be."""
+    """Divide shards into at most :data:`RUNS` runs of neighbours, of sizes that differ by at most one."""
     edges = np.linspace(0, n_shards, min(RUNS, n_shards) + 1).astype(int).tolist()
     return [range(first, last) for first, last in pairwise(edges)]
 
 
 @dataclass(frozen=True)
 class Passes:
-    """The data as a whole."""
+    """Passes over the rows of all shards."""
 
     source: Source
     executor: Executor
@@ -112,21 +112,21 @@ class Passes:
 
     @property
     def runs(self) -> list[range]:
-        """See :func:`runs_of`."""
+        """The runs of :func:`runs_of`."""
         return runs_of(len(self.source.reader.shards))
 
-    def look(self, requests: Sequence[Request]) -> list[Tally]:
-        """One pass: the tally of each request over all rows of its class."""
-        found: list[list[Tally]] = [[] for _ in requests]
-        work = partial(_tallies, self.source, list(requests))
-        for tallies in self.executor.map(work, self.runs, resources=self.resources):
-            for parts, part in zip(found, tallies, strict=True):
+    def collect(self, requests: Sequence[Request]) -> list[WeightStatistics]:
+        """Make one pass: return the statistics of each request over all rows of its class."""
+        found: list[list[WeightStatistics]] = [[] for _ in requests]
+        work = partial(_statistics_of_shards, self.source, list(requests))
+        for statistics in self.executor.map(work, self.runs, resources=self.resources):
+            for parts, part in zip(found, statistics, strict=True):
                 if part is not None:
                     parts.append(part)
         return [merged(parts) for parts in found]
 
     def sample(self, counts: Mapping[int, int], seed: int) -> dict[int, Rows]:
-        """Random rows of each key, about :data:`SAMPLE` in all; the same however shards are cut."""
+        """Draw random rows of each key, about :data:`SAMPLE` in all; the draw does not depend on shards."""
         size = max(LEAST_SAMPLE, SAMPLE // max(len(counts), 1))
         limits = {key: min(1.0, SPARE * size / max(n, 1)) for key, n in counts.items()}
         parts: dict[int, list[Rows]] = {key: [] for key in counts}
@@ -137,13 +137,15 @@ class Passes:
         return {key: _least(joined, size, seed) for key, joined in parts.items() if joined}
 
     def count_outliers(self, scorer: Scorer, threshold: float) -> int:
-        """One pass: rows whose weight is below ``threshold``."""
+        """Make one pass: count the rows whose weight is below ``threshold``."""
         work = partial(_count, self.source, scorer, float(np.log(threshold)))
         return sum(self.executor.map(work, self.runs, resources=self.resources))
 
 
-def _tallies(source: Source, requests: list[Request], shards: Sequence[int]) -> list[Tally | None]:
-    found: list[list[Tally]] = [[] for _ in requests]
+def _statistics_of_shards(
+    source: Source, requests: list[Request], shards: Sequence[int]
+) -> list[WeightStatistics | None]:
+    found: list[list[WeightStatistics]] = [[] for _ in requests]
     with one_thread():
         for rows, keys in source.each(shards):
             for parts, request in zip(found, requests, strict=True):
@@ -151,11 +153,11 @@ def _tallies(source: Source, requests: list[Request], shards: Sequence[int]) -> 
         return [merged(parts) if parts else None for parts in found]
 
 
-def _answer(request: Request, rows: Rows, keys: npt.NDArray[np.integer]) -> list[Tally]:
+def _answer(request: Request, rows: Rows, keys: npt.NDArray[np.integer]) -> list[WeightStatistics]:
     mine = rows if request.key == EVERYONE else rows.take(np.flatnonzero(keys == request.key))
     if not len(mine):
         return []
-    return [tally(request.model, mine.X, mine.y, mine.starting(request.draw), request.alpha)]
+    return [collect_statistics(request.model, mine.X, mine.y, mine.starting(request.draw), request.alpha)]
 
 
 def _candidates(
@@ -193,7 +195,7 @@ def _count(source: Source, scorer: Scorer, limit: float, shards: Sequence[int]) 
 
 
 def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[Point]:
-    """The curve of one class, as a task."""
+    """Compute the curve of one class, as a task."""
     with one_thread():
         return effective_sample_size_curve(
             sample, learner, threshold=params.threshold, seed=seed, max_iter=params.max_iter
@@ -203,7 +205,7 @@ def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[Poi
 def solve(
     passes: Passes, learner: Any, params: EosParams, samples: Mapping[int, Rows], seed: int
 ) -> tuple[dict[int, Fit], dict[int, list[Point]]]:
-    """The lowest end of all starts, by key, and the effective sample sizes against alpha.
+    """Run all starts; return the fit with the lowest objective and the curve against alpha, by key.
 
     Raises
     ------
@@ -218,8 +220,8 @@ def solve(
         descents = {key: _starts(learner, params, samples[key], curves[key], seed) for key in keys}
         while going := [(key, one) for key in keys for one in descents[key] if not one.done]:
             wanted = [Request(key, one.ahead, one.next_alpha, one.next_draw) for key, one in going]
-            for (_, one), tally_ in zip(going, passes.look(wanted), strict=True):
-                one.advance(tally_, from_sums)
+            for (_, one), sums in zip(going, passes.collect(wanted), strict=True):
+                one.advance(sums, from_sums)
     except ValueError as error:
         raise OperatorError(f"operators.eos: {error}") from error
     return {key: best_of(descents[key]) for key in keys}, curves

@@ -1,4 +1,4 @@
-"""What EOS leaves for later: models as arrays; the constants of their weights and what was found as JSON."""
+"""The state of ``eos``: models as arrays, the constants of their weights and the record as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
 from operators.eos.fixed import FixedLosses
 from operators.eos.gaussian import GaussianModel
-from operators.eos.kernel import Floats, Tally, Target
+from operators.eos.kernel import Floats, Target, WeightStatistics
 from operators.eos.least_squares import Linear
 from operators.eos.memory import losses
 
@@ -27,7 +27,7 @@ MODELS: dict[str, type[Any]] = {
 ARRAYS = "models.npz"
 RECORD = "eos.json"
 EVERYONE = -1
-"""Key of a model of all classes."""
+"""Key of a model that serves all classes."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -36,10 +36,10 @@ class Scorer:
     """A fitted model of each class, or of :data:`EVERYONE`, and the constants of its weights."""
 
     models: dict[int, Any]
-    tallies: dict[int, Tally]
+    statistics: dict[int, WeightStatistics]
 
     def log_weights(self, X: npt.NDArray[np.floating], classes: npt.NDArray[np.integer], y: Target) -> Floats:
-        """(n,) log of weights of mean 1, for rows X (n, d) of ``classes`` (n,) with targets y.
+        """Return the log of weights of mean 1 (n,) for rows X (n, d) of ``classes`` (n,) with targets y.
 
         A row of a class that had no row when the model was fitted weighs 1.
         """
@@ -48,7 +48,7 @@ class Scorer:
             mine = np.arange(len(X)) if key == EVERYONE else np.flatnonzero(classes == key)
             if len(mine):
                 part = losses(model, X[mine], None if y is None else y[mine])
-                found[mine] = self.tallies[key].log_weights(part)
+                found[mine] = self.statistics[key].log_weights(part)
         return found
 
     def save(self, folder: Path, record: dict[str, Any]) -> None:
@@ -56,7 +56,10 @@ class Scorer:
         arrays: dict[str, npt.NDArray[Any]] = {}
         described = {}
         for key, model in self.models.items():
-            described[str(key)] = {"kind": type(model).__name__, "tally": constants(self.tallies[key])}
+            described[str(key)] = {
+                "kind": type(model).__name__,
+                "statistics": constants(self.statistics[key]),
+            }
             arrays |= {
                 f"{key}.{field.name}": np.asarray(getattr(model, field.name)) for field in fields(model)
             }
@@ -67,41 +70,41 @@ class Scorer:
     def load(cls, folder: Path) -> Scorer:
         """Read what :meth:`save` wrote."""
         described = json.loads((folder / RECORD).read_text("utf-8"))["models"]
-        models, tallies = {}, {}
+        models, statistics = {}, {}
         with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
             for key, entry in described.items():
                 kind = MODELS[entry["kind"]]
                 values = {field.name: arrays[f"{key}.{field.name}"] for field in fields(kind)}
                 models[int(key)] = kind(**{name: v if v.ndim else v.item() for name, v in values.items()})
-                tallies[int(key)] = Tally(sums=np.zeros(0), **entry["tally"])
-        return cls(models, tallies)
+                statistics[int(key)] = WeightStatistics(sums=np.zeros(0), **entry["statistics"])
+        return cls(models, statistics)
 
 
 def scorer_of(fits: dict[int, Fit]) -> Scorer:
-    """Of fits by class."""
+    """Make the scorer of fits by class."""
     return Scorer(
-        {key: fit.model for key, fit in fits.items()}, {key: fit.tally for key, fit in fits.items()}
+        {key: fit.model for key, fit in fits.items()}, {key: fit.statistics for key, fit in fits.items()}
     )
 
 
-def constants(tally: Tally) -> dict[str, float]:
-    """A tally without its sums."""
-    return {name: value for name, value in asdict(tally).items() if name != "sums"}
+def constants(statistics: WeightStatistics) -> dict[str, float]:
+    """Return the statistics without their sums."""
+    return {name: value for name, value in asdict(statistics).items() if name != "sums"}
 
 
 def summary(fits: Mapping[int, Fit]) -> dict[str, float]:
-    """Metrics over all classes, whose weights have mean 1 each; warns of collapsed ones."""
-    rows = {key: fit.tally.prior for key, fit in fits.items()}
+    """Return the metrics over all classes, whose weights have mean 1 each; log collapsed classes."""
+    rows = {key: fit.statistics.prior for key, fit in fits.items()}
     total = sum(rows.values())
-    squares = sum(rows[key] ** 2 / fit.tally.effective_sample_size for key, fit in fits.items())
+    squares = sum(rows[key] ** 2 / fit.statistics.effective_sample_size for key, fit in fits.items())
     collapsed = {key: text for key, fit in fits.items() if (text := collapse(fit))}
     for key, text in collapsed.items():
         _log.warning("operators.eos: %s%s", "" if key == EVERYONE else f"class {key}: ", text)
     return {
         "effective_sample_size": total**2 / squares,
         "objective": sum(rows[key] / total * fit.objective[-1] for key, fit in fits.items()),
-        "least_alpha": min(fit.tally.alpha for fit in fits.values()),
-        "largest_alpha": max(fit.tally.alpha for fit in fits.values()),
+        "least_alpha": min(fit.statistics.alpha for fit in fits.values()),
+        "largest_alpha": max(fit.statistics.alpha for fit in fits.values()),
         "iterations": float(max(len(fit.objective) for fit in fits.values())),
         "converged": float(all(fit.converged for fit in fits.values())),
         "collapsed": float(len(collapsed)),
@@ -109,7 +112,7 @@ def summary(fits: Mapping[int, Fit]) -> dict[str, float]:
 
 
 def record(fits: Mapping[int, Fit], curves: Mapping[int, Sequence[Point]]) -> dict[str, Any]:
-    """By class: the objective of each iteration; effective sample size and flagged share against alpha."""
+    """Return, by class, the objective of each iteration and the curve against alpha, for ``eos.json``."""
     return {
         "objective": {str(key): fit.objective for key, fit in fits.items()},
         "curve": {str(key): [asdict(point) for point in curve] for key, curve in curves.items()},

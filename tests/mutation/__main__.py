@@ -128,7 +128,7 @@ def mutants(folder: str) -> dict[tuple[str, tuple[int, int]], list[Mutant]]:
         tempfile.TemporaryDirectory() as temporary,
         use_db(f"{temporary}/all.sqlite", WorkDB.Mode.create) as db,
     ):
-        init.init(modules(folder), db, {})
+        init(modules(folder), db, {})
         for item in db.work_items:
             (one,) = item.mutations
             if any(part in one.operator_name for part in SKIPPED):

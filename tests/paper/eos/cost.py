@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from operators.eos import Gaussian
-from operators.eos.kernel import closed_form_weights, tally
+from operators.eos.kernel import closed_form_weights, collect_statistics
 
 ROWS = (1_000, 3_000, 10_000, 30_000, 100_000)
 FEATURES = (4, 16, 64, 256)
@@ -41,7 +41,7 @@ def one(n: int, d: int) -> dict[str, float]:
     prior = np.ones(n)
 
     def iteration() -> Any:
-        found = tally(model, X, None, prior, 0.5)
+        found = collect_statistics(model, X, None, prior, 0.5)
         return model.updated(found.sums, found.mass)
 
     return {WEIGHTS: seconds(lambda: closed_form_weights(losses, 0.5)), ITERATION: seconds(iteration)}

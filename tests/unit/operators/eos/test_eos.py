@@ -22,13 +22,13 @@ from operators.eos.gaussian import GaussianModel
 from operators.eos.kernel import (
     BLOCK,
     closed_form_weights,
+    collect_statistics,
     merged,
     random_rows,
     random_weights,
-    tally,
-    tally_of_losses,
+    statistics_of_losses,
 )
-from operators.eos.memory import SAMPLE, fitted, look, losses, rows_of, step, weights
+from operators.eos.memory import SAMPLE, collect, fitted, losses, rows_of, step, weights
 
 Floats = npt.NDArray[np.float64]
 LEARNERS = [Gaussian(), KMeans(4), LeastSquares(), LeastSquares(0.1), Logistic(), SPA(4)]
@@ -53,7 +53,7 @@ def test_weights_are_a_softmax(found: list[float], alpha: float, data: st.DataOb
     np.testing.assert_allclose(closed_form_weights(g, alpha), softmax(-g / alpha), rtol=1e-9, atol=1e-300)
     expected = softmax(-g / alpha + np.log(prior))
     np.testing.assert_allclose(closed_form_weights(g, alpha, prior), expected, rtol=1e-9, atol=1e-300)
-    total = tally_of_losses(g, prior, alpha)
+    total = statistics_of_losses(g, prior, alpha)
     np.testing.assert_allclose(total.objective, -alpha * logsumexp(-g / alpha, b=prior), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(total.effective_sample_size, 1 / (expected @ expected), rtol=1e-9)
     np.testing.assert_allclose(
@@ -70,7 +70,7 @@ def test_weights_solve_the_problem() -> None:
 
     found = minimize(value, np.zeros(6), tol=1e-12)
     np.testing.assert_allclose(softmax(found.x), closed_form_weights(g, alpha), atol=1e-5)
-    assert found.fun == pytest.approx(tally_of_losses(g, np.ones(6), alpha).objective)
+    assert found.fun == pytest.approx(statistics_of_losses(g, np.ones(6), alpha).objective)
 
 
 @given(found=numbers, cuts=st.lists(st.integers(0, 30), max_size=4), alpha=st.sampled_from([1e-3, 0.5, 1e6]))
@@ -79,10 +79,10 @@ def test_parts_merge_to_the_whole(found: list[float], cuts: list[int], alpha: fl
     prior = np.arange(1.0, len(g) + 1)
     parts = [part for part in np.split(np.arange(len(g)), sorted(min(c, len(g)) for c in cuts)) if len(part)]
     total = merged(
-        tally_of_losses(g[part], prior[part], alpha, lambda w, part=part: np.array([w @ g[part]]))
+        statistics_of_losses(g[part], prior[part], alpha, lambda w, part=part: np.array([w @ g[part]]))
         for part in parts
     )
-    whole = tally_of_losses(g, prior, alpha, lambda w: np.array([w @ g]))
+    whole = statistics_of_losses(g, prior, alpha, lambda w: np.array([w @ g]))
     assert total.low == whole.low
     assert total.prior == whole.prior
     for name in ("mass", "square", "sums"):
@@ -92,7 +92,7 @@ def test_parts_merge_to_the_whole(found: list[float], cuts: list[int], alpha: fl
 def test_far_losses_do_not_overflow() -> None:
     w = closed_form_weights(np.array([-1e8, 0.0, 1e8]), 1e-3)
     assert w.tolist() == [1, 0, 0]
-    total = merged(tally_of_losses(np.array([g]), np.ones(1), 1e-3) for g in (1e8, -1e8, 0.0))
+    total = merged(statistics_of_losses(np.array([g]), np.ones(1), 1e-3) for g in (1e8, -1e8, 0.0))
     assert (total.mass, total.low) == (1, -1e8)
 
 
@@ -106,16 +106,16 @@ def test_objective_is_that_of_alternating_minimisation(learner: Any, alpha: floa
     fit = fitted(rows, learner, alpha, draws=[draw])
     assert len(fit.objective) > 1
     start = learner.start(X, y, rows.prior, 0)
-    model, values = step(start, look(start, rows, np.inf, draw), rows, draw), list[float]()
+    model, values = step(start, collect(start, rows, np.inf, draw), rows, draw), list[float]()
     for _ in fit.objective:
         g = losses(model, X, y)
         values.append(float(-alpha * logsumexp(-g / alpha) + model.penalty))
-        model = step(model, look(model, rows, alpha), rows, None)
+        model = step(model, collect(model, rows, alpha), rows, None)
     np.testing.assert_allclose(fit.objective, values, rtol=1e-9, atol=1e-9)
     # The solver of the logistic loss stops at a tolerance; the others are exact.
     rounding = 1e-6 if isinstance(learner, Logistic) else 1e-9
     assert np.diff(values).max() <= rounding * max(1, abs(values[0]))
-    w = weights(fit.model, fit.tally, rows)
+    w = weights(fit.model, fit.statistics, rows)
     assert w.sum() == pytest.approx(1)
     positive = w[w > 0]
     by_definition = w @ losses(fit.model, X, y) + alpha * positive @ np.log(positive) + fit.model.penalty
@@ -130,11 +130,11 @@ def test_a_fit_is_the_best_for_its_weights(learner: Any) -> None:
     model = learner.start(X, y, np.ones(len(X)), 0)
     value = np.inf
     for _ in range(60):
-        model = step(model, look(model, rows, np.inf), rows, None)
+        model = step(model, collect(model, rows, np.inf), rows, None)
         now = rows.prior @ losses(model, X, y) / rows.prior.sum() + model.penalty
         assert now <= value + 1e-8
         value = now
-    again = step(model, look(model, rows, np.inf), rows, None)
+    again = step(model, collect(model, rows, np.inf), rows, None)
     np.testing.assert_allclose(losses(again, X, y), losses(model, X, y), rtol=1e-3, atol=1e-6)
 
 
@@ -145,7 +145,7 @@ def test_the_ridge_of_many_targets_is_that_of_scikit_learn() -> None:
     y = X @ rng.normal(size=(4, 3)) + rng.normal(size=(60, 3))
     rows, learner = rows_of(X, y), LeastSquares(l2=0.3)
     model = learner.start(X, y, rows.prior, 0)
-    model = step(model, look(model, rows, np.inf), rows, None)
+    model = step(model, collect(model, rows, np.inf), rows, None)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = Ridge(alpha=0.3 * 60 * 3, tol=1e-12).fit(Z, y)
     np.testing.assert_allclose(model.coefficients[:-1], expected.coef_.T, rtol=1e-8)
@@ -158,7 +158,7 @@ def test_the_regularised_covariance_minimises_loss_and_penalty() -> None:
     X = np.random.default_rng(3).normal(size=(40, 2)) * [1.0, 3.0]
     rows = rows_of(X)
     start = Gaussian(regularization=0.5).start(X, None, rows.prior, 0)
-    model = step(start, look(start, rows, np.inf), rows, None)
+    model = step(start, collect(start, rows, np.inf), rows, None)
 
     def value(entries: Floats) -> float:
         factor = np.array([[entries[0], 0.0], [entries[1], entries[2]]])
@@ -175,7 +175,7 @@ def test_the_regularised_covariance_minimises_loss_and_penalty() -> None:
 
 def test_a_step_that_raises_the_objective_is_undone() -> None:
     def found(low: float) -> Any:
-        return tally_of_losses(np.full(3, low), np.ones(3), 1.0)
+        return statistics_of_losses(np.full(3, low), np.ones(3), 1.0)
 
     @dataclass
     class Model:
@@ -184,9 +184,9 @@ def test_a_step_that_raises_the_objective_is_undone() -> None:
         rows_needed: int = 1
 
     descent = Descent(Model("first"), 1.0, tol=0.0, started=True)
-    descent.advance(found(2.0), lambda model, tally: Model("second"))
-    descent.advance(found(1.0), lambda model, tally: Model("third"))
-    descent.advance(found(1.5), lambda model, tally: Model("fourth"))
+    descent.advance(found(2.0), lambda model, statistics: Model("second"))
+    descent.advance(found(1.0), lambda model, statistics: Model("third"))
+    descent.advance(found(1.5), lambda model, statistics: Model("fourth"))
     assert descent.done
     assert not descent.best.converged
     assert descent.best.model.name == "second"
@@ -199,7 +199,7 @@ def test_gaussian_is_the_weighted_moments() -> None:
     s = np.random.default_rng(1).uniform(0, 2, len(X))
     learner = Gaussian(regularization=0.0)
     start = learner.start(X[:50], None, np.ones(50), 0)
-    model = from_sums(start, tally(start, X, None, s, np.inf))
+    model = from_sums(start, collect_statistics(start, X, None, s, np.inf))
     np.testing.assert_allclose(model.mean, np.average(X, axis=0, weights=s), rtol=1e-12)
     np.testing.assert_allclose(model.covariance, np.cov(X.T, aweights=s, ddof=0), rtol=1e-9, atol=1e-9)
     from scipy.stats import multivariate_normal
@@ -222,7 +222,7 @@ def test_kmeans_is_weighted_lloyd() -> None:
     model = learner.start(X, None, np.ones(len(X)), 3)
     first = model.centres
     for _ in range(100):
-        model = from_sums(model, tally(model, X, None, s, np.inf))
+        model = from_sums(model, collect_statistics(model, X, None, s, np.inf))
     expected = LloydKMeans(5, init=first, n_init=1, max_iter=100, tol=0).fit(X, sample_weight=s)
     np.testing.assert_allclose(model.centres, expected.cluster_centers_, rtol=1e-9)
     found = rows_of(X, None, s)
@@ -235,7 +235,7 @@ def test_least_squares_is_weighted_regression() -> None:
     X[:, 3] = X[:, 2]  # rank deficient
     s = np.random.default_rng(1).uniform(0, 2, len(X))
     start = LeastSquares().start(X[:50], y[:50], np.ones(50), 0)
-    model = from_sums(start, tally(start, X, y, s, np.inf))
+    model = from_sums(start, collect_statistics(start, X, y, s, np.inf))
     expected = LinearRegression().fit(X, y, sample_weight=s).predict(X)
     np.testing.assert_allclose(model.predict(X)[:, 0], expected, rtol=1e-7, atol=1e-7)
 
@@ -267,7 +267,7 @@ def test_spa_follows_its_definition() -> None:
         )
         np.testing.assert_allclose(losses(model, X, y), cost.min(axis=1), rtol=1e-9, atol=1e-9)
         box = cost.argmin(axis=1)
-        model = from_sums(model, tally(model, X, y, s, np.inf))
+        model = from_sums(model, collect_statistics(model, X, y, s, np.inf))
         for k in range(3):
             np.testing.assert_allclose(model.centres[k], np.average(X[box == k], axis=0, weights=s[box == k]))
             share = np.array([s[(box == k) & (y == label)].sum() / s.sum() + 0.01 for label in (0, 1)])
@@ -279,7 +279,7 @@ def test_spa_follows_its_definition() -> None:
 
 def test_an_empty_box_stays() -> None:
     model = KMeans(2, standardize=False).start(np.array([[0.0], [9.0]]), None, np.ones(2), 0)
-    again = from_sums(model, tally(model, np.zeros((5, 1)), None, np.ones(5), np.inf))
+    again = from_sums(model, collect_statistics(model, np.zeros((5, 1)), None, np.ones(5), np.inf))
     assert sorted(again.centres[:, 0]) == [0, 9]
 
 
@@ -379,7 +379,7 @@ def test_bad_rows_are_named() -> None:
     with pytest.raises(ValueError, match="y has 2 entries for 3 rows"):
         EntropicOutlierSparsification("spa", alpha=0.5).fit(np.eye(3), [0, 1])
     with pytest.raises(ValueError, match="3 of 3 rows have a loss that is not finite"):
-        tally_of_losses(np.full(3, np.nan), np.ones(3), 1.0)
+        statistics_of_losses(np.full(3, np.nan), np.ones(3), 1.0)
 
 
 ROWS_WITHOUT_OUTLIERS = dict.fromkeys(

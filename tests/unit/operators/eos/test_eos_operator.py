@@ -98,7 +98,7 @@ def expected_weights(table: pa.Table, params: EosParams) -> Floats:
         )
         draws = [None if params.start == "uniform" and not i else 7 + i for i in range(params.n_init)]
         fit = fitted(rows, learner, alpha, draws=draws, seed=7, tol=params.tol)
-        found[part] = weights(fit.model, fit.tally, rows) * len(ids)
+        found[part] = weights(fit.model, fit.statistics, rows) * len(ids)
     return found
 
 
@@ -191,9 +191,9 @@ def test_the_state_holds_the_curve_and_loads_without_pickle(tmp_path: Path) -> N
     again = Scorer.load(state)
     X, labels = np.array(table["x"].to_pylist()), table["y"].to_numpy()
     for key, values in found["objective"].items():
-        model, tally = again.models[int(key)], again.tallies[int(key)]
-        scaled = -losses(model, X[labels == int(key)], None) / tally.alpha
-        assert values[-1] == pytest.approx(model.penalty - tally.alpha * logsumexp(scaled), rel=1e-5)
+        model, statistics = again.models[int(key)], again.statistics[int(key)]
+        scaled = -losses(model, X[labels == int(key)], None) / statistics.alpha
+        assert values[-1] == pytest.approx(model.penalty - statistics.alpha * logsumexp(scaled), rel=1e-5)
     again.save(tmp_path, {})
     assert (tmp_path / "models.npz").read_bytes() == (state / "models.npz").read_bytes()
 
