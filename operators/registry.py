@@ -25,7 +25,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "decorrelation": "operators.dckm.adaptor:Decorrelation",
         "eos": "operators.eos.adaptor:Eos",
         "weights": "operators.weights.adaptor:Weights",
-        "split": "operators.splits.operator:Split",
+        "split": "operators.splits.adaptor:Split",
     }
 )
 _log = logging.getLogger("rowsieve")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
-    from operators.dckm.estimators import DecorrelatedKMeans, DecorrelationWeights
+    from operators.dckm.estimator import DecorrelatedKMeans, DecorrelationWeights
     from operators.dckm.selection import choose_lambdas
 
 __all__ = ["DecorrelatedKMeans", "DecorrelationWeights", "choose_lambdas"]
 _HOMES = {
-    "DecorrelatedKMeans": "estimators",
-    "DecorrelationWeights": "estimators",
+    "DecorrelatedKMeans": "estimator",
+    "DecorrelationWeights": "estimator",
     "choose_lambdas": "selection",
 }
 

@@ -146,7 +146,7 @@ class Dckm(Balanced[DckmParams]):
 
     def _chosen(self, context: Context, executor: Executor) -> tuple[float, float]:
         # Imported here because planning imports this module and must not load scikit-learn.
-        from operators.dckm.estimators import DecorrelatedKMeans
+        from operators.dckm.estimator import DecorrelatedKMeans
         from operators.dckm.selection import choose_over_shards
 
         params = self.params

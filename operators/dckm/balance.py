@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Wide = npt.NDArray[np.float64]
+from operators.arrays import Float64
 
 LEAST_SHARE = 1e-6
 """A part with less of the weight than this has no mean in float32: its feature is left out."""
@@ -32,10 +31,10 @@ class Moments(NamedTuple):
     weight : () sum of w.
     """
 
-    cross: Wide
-    total: Wide
-    treated: Wide
-    weight: Wide
+    cross: Float64
+    total: Float64
+    treated: Float64
+    weight: Float64
 
     def along(self, first: Moments, second: Moments, step: float) -> Moments:
         """The sums under w + step w1 + step^2 w2, from those under w, w1 and w2."""
@@ -45,9 +44,9 @@ class Moments(NamedTuple):
 class Derivative(NamedTuple):
     """Derivatives of the cost by each of the four sums, as in :class:`Moments`."""
 
-    cross: Wide
-    total: Wide
-    treated: Wide
+    cross: Float64
+    total: Float64
+    treated: Float64
     weight: float
 
 
@@ -74,7 +73,7 @@ def balance_derivative(sums: Moments) -> tuple[float, Derivative]:
     )
 
 
-def correlation(gram: Wide, total: Wide, weight: float) -> float:
+def correlation(gram: Float64, total: Float64, weight: float) -> float:
     """Frobenius norm of the off-diagonal weighted covariance (figure 2; Cogswell et al. 2016).
 
     Parameters
@@ -89,7 +88,7 @@ def correlation(gram: Wide, total: Wide, weight: float) -> float:
     return float(np.linalg.norm(covariance))
 
 
-def _shares(sums: Moments) -> tuple[Wide, Wide]:
+def _shares(sums: Moments) -> tuple[Float64, Float64]:
     """1 / s and 1 / t; 0 and 0 where a feature is the same in (nearly) all of the weight."""
     s, t = sums.treated, sums.weight - sums.treated
     least = LEAST_SHARE * sums.weight
@@ -98,8 +97,8 @@ def _shares(sums: Moments) -> tuple[Wide, Wide]:
     return over_s, over_t
 
 
-def _difference(sums: Moments, over_s: Wide, over_t: Wide) -> Wide:
-    D: Wide = sums.cross * (over_s + over_t)
+def _difference(sums: Moments, over_s: Float64, over_t: Float64) -> Float64:
+    D: Float64 = sums.cross * (over_s + over_t)
     D -= np.outer(sums.total, over_t)
     np.fill_diagonal(D, 0.0)
     return D

@@ -8,16 +8,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.dckm.moments import ROW_BLOCK, Coded
 
-Wide = npt.NDArray[np.float64]
 Coding: TypeAlias = Literal["binarize", "standardize"]
 CODINGS: tuple[Coding, ...] = ("binarize", "standardize")
 SMALLEST_SPREAD = 1e-6
 """A standard deviation below this share of the largest value is rounding: the column is constant."""
 
 
-def column_sums(X: npt.NDArray[np.floating]) -> Wide:
+def column_sums(X: npt.NDArray[np.floating]) -> Float64:
     """(3, d): number of rows, sum and largest absolute value of each column; see :func:`join_sums`."""
     found = np.zeros((3, X.shape[1]))
     for start in range(0, len(X), ROW_BLOCK):
@@ -28,12 +28,12 @@ def column_sums(X: npt.NDArray[np.floating]) -> Wide:
     return found
 
 
-def join_sums(first: Wide, second: Wide) -> Wide:
+def join_sums(first: Float64, second: Float64) -> Float64:
     """:func:`column_sums` of two sets of rows."""
     return np.vstack([first[:2] + second[:2], np.maximum(first[2], second[2])])
 
 
-def squared_deviations(X: npt.NDArray[np.floating], mean: Wide) -> Wide:
+def squared_deviations(X: npt.NDArray[np.floating], mean: Float64) -> Float64:
     """(d,) sums of (x - mean)^2."""
     found = np.zeros(X.shape[1])
     for start in range(0, len(X), ROW_BLOCK):
@@ -56,11 +56,11 @@ class Coder:
     """
 
     coding: Coding
-    mean: Wide
-    scale: Wide
+    mean: Float64
+    scale: Float64
 
     @classmethod
-    def from_sums(cls, coding: Coding, sums: Wide, squares: Wide | None = None) -> Coder:
+    def from_sums(cls, coding: Coding, sums: Float64, squares: Float64 | None = None) -> Coder:
         """From :func:`column_sums` and, for ``standardize``, :func:`squared_deviations` of all rows."""
         mean = sums[1] / sums[0]
         if squares is None:

@@ -26,8 +26,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from operators.arrays import Float64
 from operators.dckm.balance import balance_cost, balance_derivative, correlation
-from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, Slope, Wide
+from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, Slope
 
 Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")
@@ -51,11 +52,11 @@ class Passes(Protocol):
         """See :func:`operators.dckm.steps.begin`."""
         ...
 
-    def draw(self, centres: Wide, seed: int) -> Wide:
+    def draw(self, centres: Float64, seed: int) -> Float64:
         """(d,) the row that k-means++ draws next; see :mod:`operators.dckm.seeding`."""
         ...
 
-    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
         """See :func:`operators.dckm.steps.look`."""
         ...
 
@@ -63,7 +64,7 @@ class Passes(Protocol):
         """See :func:`operators.dckm.steps.descend`."""
         ...
 
-    def finish(self, centres: Wide | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> Finished:
         """See :func:`operators.dckm.steps.finish`."""
         ...
 
@@ -100,15 +101,15 @@ class Solution:
     sizes : (K,) rows of each cluster.
     """
 
-    centres: Wide | None
-    objective: Wide
-    balance: Wide
+    centres: Float64 | None
+    objective: Float64
+    balance: Float64
     converged: bool
     correlation_before: float
     correlation_after: float
     effective_sample_size: float
     weight_sum: float
-    sizes: Wide
+    sizes: Float64
 
 
 class Point(NamedTuple):
@@ -153,7 +154,7 @@ def solve(passes: Passes, settings: Settings) -> Solution:
     )
 
 
-def _first_centres(passes: Passes, begun: Begun, settings: Settings) -> Wide | None:
+def _first_centres(passes: Passes, begun: Begun, settings: Settings) -> Float64 | None:
     if not settings.n_clusters:
         return None
     everywhere = np.tile(begun.total / passes.n_rows, (settings.n_clusters, 1))
@@ -175,7 +176,7 @@ class _Search:
         self._floor = settings.min_effective_share * passes.n_rows * (1 - ROUNDING)
         self.point: Point
 
-    def advance(self, centres: Wide | None) -> Point:
+    def advance(self, centres: Float64 | None) -> Point:
         """Assign rows to the centres and take a step."""
         first = not self._steps
         point, before = self._try(
@@ -189,7 +190,7 @@ class _Search:
         self.point = point
         return point
 
-    def _try(self, centres: Wide | None, step: float | None, momentum: float) -> tuple[Point, float]:
+    def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[Point, float]:
         """The next point, and the error of the clusters where the last one was."""
         chosen = self._settings
         self._rate *= 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from operators.arrays import Float64
 from operators.dckm import steps
 from operators.dckm.moments import Coded
 from operators.dckm.seeding import candidate
-from operators.dckm.steps import Begun, Finished, Labels, Line, Looked, RowState, Slope, Wide
+from operators.dckm.steps import Begun, Finished, Labels, Line, Looked, RowState, Slope
 
 
 class InMemory:
@@ -18,7 +19,7 @@ class InMemory:
     weight, labels : (n,) after ``finish``; weights as minimised, labels 0 without clusters.
     """
 
-    weight: Wide
+    weight: Float64
     labels: Labels
 
     def __init__(self, coded: Coded) -> None:
@@ -36,11 +37,11 @@ class InMemory:
         self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
         return sums
 
-    def draw(self, centres: Wide, seed: int) -> Wide:
+    def draw(self, centres: Float64, seed: int) -> Float64:
         """See :mod:`operators.dckm.seeding`."""
         return candidate(self._coded, self._ids, centres, seed).row
 
-    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
         """See :func:`operators.dckm.steps.look`."""
         self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
         return sums
@@ -50,7 +51,7 @@ class InMemory:
         self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
         return sums
 
-    def finish(self, centres: Wide | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> Finished:
         """See :func:`operators.dckm.steps.finish`."""
         self.weight, self.labels, sums = steps.finish(self._coded, self._state, centres, step)
         return sums

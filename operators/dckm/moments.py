@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.dckm.balance import Derivative, Moments
 
 Floats = npt.NDArray[np.floating]
-Wide = npt.NDArray[np.float64]
 
 ROW_BLOCK = 2048
 """Rows whose weighted copy is held at a time."""
@@ -51,7 +51,7 @@ class Coded:
             yield rows, self.Z[rows]
 
 
-def moments(coded: Coded, weight: Wide) -> Moments:
+def moments(coded: Coded, weight: Float64) -> Moments:
     """The sums of :class:`Moments` under ``weight`` (n,), which may have either sign."""
     d = coded.width
     cross, along, treated = np.zeros((d, d)), np.zeros(d), np.zeros(d)
@@ -73,7 +73,7 @@ def moments(coded: Coded, weight: Wide) -> Moments:
     return Moments(cross, along, treated, weight_sum)
 
 
-def row_gradient(coded: Coded, derivative: Derivative) -> Wide:
+def row_gradient(coded: Coded, derivative: Derivative) -> Float64:
     """(n,) derivative of the balance cost by the weight of each row.
 
     The cost depends on the weights through four sums alone, so that
@@ -96,7 +96,7 @@ def row_gradient(coded: Coded, derivative: Derivative) -> Wide:
     return found + constant
 
 
-def gram(coded: Coded, weight: Wide) -> Wide:
+def gram(coded: Coded, weight: Float64) -> Float64:
     """(d, d) Z' diag(weight) Z, whatever the coding."""
     found = np.zeros((coded.width, coded.width))
     for rows, Z in coded.blocks():
@@ -104,7 +104,7 @@ def gram(coded: Coded, weight: Wide) -> Wide:
     return found
 
 
-def total(coded: Coded, weight: Wide) -> Wide:
+def total(coded: Coded, weight: Float64) -> Float64:
     """(d,) Z'w."""
     found = np.zeros(coded.width)
     for rows, Z in coded.blocks():
@@ -123,7 +123,7 @@ def _symmetric_product(Z: Floats, w: Floats) -> Floats:
     return out
 
 
-def _upper_twice(Q: Wide) -> Wide:
+def _upper_twice(Q: Float64) -> Float64:
     """The symmetric Q with the blocks below the diagonal moved above it: z' Q z stays the same."""
     upper = 2 * Q
     for start in range(0, len(Q), COLUMN_BLOCK):
@@ -132,7 +132,7 @@ def _upper_twice(Q: Wide) -> Wide:
     return upper
 
 
-def _quadratic(Z: Floats, upper: Floats) -> Wide:
+def _quadratic(Z: Floats, upper: Floats) -> Float64:
     """z' U z of each row, U zero below the blocks of the diagonal."""
     found = np.zeros(len(Z))
     d = Z.shape[1]

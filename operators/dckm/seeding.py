@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from operators.arrays import Float64
 from operators.dckm.moments import Coded
-from operators.dckm.steps import Ids, Wide, nearest
+from operators.dckm.steps import Ids, nearest
 from operators.hashing import row_hashes, uniform
 
 
@@ -20,10 +21,10 @@ class Candidate(NamedTuple):
 
     time: float
     row_id: int
-    row: Wide
+    row: Float64
 
 
-def candidate(coded: Coded, row_ids: Ids, centres: Wide, seed: int) -> Candidate:
+def candidate(coded: Coded, row_ids: Ids, centres: Float64, seed: int) -> Candidate:
     """First row of a shard (n >= 1 rows) by its distance from the centres (k, d); k = 0: any row alike."""
     squares = nearest(coded, centres)[1] if len(centres) else np.ones(len(coded))
     with np.errstate(divide="ignore"):

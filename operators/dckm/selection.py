@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.dckm.estimators import DecorrelatedKMeans
+from operators.dckm.estimator import DecorrelatedKMeans
 from operators.hashing import Hashes, row_hashes
 
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)

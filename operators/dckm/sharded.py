@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Float64
 from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
@@ -34,7 +35,6 @@ from operators.dckm.steps import (
     Looked,
     RowState,
     Slope,
-    Wide,
     add,
 )
 
@@ -96,11 +96,11 @@ class Sharded:
         step = partial(steps.begin, n_clusters=n_clusters, start=start, seed=seed)
         return self._total(partial(_begin, self._place, step))
 
-    def draw(self, centres: Wide, seed: int) -> Wide:
+    def draw(self, centres: Float64, seed: int) -> Float64:
         """See :mod:`operators.dckm.seeding`."""
         return self._total(partial(_draw, self._place, centres, seed), earlier).row
 
-    def look(self, centres: Wide | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
         """See :func:`operators.dckm.steps.look`."""
         return self._advance(partial(steps.look, centres=centres, step=step, momentum=momentum))
 
@@ -108,7 +108,7 @@ class Sharded:
         """See :func:`operators.dckm.steps.descend`."""
         return self._advance(partial(steps.descend, slope=slope, n_clusters=n_clusters))
 
-    def finish(self, centres: Wide | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> Finished:
         """See :func:`operators.dckm.steps.finish`."""
         sums = self._total(partial(_finish, self._place, centres, step))
         for path in self._place.folder.glob("rows-*.npz"):
@@ -162,7 +162,7 @@ def survey(
     return Place(shards, tuple(used), folder, coder), int(sums[0, 0])
 
 
-def read_result(folder: Path, shard: int) -> tuple[Wide, Labels]:
+def read_result(folder: Path, shard: int) -> tuple[Float64, Labels]:
     """Weights as minimised, and clusters, of a shard's rows."""
     path = folder / f"result-{shard}.npz"
     if not path.exists():
@@ -175,12 +175,12 @@ def _features(shards: ShardReader, shard: int) -> Rows:
     return vectors_to_numpy(shards.read(shard, [FEATURES]).column(FEATURES))
 
 
-def _column_sums(shards: ShardReader, shard: int) -> Wide | None:
+def _column_sums(shards: ShardReader, shard: int) -> Float64 | None:
     X = _features(shards, shard)
     return column_sums(X) if len(X) else None
 
 
-def _squared_deviations(shards: ShardReader, mean: Wide, shard: int) -> Wide:
+def _squared_deviations(shards: ShardReader, mean: Float64, shard: int) -> Float64:
     return squared_deviations(_features(shards, shard), mean)
 
 
@@ -190,7 +190,7 @@ def _in_slot(used: Sequence[int], work: Callable[[int], R], join: Callable[[R, R
         return reduce(join, map(work, used[slot::SLOTS]))
 
 
-def _draw(place: Place, centres: Wide, seed: int, shard: int) -> Candidate:
+def _draw(place: Place, centres: Float64, seed: int, shard: int) -> Candidate:
     return candidate(*place.read(shard), centres, seed)
 
 
@@ -206,7 +206,7 @@ def _advance(place: Place, step: Callable[[Coded, RowState], tuple[RowState, R]]
     return sums
 
 
-def _finish(place: Place, centres: Wide | None, step: float, shard: int) -> Finished:
+def _finish(place: Place, centres: Float64 | None, step: float, shard: int) -> Finished:
     weight, labels, sums = steps.finish(place.read(shard)[0], place.load(shard), centres, step)
     save_array(place.folder / f"result-{shard}.npz", {"weight": weight, "cluster": labels})
     return sums

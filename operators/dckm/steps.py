@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.dckm.balance import Derivative, Moments
 from operators.dckm.moments import Coded, gram, moments, row_gradient, total
 from operators.hashing import row_hashes
 
-Wide = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
 Ids = npt.NDArray[np.integer[Any]]
 S = TypeVar("S")
@@ -28,10 +28,10 @@ S = TypeVar("S")
 class Clusters(NamedTuple):
     """Sums of w z, (..., K, d), and of w, (..., K), over the rows of each cluster."""
 
-    sums: Wide
-    weights: Wide
+    sums: Float64
+    weights: Float64
 
-    def centres(self, fallback: Wide) -> Wide:
+    def centres(self, fallback: Float64) -> Float64:
         """(K, d) means (equation 10); a cluster without weight gets its row of ``fallback``."""
         kept = self.weights > 1e-9 * self.weights.sum()
         return np.divide(self.sums, self.weights[:, None], out=fallback.copy(), where=kept[:, None])
@@ -49,18 +49,18 @@ class RowState:
     labels, error : nearest centre, and squared distance to it; without clusters 0.
     """
 
-    omega: Wide
-    ahead: Wide
-    gradient: Wide
+    omega: Float64
+    ahead: Float64
+    gradient: Float64
     labels: Labels
-    error: Wide
+    error: Float64
 
 
 class Begun(NamedTuple):
     """Sums of :func:`begin`, each row counting once."""
 
-    gram: Wide
-    total: Wide
+    gram: Float64
+    total: Float64
     clusters: Clusters
 
 
@@ -68,9 +68,9 @@ class Looked(NamedTuple):
     """Sums of :func:`look`: at y all that the objective needs, at omega the error of the clusters alone."""
 
     moments: Moments
-    error: Wide
-    square: Wide
-    error_before: Wide
+    error: Float64
+    square: Float64
+    error_before: Float64
 
 
 class Line(NamedTuple):
@@ -78,9 +78,9 @@ class Line(NamedTuple):
 
     first: Moments
     second: Moments
-    error: Wide
+    error: Float64
     """(3,) sum of w error."""
-    square: Wide
+    square: Float64
     """(5,) sum of w^2."""
     clusters: Clusters
     """(3, ...)"""
@@ -89,11 +89,11 @@ class Line(NamedTuple):
 class Finished(NamedTuple):
     """Sums of :func:`finish`, under the final weights."""
 
-    gram: Wide
-    total: Wide
-    weight: Wide
-    square: Wide
-    sizes: Wide
+    gram: Float64
+    total: Float64
+    weight: Float64
+    square: Float64
+    sizes: Float64
 
 
 class Slope(NamedTuple):
@@ -124,7 +124,7 @@ def begin(coded: Coded, row_ids: Ids, n_clusters: int, start: float, seed: int) 
 
 
 def look(
-    coded: Coded, state: RowState, centres: Wide | None, step: float | None, momentum: float
+    coded: Coded, state: RowState, centres: Float64 | None, step: float | None, momentum: float
 ) -> tuple[RowState, Looked]:
     """Take the step that was chosen, assign rows to centres, and look ahead.
 
@@ -160,7 +160,9 @@ def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tup
     return RowState(state.omega, y, g, state.labels, state.error), line
 
 
-def finish(coded: Coded, state: RowState, centres: Wide | None, step: float) -> tuple[Wide, Labels, Finished]:
+def finish(
+    coded: Coded, state: RowState, centres: Float64 | None, step: float
+) -> tuple[Float64, Labels, Finished]:
     """Weights and labels after the last step, and their sums; ``sizes`` are rows of each cluster."""
     w = (state.ahead - step * state.gradient) ** 2
     labels = state.labels if centres is None else nearest(coded, centres)[0]
@@ -169,7 +171,7 @@ def finish(coded: Coded, state: RowState, centres: Wide | None, step: float) -> 
     return w, labels, sums
 
 
-def nearest(coded: Coded, centres: Wide) -> tuple[Labels, Wide]:
+def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
     """Nearest centre of each row (equation 14; the first of equals), and its squared distance: (n,), (n,)."""
     labels, error = np.empty(len(coded), np.int32), np.empty(len(coded))
     lengths = np.einsum("kj,kj->k", centres, centres)
@@ -181,7 +183,7 @@ def nearest(coded: Coded, centres: Wide) -> tuple[Labels, Wide]:
     return labels, error
 
 
-def _clusters(coded: Coded, labels: Labels, weights: Wide, n_clusters: int) -> Clusters:
+def _clusters(coded: Coded, labels: Labels, weights: Float64, n_clusters: int) -> Clusters:
     """Of each of several weightings (m, n); a single one gives no leading axis."""
     m = len(weights)
     sums, mass = np.zeros((m * n_clusters, coded.width)), np.zeros(m * n_clusters)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators.eos.kernel import Floats, Target, moments
+from operators.arrays import Float64
+from operators.eos.kernel import Target, moments
 
 SUM_TO_ONE = 1e3
 """Weight of the constraint on a mixture, in units of the largest coordinate."""
@@ -16,7 +17,7 @@ EMPTY = 1e-12
 
 
 def first_centroids(
-    X: npt.NDArray[np.floating], prior: Floats, n_clusters: int, standardize: bool, seed: int
+    X: npt.NDArray[np.floating], prior: Float64, n_clusters: int, standardize: bool, seed: int
 ) -> Centroids:
     """Pick up to K rows by k-means++ (Arthur & Vassilvitskii 2007)."""
     from sklearn.cluster import kmeans_plusplus
@@ -41,7 +42,7 @@ class KMeans:
     standardize: bool = True
     target: str = "none"
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Centroids:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Centroids:
         """Centroids by k-means++ among a sample X (m, D)."""
         return first_centroids(X, prior, self.n_clusters, self.standardize, seed)
 
@@ -71,7 +72,7 @@ class SPA:
     n_classes: int | None = None
     target: str = "class"
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Boxes:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Boxes:
         """Centroids by k-means++ among a sample X (m, D); all labels equally likely everywhere."""
         if y is None:
             raise ValueError("The loss 'spa' needs class labels: pass y.")
@@ -85,8 +86,8 @@ class SPA:
 class Centroids:
     """Centroids (K, D) of rows times ``scale`` (D,)."""
 
-    centres: Floats
-    scale: Floats
+    centres: Float64
+    scale: Float64
 
     @property
     def penalty(self) -> float:
@@ -98,9 +99,9 @@ class Centroids:
         """Number of centroids."""
         return len(self.centres)
 
-    def distances(self, X: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
+    def distances(self, X: npt.NDArray[np.floating]) -> tuple[Float64, Float64]:
         """Return the scaled rows (n, D) and their mean squared differences from each centroid (n, K)."""
-        rows: Floats = X * self.scale
+        rows: Float64 = X * self.scale
         found = rows @ (-2 * self.centres.T)
         found += np.einsum("ij,ij->i", rows, rows)[:, None]
         found += np.einsum("ij,ij->i", self.centres, self.centres)
@@ -111,11 +112,11 @@ class Centroids:
         """Assign each row to its nearest centroid."""
         return CentroidsView(*self.distances(X))
 
-    def updated(self, sums: Floats, mass: float) -> Centroids:
+    def updated(self, sums: Float64, mass: float) -> Centroids:
         """Move each centroid to the weighted mean of its rows."""
         return replace(self, centres=self._means(sums.reshape(len(self.centres), -1), mass))
 
-    def _means(self, table: Floats, mass: float) -> Floats:
+    def _means(self, table: Float64, mass: float) -> Float64:
         # A box without weight keeps its centroid.
         held = table[:, 0] > EMPTY * mass
         means = table[:, 1 : 1 + self.centres.shape[1]] / np.where(held, table[:, 0], 1)[:, None]
@@ -126,7 +127,7 @@ class Centroids:
 class Boxes(Centroids):
     """Centroids with their label shares (M, K)."""
 
-    shares: Floats
+    shares: Float64
     label_weight: float
     smoothing: float
 
@@ -143,13 +144,13 @@ class Boxes(Centroids):
         misfit -= self.label_weight * np.log(self.shares)[y]
         return CentroidsView(rows, misfit, np.eye(len(self.shares))[y])
 
-    def updated(self, sums: Floats, mass: float) -> Boxes:
+    def updated(self, sums: Float64, mass: float) -> Boxes:
         """Set centroids to the weighted means of the boxes, and label shares to their weighted counts."""
         table = sums.reshape(len(self.centres), -1)
         counts = table[:, 1 + self.centres.shape[1] :].T / mass + self.smoothing
         return replace(self, centres=self._means(table, mass), shares=counts / counts.sum(axis=0))
 
-    def predict_proba(self, X: npt.NDArray[np.floating]) -> Floats:
+    def predict_proba(self, X: npt.NDArray[np.floating]) -> Float64:
         """Return label probabilities (n, M): mixtures of the label shares of boxes.
 
         A row is written as the convex combination of centroids that is nearest to it, as in SPA with
@@ -161,19 +162,19 @@ class Boxes(Centroids):
         corners = np.vstack([self.centres.T, np.full(len(self.centres), heavy)])
         mixed = np.array([nnls(corners, np.append(row, heavy))[0] for row in X * self.scale])
         mixed /= mixed.sum(axis=1, keepdims=True)
-        found: Floats = mixed @ self.shares.T
+        found: Float64 = mixed @ self.shares.T
         return found
 
 
 class CentroidsView:
     """Rows (n, D), their misfit (n, K) and, for SPA, labels as indicators (n, M)."""
 
-    def __init__(self, rows: Floats, misfit: Floats, labels: Floats | None = None) -> None:
+    def __init__(self, rows: Float64, misfit: Float64, labels: Float64 | None = None) -> None:
         self._rows, self._labels, self._n_boxes = rows, labels, misfit.shape[1]
         self._nearest = misfit.argmin(axis=1)
-        self.losses: Floats = np.take_along_axis(misfit, self._nearest[:, None], axis=1)[:, 0]
+        self.losses: Float64 = np.take_along_axis(misfit, self._nearest[:, None], axis=1)[:, 0]
 
-    def sums(self, weight: Floats) -> Floats:
+    def sums(self, weight: Float64) -> Float64:
         """Return weight, weighted sum of rows and, for SPA, weight of each label per box: (K, 1 + D + M)."""
         member = np.zeros((len(weight), self._n_boxes))
         member[np.arange(len(weight)), self._nearest] = weight

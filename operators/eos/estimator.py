@@ -13,12 +13,13 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
 
+from operators.arrays import Float64
 from operators.eos import memory
 from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED, choose_alpha, effective_sample_size_curve
 from operators.eos.centroids import SPA, KMeans
 from operators.eos.descent import Fit, collapse
 from operators.eos.gaussian import Gaussian
-from operators.eos.kernel import Floats, Target
+from operators.eos.kernel import Target
 from operators.eos.least_squares import LeastSquares
 from operators.eos.logistic import Logistic
 
@@ -147,14 +148,14 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         if text := collapse(fit):
             warnings.warn(text, stacklevel=3)
 
-    def score_samples(self, X: npt.ArrayLike, y: Any = None) -> Floats:
+    def score_samples(self, X: npt.ArrayLike, y: Any = None) -> Float64:
         """(n,) log of each row's weight in units of an average row of the fit: of T w_t. Large is usual."""
         check_is_fitted(self)
         matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         target = self._target(self._target_kind, matrix, y, reset=False)
         return self._statistics.log_weights(memory.losses(self.model_, matrix, target))
 
-    def decision_function(self, X: npt.ArrayLike, y: Any = None) -> Floats:
+    def decision_function(self, X: npt.ArrayLike, y: Any = None) -> Float64:
         """(n,) negative for outliers."""
         return self.score_samples(X, y) - self.offset_
 
@@ -167,11 +168,11 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         return np.where(self.fit(X, y, **fit_params).outlier_mask_, -1, 1)
 
     @available_if(_predicts_labels)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+    def predict_proba(self, X: npt.ArrayLike) -> Float64:
         """(n, n_classes) label probabilities of the model, for "logistic" and "spa"."""
         check_is_fitted(self)
         matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        found: Floats = self.model_.predict_proba(matrix)
+        found: Float64 = self.model_.predict_proba(matrix)
         return found
 
     def _rows(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.eos.kernel import Floats, Target
+from operators.arrays import Float64
+from operators.eos.kernel import Target
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class FixedLosses:
     penalty: float = 0.0
     rows_needed: int = 1
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> FixedLosses:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> FixedLosses:
         """Return this object: there are no parameters."""
         return self
 
@@ -26,7 +27,7 @@ class FixedLosses:
         """View the rows X (n, 1) as losses."""
         return FixedView(X[:, 0].astype(np.float64))
 
-    def updated(self, sums: Floats, mass: float) -> FixedLosses:
+    def updated(self, sums: Float64, mass: float) -> FixedLosses:
         """Return this object: the theta-step changes nothing."""
         return self
 
@@ -35,8 +36,8 @@ class FixedLosses:
 class FixedView:
     """Losses (n,) of a block of rows."""
 
-    losses: Floats
+    losses: Float64
 
-    def sums(self, weight: Floats) -> Floats:
+    def sums(self, weight: Float64) -> Float64:
         """Return no sums: an empty array."""
         return np.zeros(0)

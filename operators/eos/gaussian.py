@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
-from operators.eos.kernel import Floats, Target, moments
+from operators.arrays import Float64
+from operators.eos.kernel import Target, moments
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Gaussian:
     regularization: float = 1e-6
     target: str = "none"
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> GaussianModel:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> GaussianModel:
         """A frame to take the first sums in: mean and deviations of a sample X (m, D)."""
         mean, spread = moments(X, prior)
         return GaussianModel(mean, np.diag(spread), self.regularization * spread**2)
@@ -34,12 +35,12 @@ class Gaussian:
 class GaussianModel:
     """mean (D,), Cholesky factor of the covariance (D, D) and the ridge (D,) that is part of it."""
 
-    mean: Floats
-    factor: Floats
-    ridge: Floats
+    mean: Float64
+    factor: Float64
+    ridge: Float64
 
     @cached_property
-    def _whitener(self) -> Floats:
+    def _whitener(self) -> Float64:
         # One product a block with the inverse is several times faster than a triangular solve.
         inverse = solve_triangular(self.factor, np.eye(len(self.mean)), lower=True)
         return np.ascontiguousarray(inverse.T)
@@ -49,9 +50,9 @@ class GaussianModel:
         return 0.5 * float(np.log(2 * np.pi)) + float(np.log(np.diag(self.factor)).mean())
 
     @property
-    def covariance(self) -> Floats:
+    def covariance(self) -> Float64:
         """V (D, D)."""
-        found: Floats = self.factor @ self.factor.T
+        found: Float64 = self.factor @ self.factor.T
         return found
 
     @property
@@ -69,7 +70,7 @@ class GaussianModel:
         """Rows in the coordinates in which this Gaussian is standard normal."""
         return GaussianView((X - self.mean) @ self._whitener, self._constant)
 
-    def updated(self, sums: Floats, mass: float) -> GaussianModel:
+    def updated(self, sums: Float64, mass: float) -> GaussianModel:
         """The weighted mean and covariance, ridge included."""
         width = len(self.mean)
         shift = sums[:width] / mass
@@ -83,11 +84,11 @@ class GaussianModel:
 class GaussianView:
     """Sums are taken of whitened rows: as well conditioned at 1e6 standard deviations from 0 as at 0."""
 
-    def __init__(self, rows: Floats, constant: float) -> None:
+    def __init__(self, rows: Float64, constant: float) -> None:
         self._rows = rows
-        self.losses: Floats = np.einsum("ij,ij->i", rows, rows) * (0.5 / rows.shape[1]) + constant
+        self.losses: Float64 = np.einsum("ij,ij->i", rows, rows) * (0.5 / rows.shape[1]) + constant
 
-    def sums(self, weight: Floats) -> Floats:
+    def sums(self, weight: Float64) -> Float64:
         """Weighted sum (D,) and second moments (D, D)."""
         first = weight @ self._rows
         scaled = self._rows * np.sqrt(weight)[:, None]

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.hashing import Hashes, row_hashes, uniform
 
-Floats = npt.NDArray[np.float64]
 Target = npt.NDArray[Any] | None
 
 CONSTANT = 1e-12
@@ -35,11 +35,11 @@ class View(Protocol):
     """n rows as a model sees them."""
 
     @property
-    def losses(self) -> Floats:
+    def losses(self) -> Float64:
         """(n,) g(x_t, theta), finite."""
         ...
 
-    def sums(self, weight: Floats) -> Floats:
+    def sums(self, weight: Float64) -> Float64:
         """(k,) sums over rows, linear in ``weight`` (n,), that a weighted fit needs."""
         ...
 
@@ -61,7 +61,7 @@ class Model(Protocol):
         """Rows X (n, d) with targets y, or None, of a block."""
         ...
 
-    def updated(self, sums: Floats, mass: float) -> Model:
+    def updated(self, sums: Float64, mass: float) -> Model:
         """The theta-step: one that has no larger ``sum_t w_t g_t / mass + penalty`` than this.
 
         ``sums`` were made by views of this model; ``mass`` is the sum of the weights.
@@ -81,7 +81,7 @@ class WeightStatistics:
     """Sum of squares."""
     prior: float
     """Sum of s_t: the number of rows where they all count 1."""
-    sums: Floats
+    sums: Float64
     """(k,) see :meth:`View.sums`; empty for models that are not fitted from sums."""
 
     @property
@@ -94,9 +94,9 @@ class WeightStatistics:
         """(sum w)^2 / sum w^2."""
         return self.mass**2 / self.square
 
-    def log_weights(self, losses: Floats) -> Floats:
+    def log_weights(self, losses: Float64) -> Float64:
         """(n,) log(w_t T / s_t), for w_t that sum to 1 over the rows seen: 0 is an average row."""
-        found: Floats = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
+        found: Float64 = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
         return found
 
     def merge(self, other: WeightStatistics) -> WeightStatistics:
@@ -125,7 +125,7 @@ def merged(parts: Iterable[WeightStatistics]) -> WeightStatistics:
 
 
 def collect_statistics(
-    model: Model, X: npt.NDArray[np.floating], y: Target, prior: Floats, alpha: float
+    model: Model, X: npt.NDArray[np.floating], y: Target, prior: Float64, alpha: float
 ) -> WeightStatistics:
     """Make one pass over rows: losses, weights and the weighted sums of the next fit, a block at a time.
 
@@ -152,7 +152,7 @@ def collect_statistics(
 
 
 def statistics_of_losses(
-    losses: Floats, prior: Floats, alpha: float, sums: Callable[[Floats], Floats] | None = None
+    losses: Float64, prior: Float64, alpha: float, sums: Callable[[Float64], Float64] | None = None
 ) -> WeightStatistics:
     """Collect the statistics of losses (n,), n > 0, with ``sums`` of the weights where a fit needs them.
 
@@ -169,7 +169,7 @@ def statistics_of_losses(
     )
 
 
-def check_losses(losses: Floats) -> None:
+def check_losses(losses: Float64) -> None:
     """Raise ValueError where a loss is not finite."""
     bad = losses[~np.isfinite(losses)]
     if len(bad):
@@ -183,32 +183,32 @@ def _factor(gap: float, alpha: float) -> float:
     return float(np.exp(-gap / alpha)) if gap else 1.0
 
 
-def closed_form_weights(losses: Floats, alpha: float, prior: Floats | None = None) -> Floats:
+def closed_form_weights(losses: Float64, alpha: float, prior: Float64 | None = None) -> Float64:
     """Return the weights w_t (n,) of equation 3, sum 1, for losses (n,).
 
     ``prior`` (n,) are s_t, default 1.
     """
-    weight: Floats = np.exp((losses.min() - losses) / alpha)
+    weight: Float64 = np.exp((losses.min() - losses) / alpha)
     if prior is not None:
         weight *= prior
     weight /= weight.sum()
     return weight
 
 
-def moments(X: npt.NDArray[np.floating], prior: Floats) -> tuple[Floats, Floats]:
+def moments(X: npt.NDArray[np.floating], prior: Float64) -> tuple[Float64, Float64]:
     """Return mean and deviation (D,) of rows X (n, D) under ``prior`` (n,); deviation 1 if constant."""
     rows = X.astype(np.float64)
-    mean: Floats = np.average(rows, axis=0, weights=prior)
-    spread: Floats = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
+    mean: Float64 = np.average(rows, axis=0, weights=prior)
+    spread: Float64 = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=prior))
     return mean, np.where(spread > CONSTANT * np.abs(mean), spread, 1.0)
 
 
-def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Floats:
+def random_weights(row_ids: npt.NDArray[np.integer], seed: int) -> Float64:
     """Return exponential draws (n,), one per row id; normalised, they are uniform on the simplex.
 
     They depend on seed and row id alone, so that shards draw them independently.
     """
-    found: Floats = -np.log(uniform(row_hashes(row_ids, seed, "eos/starting weights")))
+    found: Float64 = -np.log(uniform(row_hashes(row_ids, seed, "eos/starting weights")))
     return found
 
 

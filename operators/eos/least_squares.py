@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators.eos.kernel import Floats, Target, moments
+from operators.arrays import Float64
+from operators.eos.kernel import Target, moments
 
 RANK = 1e-12
 
@@ -23,7 +24,7 @@ class LeastSquares:
     l2: float = 0.0
     target: str = "number"
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Linear:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Linear:
         """A frame to take the first sums in: the features' means and deviations in a sample X (m, D)."""
         if y is None:
             raise ValueError("The loss 'least_squares' needs targets: pass y.")
@@ -37,9 +38,9 @@ class LeastSquares:
 class Linear:
     """Coefficients (D + 1, M) of centred and scaled features, the intercept last."""
 
-    centre: Floats
-    scale: Floats
-    coefficients: Floats
+    centre: Float64
+    scale: Float64
+    coefficients: Float64
     l2: float
 
     @property
@@ -52,9 +53,9 @@ class Linear:
         """One for each coefficient."""
         return len(self.coefficients)
 
-    def predict(self, X: npt.NDArray[np.floating]) -> Floats:
+    def predict(self, X: npt.NDArray[np.floating]) -> Float64:
         """(n, M)."""
-        found: Floats = self._design(X) @ self.coefficients
+        found: Float64 = self._design(X) @ self.coefficients
         return found
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> LinearView:
@@ -64,7 +65,7 @@ class Linear:
         design = self._design(X)
         return LinearView(design, y.reshape(len(X), -1) - design @ self.coefficients)
 
-    def updated(self, sums: Floats, mass: float) -> Linear:
+    def updated(self, sums: Float64, mass: float) -> Linear:
         """The exact weighted fit: normal equations for what the residuals leave, by singular values."""
         width, n_targets = self.coefficients.shape
         gram = sums[: width * width].reshape(width, width) / mass
@@ -75,7 +76,7 @@ class Linear:
         step = np.linalg.lstsq(gram, right - ridge[:, None] * self.coefficients, rcond=RANK)[0]
         return replace(self, coefficients=self.coefficients + step)
 
-    def _design(self, X: npt.NDArray[np.floating]) -> Floats:
+    def _design(self, X: npt.NDArray[np.floating]) -> Float64:
         found = np.ones((len(X), len(self.coefficients)))
         found[:, :-1] = (X - self.centre) * self.scale
         return found
@@ -84,11 +85,11 @@ class Linear:
 class LinearView:
     """Design (n, D + 1) and residuals (n, M)."""
 
-    def __init__(self, design: Floats, residuals: Floats) -> None:
+    def __init__(self, design: Float64, residuals: Float64) -> None:
         self._design, self._residuals = design, residuals
-        self.losses: Floats = (residuals**2).mean(axis=1)
+        self.losses: Float64 = (residuals**2).mean(axis=1)
 
-    def sums(self, weight: Floats) -> Floats:
+    def sums(self, weight: Float64) -> Float64:
         """Weighted X'X and X'r, one after the other."""
         weighted = self._design * weight[:, None]
         return np.concatenate([(weighted.T @ self._design).ravel(), (weighted.T @ self._residuals).ravel()])

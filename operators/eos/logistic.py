@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from operators.eos.kernel import Floats, Target, moments
+from operators.arrays import Float64
+from operators.eos.kernel import Target, moments
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Logistic:
     l2: float = 0.01
     target: str = "class"
 
-    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Floats, seed: int) -> Softmax:
+    def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Softmax:
         """All labels of a sample X (m, D), y (m,) equally likely."""
         if y is None:
             raise ValueError("The loss 'logistic' needs class labels: pass y.")
@@ -36,9 +37,9 @@ class Logistic:
 class Softmax:
     """Coefficients (M, D + 1), the intercept last; two classes have one row, of the second class."""
 
-    centre: Floats
-    spread: Floats
-    coefficients: Floats
+    centre: Float64
+    spread: Float64
+    coefficients: Float64
     l2: float
 
     @property
@@ -51,27 +52,27 @@ class Softmax:
         """One a class."""
         return max(2, len(self.coefficients))
 
-    def log_proba(self, X: npt.NDArray[np.floating]) -> Floats:
+    def log_proba(self, X: npt.NDArray[np.floating]) -> Float64:
         """(n, M) log probability of each class."""
         logits = self._scaled(X) @ self.coefficients[:, :-1].T + self.coefficients[:, -1]
         if logits.shape[1] == 1:
             logits = np.column_stack([np.zeros(len(X)), logits])
         logits -= logits.max(axis=1, keepdims=True)
-        found: Floats = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        found: Float64 = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         return found
 
-    def predict_proba(self, X: npt.NDArray[np.floating]) -> Floats:
+    def predict_proba(self, X: npt.NDArray[np.floating]) -> Float64:
         """(n, M)."""
         return np.exp(self.log_proba(X))
 
-    def losses(self, X: npt.NDArray[np.floating], y: Target) -> Floats:
+    def losses(self, X: npt.NDArray[np.floating], y: Target) -> Float64:
         """(n,) minus log probability of the label y (n,)."""
         if y is None:
             raise ValueError("The loss 'logistic' needs class labels: pass y.")
-        found: Floats = -np.take_along_axis(self.log_proba(X), y[:, None], axis=1)[:, 0]
+        found: Float64 = -np.take_along_axis(self.log_proba(X), y[:, None], axis=1)[:, 0]
         return found
 
-    def refitted(self, X: npt.NDArray[np.floating], y: Target, weight: Floats) -> Softmax:
+    def refitted(self, X: npt.NDArray[np.floating], y: Target, weight: Float64) -> Softmax:
         """The minimum of sum_t w_t loss_t + penalty for weights (n,) of sum 1.
 
         Itself where one class has all weight: there is nothing to learn.
@@ -88,6 +89,6 @@ class Softmax:
             solver.fit(self._scaled(X), y, sample_weight=weight)
         return replace(self, coefficients=np.column_stack([solver.coef_, solver.intercept_]))
 
-    def _scaled(self, X: npt.NDArray[np.floating]) -> Floats:
-        found: Floats = (X - self.centre) / self.spread
+    def _scaled(self, X: npt.NDArray[np.floating]) -> Float64:
+        found: Float64 = (X - self.centre) / self.spread
         return found

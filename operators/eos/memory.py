@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.eos.descent import Descent, Fit, best_of, from_sums
 from operators.eos.kernel import (
     BLOCK,
-    Floats,
     Target,
     WeightStatistics,
     collect_statistics,
@@ -33,7 +33,7 @@ class Rows:
 
     X: npt.NDArray[np.floating]
     y: Target
-    prior: Floats
+    prior: Float64
     ids: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -62,29 +62,29 @@ class Rows:
         classes, first = np.unique(self.y, return_index=True)
         return first[~np.isin(classes, self.y[drawn])]
 
-    def starting(self, draw: int | None) -> Floats:
+    def starting(self, draw: int | None) -> Float64:
         """Return the starting weights (n,): the prior, times random weights where ``draw`` is their seed."""
         return self.prior if draw is None else self.prior * random_weights(self.ids, draw)
 
 
-def rows_of(X: npt.NDArray[np.floating], y: Target = None, prior: Floats | None = None) -> Rows:
+def rows_of(X: npt.NDArray[np.floating], y: Target = None, prior: Float64 | None = None) -> Rows:
     """Make rows whose ids are their places."""
     prior = np.ones(len(X)) if prior is None else prior
     return Rows(X, y, prior, np.arange(len(X)))
 
 
-def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Floats:
+def losses(model: Any, X: npt.NDArray[np.floating], y: Target) -> Float64:
     """Return the losses g(x_t, theta) (n,)."""
     if hasattr(model, "refitted"):
-        found: Floats = model.losses(X, y)
+        found: Float64 = model.losses(X, y)
         return found
     parts = [slice(start, start + BLOCK) for start in range(0, len(X), BLOCK)]
     return np.concatenate([model.view(X[part], None if y is None else y[part]).losses for part in parts])
 
 
-def weights(model: Any, found: WeightStatistics, rows: Rows) -> Floats:
+def weights(model: Any, found: WeightStatistics, rows: Rows) -> Float64:
     """Return the weights w_t (n,), sum 1 over the rows that ``found`` was collected from."""
-    weight: Floats = rows.prior * np.exp(found.log_weights(losses(model, rows.X, rows.y))) / found.prior
+    weight: Float64 = rows.prior * np.exp(found.log_weights(losses(model, rows.X, rows.y))) / found.prior
     return weight
 
 

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from operators.arrays import Float64
 from operators.base import Resources, ShardReader
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.fixed import FixedLosses
 from operators.eos.kernel import (
-    Floats,
     WeightStatistics,
     merged,
     random_weights,
@@ -80,8 +80,8 @@ class WeightedShards:
     """Training rows with weights, which are computed when a shard is first read."""
 
     shards: CachedShards
-    weigh: Callable[[int, Rows], Floats]
-    _found: dict[int, Floats] = field(default_factory=dict)
+    weigh: Callable[[int, Rows], Float64]
+    _found: dict[int, Float64] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.shards)
@@ -108,7 +108,7 @@ class Worker:
         """Wrap a module with its penalty."""
         return ProbeModel(module.to(self.device), self.job.probe.l2, self.spec.n_classes)
 
-    def losses(self, model: ProbeModel, rows: Rows) -> Floats:
+    def losses(self, model: ProbeModel, rows: Rows) -> Float64:
         """Return the softmax cross-entropy (n,) in nats."""
         with repeatable(torch.device(self.device)):
             return predict(model.module, rows.X, rows.y)[1].astype(np.float64)
@@ -137,7 +137,7 @@ class Worker:
     def fit(self, model: ProbeModel, found: WeightStatistics, draw: int | None) -> ProbeModel:
         """Train from the beginning with the weights of ``found``."""
 
-        def weigh(shard: int, rows: Rows) -> Floats:
+        def weigh(shard: int, rows: Rows) -> Float64:
             if np.isinf(found.alpha):
                 return random_weights(self._ids(shard, rows), draw or 0)
             return np.exp(found.log_weights(self.losses(model, rows)))
@@ -250,7 +250,7 @@ def _outliers(worker: Worker, fit: Fit, limit: float, slot: int) -> Tensor:
 
 def load_scorer(
     state: Path, resources: Resources
-) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Floats]:
+) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Float64]:
     """Load the state: a function from rows (n, d) and classes (n,) to the log of weights of mean 1 (n,)."""
     found = json.loads((state / RECORD).read_text("utf-8"))
     statistics = WeightStatistics(sums=np.zeros(0), **found["statistics"])

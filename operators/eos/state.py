@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.eos.alpha import Point
 from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
 from operators.eos.fixed import FixedLosses
 from operators.eos.gaussian import GaussianModel
-from operators.eos.kernel import Floats, Target, WeightStatistics
+from operators.eos.kernel import Target, WeightStatistics
 from operators.eos.least_squares import Linear
 from operators.eos.memory import losses
 
@@ -38,7 +39,9 @@ class Scorer:
     models: dict[int, Any]
     statistics: dict[int, WeightStatistics]
 
-    def log_weights(self, X: npt.NDArray[np.floating], classes: npt.NDArray[np.integer], y: Target) -> Floats:
+    def log_weights(
+        self, X: npt.NDArray[np.floating], classes: npt.NDArray[np.integer], y: Target
+    ) -> Float64:
         """Return the log of weights of mean 1 (n,) for rows X (n, d) of ``classes`` (n,) with targets y.
 
         A row of a class that had no row when the model was fitted weighs 1.

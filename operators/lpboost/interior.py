@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from operators.lpboost.problem import Array
+from operators.arrays import Float64
 
 MAX_STEPS = 60
 FEASIBLE = 1e-9
@@ -52,9 +52,9 @@ class CappedMinimaxProblem:
     temperature : factor of the entropy, >= 0; 1 / beta of equation 8.
     """
 
-    A: Array
-    c: Array
-    cap: Array
+    A: Float64
+    c: Float64
+    cap: Float64
     budget: float
     temperature: float = 0.0
 
@@ -72,16 +72,16 @@ class Iterate:
     risk : (k,) A' lambda.
     """
 
-    primal: Array
-    dual: Array
+    primal: Float64
+    dual: Float64
     theta: float
     rho: float
-    risk: Array
+    risk: Float64
 
 
 def solve_interior_point(
-    problem: CappedMinimaxProblem, tolerance: float, model_weights: Array
-) -> tuple[Array, Array, float]:
+    problem: CappedMinimaxProblem, tolerance: float, model_weights: Float64
+) -> tuple[Float64, Float64, float]:
     """Solve the problem to a sum of complementarity products of about ``tolerance``.
 
     Parameters
@@ -105,7 +105,7 @@ def solve_interior_point(
     return iterate.primal[:k], iterate.dual[2 * k :], iterate.rho
 
 
-def rescale_to_budget(x: Array, cap: Array, budget: float) -> Array:
+def rescale_to_budget(x: Float64, cap: Float64, budget: float) -> Float64:
     """Return x (k,) clipped to [0, cap] and then moved to the sum ``budget`` within these bounds."""
     x = np.clip(x, 0, cap)
     missing = budget - float(x.sum())
@@ -115,13 +115,13 @@ def rescale_to_budget(x: Array, cap: Array, budget: float) -> Array:
     return x + room * min(1.0, missing / max(float(room.sum()), 1e-300))
 
 
-def max_feasible_step(values: Array, direction: Array) -> float:
+def max_feasible_step(values: Float64, direction: Float64) -> float:
     """Return the longest step of at most 1 for which values + step * direction >= 0."""
     steepest = float((direction / values).min())
     return 1.0 if steepest >= -1 else -1 / steepest
 
 
-def _starting_point(problem: CappedMinimaxProblem, model_weights: Array) -> Iterate:
+def _starting_point(problem: CappedMinimaxProblem, model_weights: Float64) -> Iterate:
     """A strictly positive point: equal shares of the caps, and rho at the matching quantile of the risk."""
     t = len(problem.c)
     share = problem.budget / problem.cap.sum()
@@ -205,7 +205,7 @@ class _NewtonStep:
             at.risk + b * direction.risk,
         )
 
-    def _direction(self, comp_rhs: Array) -> Iterate:
+    def _direction(self, comp_rhs: Float64) -> Iterate:
         """Solve the linearised conditions; the products primal * dual change by ``comp_rhs`` (2 k + t,)."""
         problem, k = self.problem, self.k
         bound_rhs = comp_rhs[: 2 * k] / self.at.primal[: 2 * k]

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
-
-Array = npt.NDArray[np.float64]
 
 MAX_GAP = 1e-7
 """Largest duality gap of a returned solution."""
@@ -37,9 +36,9 @@ class UncertifiedError(ArithmeticError):
 class Solution:
     """Optimal weights of both players, with the duality gap that proves them."""
 
-    sample_weights: Array
+    sample_weights: Float64
     """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each."""
-    model_weights: Array
+    model_weights: Float64
     """(t,) >= 0, sum 1."""
     value: float
     """The lower bound: min_s <w, l_s>, plus H(w)/beta where there is a beta."""
@@ -51,7 +50,7 @@ class Solution:
     """Passes of sifting over all rows, or Newton steps; 0 for other solvers."""
 
 
-def check_losses(losses: npt.ArrayLike) -> Array:
+def check_losses(losses: npt.ArrayLike) -> Float64:
     """Return the losses as float64 (n, t). Raises ValueError for another shape or values outside [0, 1]."""
     array = np.asarray(losses, np.float64)
     if array.ndim != 2 or 0 in array.shape:
@@ -63,7 +62,7 @@ def check_losses(losses: npt.ArrayLike) -> Array:
     return array
 
 
-def check_loss(loss: npt.ArrayLike, n: int) -> Array:
+def check_loss(loss: npt.ArrayLike, n: int) -> Float64:
     """Return one model's losses as float64 (n,). Raises ValueError as :func:`check_losses` does."""
     array = np.asarray(loss, np.float64)
     if array.shape != (n,):
@@ -72,7 +71,7 @@ def check_loss(loss: npt.ArrayLike, n: int) -> Array:
     return array
 
 
-def _check_range(array: Array) -> None:
+def _check_range(array: Float64) -> None:
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if not (low >= 0 and high <= 1):  # NaN fails both
         raise ValueError(
@@ -141,7 +140,7 @@ def duality_gap(
     return regularised_risk(risks, tail, beta) - lower - entropy(w) / beta
 
 
-def _check_weights(name: str, values: Array, size: int, cap: float) -> None:
+def _check_weights(name: str, values: Float64, size: int, cap: float) -> None:
     if values.shape != (size,):
         raise ValueError(f"{name} has shape {values.shape}; the losses ask for ({size},)")
     low, high, total = float(values.min()), float(values.max()), float(values.sum())

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from operators.arrays import Float64
 from operators.lpboost.interior import rescale_to_budget
-from operators.lpboost.problem import Array, Solution, UncertifiedError
+from operators.lpboost.problem import Solution, UncertifiedError
 from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
 
@@ -24,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def solve_by_library(losses: Array, tail: float, library: Library, beta: float | None = None) -> Solution:
+def solve_by_library(losses: Float64, tail: float, library: Library, beta: float | None = None) -> Solution:
     """Solve the game by a library.
 
     losses : (n, t) in [0, 1]. tail : 1 <= tail <= n.
@@ -50,7 +51,7 @@ def solve_by_library(losses: Array, tail: float, library: Library, beta: float |
     return Solution(w, lam, value, upper - value, library)
 
 
-def _solve(losses: Array, tail: float, library: Library, beta: float | None) -> tuple[Array, Array]:
+def _solve(losses: Float64, tail: float, library: Library, beta: float | None) -> tuple[Float64, Float64]:
     cp: Any = import_module("cvxpy")  # slow, and seldom needed
     n = len(losses)
     x, theta = cp.Variable(n), cp.Variable()  # x = tail w lies in [0, 1], like the tolerances

@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
+from operators.arrays import Float64
 from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, solve_interior_point
-from operators.lpboost.problem import GOAL, MAX_GAP, Array, Solution
+from operators.lpboost.problem import GOAL, MAX_GAP, Solution
 from operators.lpboost.softmax import capped_softmax, entropy, regularised_risk
 
 STEEP = 1e3
@@ -39,9 +40,9 @@ NEGLIGIBLE = 1e-4
 class _State:
     """The rows' best answer to a lambda."""
 
-    risk: Array
+    risk: Float64
     """(n,) losses @ lambda."""
-    weights: Array
+    weights: Float64
     """(n,) the capped softmax."""
     value: float
     """g(lambda)."""
@@ -52,18 +53,18 @@ class _State:
 class _Dual:
     """The function g and its derivatives."""
 
-    def __init__(self, losses: Array, tail: float, beta: float) -> None:
+    def __init__(self, losses: Float64, tail: float, beta: float) -> None:
         self.losses, self.tail, self.beta = losses, tail, beta
 
-    def at(self, risk: Array, start: float | None = None) -> _State:
+    def at(self, risk: Float64, start: float | None = None) -> _State:
         w, shift = capped_softmax(self.beta * risk, self.tail, start)
         return _State(risk, w, float(w @ risk + entropy(w) / self.beta), shift)
 
-    def gradient(self, state: _State) -> Array:
-        gradient: Array = state.weights @ self.losses
+    def gradient(self, state: _State) -> Float64:
+        gradient: Float64 = state.weights @ self.losses
         return gradient
 
-    def curvature(self, state: _State) -> Array:
+    def curvature(self, state: _State) -> Float64:
         """Return beta times the covariance of the free rows' losses under their weights, (t, t)."""
         w = state.weights
         free = (w < (1 - 1e-12) / self.tail) & (w > NEGLIGIBLE / self.tail)
@@ -75,7 +76,7 @@ class _Dual:
         return self.beta * square
 
 
-def solve_regularised(losses: Array, model_weights: Array, tail: float, beta: float) -> Solution:
+def solve_regularised(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
     """Solve equation 8 by Newton's method, or by the interior-point method where that leaves a gap.
 
     Parameters
@@ -96,7 +97,7 @@ def solve_regularised(losses: Array, model_weights: Array, tail: float, beta: fl
     return _by_interior_point(losses, model_weights, tail, beta)
 
 
-def _by_interior_point(losses: Array, model_weights: Array, tail: float, beta: float) -> Solution:
+def _by_interior_point(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
     n, t = losses.shape
     problem = CappedMinimaxProblem(np.ascontiguousarray(losses.T), np.zeros(t), np.ones(n), tail, 1 / beta)
     x, lam, _ = solve_interior_point(problem, MAX_GAP / 100 * tail, model_weights)
@@ -106,7 +107,7 @@ def _by_interior_point(losses: Array, model_weights: Array, tail: float, beta: f
     return Solution(w, lam, lower, regularised_risk(losses @ lam, tail, beta) - lower, "interior")
 
 
-def newton(losses: Array, model_weights: Array, tail: float, beta: float) -> Solution:
+def newton(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
     """Solve equation 8 by Newton's method in lambda; see :func:`solve_regularised` for the parameters."""
     dual = _Dual(losses, tail, beta)
     lam = 0.9 * model_weights + 0.1 / losses.shape[1]
@@ -117,7 +118,7 @@ def newton(losses: Array, model_weights: Array, tail: float, beta: float) -> Sol
     return Solution(state.weights, lam, state.value - gap, gap, "newton", steps)
 
 
-def _descend(dual: _Dual, lam: Array) -> tuple[Array, int]:
+def _descend(dual: _Dual, lam: Float64) -> tuple[Float64, int]:
     """Return the lambda with the least gap that was seen, and the number of steps."""
     t = len(lam)
     state = dual.at(dual.losses @ lam)
@@ -148,21 +149,23 @@ def _descend(dual: _Dual, lam: Array) -> tuple[Array, int]:
     return best[1], steps
 
 
-def _direction(curvature: Array, gradient: Array, lam: Array, multiplier: Array, barrier: float) -> Array:
+def _direction(
+    curvature: Float64, gradient: Float64, lam: Float64, multiplier: Float64, barrier: float
+) -> Float64:
     """Return the primal-dual Newton step (t,) of the barrier problem along sum lambda = 1."""
     matrix = curvature.copy()
     matrix.flat[:: len(lam) + 1] += multiplier / lam
     right = np.column_stack([barrier / lam - gradient, np.ones(len(lam))])
     lower, info = lapack.dpotrf(matrix, lower=1)
     # Where rounding has made the matrix indefinite, its positive diagonal alone still gives descent.
-    steps: Array = right / matrix.diagonal()[:, None] if info else lapack.dpotrs(lower, right, lower=1)[0]
-    step: Array = steps[:, 0] - steps[:, 1] * (steps[:, 0].sum() / steps[:, 1].sum())
+    steps: Float64 = right / matrix.diagonal()[:, None] if info else lapack.dpotrs(lower, right, lower=1)[0]
+    step: Float64 = steps[:, 0] - steps[:, 1] * (steps[:, 0].sum() / steps[:, 1].sum())
     return step
 
 
 def _search(
-    dual: _Dual, state: _State, lam: Array, direction: Array, fall: float, barrier: float
-) -> tuple[float, _State, Array]:
+    dual: _Dual, state: _State, lam: Float64, direction: Float64, fall: float, barrier: float
+) -> tuple[float, _State, Float64]:
     """Return the longest step that does not overshoot, the state there and its gradient.
 
     g(lambda) - barrier sum log lambda is convex, so that its slope decides; its values would be lost in

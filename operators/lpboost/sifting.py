@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, solve_interior_point
-from operators.lpboost.problem import GOAL, Array, Solution
+from operators.lpboost.problem import GOAL, Solution
 
 Mask = npt.NDArray[np.bool_]
 
@@ -37,9 +38,9 @@ WRONG = 1e-10
 class Start:
     """The point at which sifting starts."""
 
-    model_weights: Array
+    model_weights: Float64
     """(t,), in the simplex."""
-    risk: Array
+    risk: Float64
     """(n,): losses @ model_weights."""
     models: Mask
     """(t,): models of the first LP; at least one has weight."""
@@ -48,7 +49,7 @@ class Start:
 class _Window:
     """Rows and models of the small LP, and the rows that are fixed at the cap with what they contribute."""
 
-    def __init__(self, losses: Array, start: Start, tail: float, rows: int) -> None:
+    def __init__(self, losses: Float64, start: Start, tail: float, rows: int) -> None:
         n = len(losses)
         self.losses, self.tail, self.models = losses, tail, start.models.copy()
         self.factors = np.random.default_rng(0).random(losses.shape[1])
@@ -67,7 +68,7 @@ class _Window:
         self.inside |= wrong
         self.capped &= ~wrong
 
-    def solve(self, model_weights: Array) -> tuple[Array, Array, float, float]:
+    def solve(self, model_weights: Float64) -> tuple[Float64, Float64, float, float]:
         """Solve the LP over the window: w times tail (n,), lambda (t,), rho and the lower bound."""
         rows = self.losses[self.inside]
         # Equal rows have equal keys, as each is summed in one order; those of different rows differ almost
@@ -89,20 +90,20 @@ class _Window:
         return weights, lam / lam.sum(), rho, float(scores.min()) / self.tail
 
 
-def cold_start(losses: Array) -> Start:
+def cold_start(losses: Float64) -> Start:
     """Start from equal model weights."""
     t = losses.shape[1]
     return Start(np.full(t, 1 / t), losses.mean(axis=1), np.ones(t, np.bool_))
 
 
-def _weighted_sum(losses: Array, weights: Array) -> Array:
+def _weighted_sum(losses: Float64, weights: Float64) -> Float64:
     """Return weights @ losses (t,); where few rows have weight, the others are not read."""
     rows = np.flatnonzero(weights)
-    total: Array = weights[rows] @ losses[rows] if 4 * len(rows) < len(weights) else weights @ losses
+    total: Float64 = weights[rows] @ losses[rows] if 4 * len(rows) < len(weights) else weights @ losses
     return total
 
 
-def warm_start(losses: Array, last: Solution, tail: float) -> Start:
+def warm_start(losses: Float64, last: Solution, tail: float) -> Start:
     """Start from the mixture of the last optimum and a new model that has the least CVaR.
 
     losses : (n, t), the new model's in the last column. last : the solution without it.
@@ -133,7 +134,7 @@ def warm_start(losses: Array, last: Solution, tail: float) -> Start:
     return Start(lam, old + low * change, models)
 
 
-def sift(losses: Array, start: Start, tail: float) -> Solution:
+def sift(losses: Float64, start: Start, tail: float) -> Solution:
     """Solve the game for losses (n, t) and 1 <= tail < n.
 
     Returns
@@ -164,7 +165,7 @@ def sift(losses: Array, start: Start, tail: float) -> Solution:
     return best
 
 
-def largest(values: Array, count: int) -> Mask:
+def largest(values: Float64, count: int) -> Mask:
     """Mask the ``count`` largest of finite values (n,), 0 <= count <= n; of equal ones the first."""
     if count <= 0:
         return np.zeros(len(values), bool)

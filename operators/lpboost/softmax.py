@@ -8,20 +8,19 @@ method for the regularised game (equation 8 of Zhai et al. 2021) and by its dual
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from operators.arrays import Float64
 
 ROUNDING = 1e-13
 
 
-def entropy(weights: Array) -> float:
+def entropy(weights: Float64) -> float:
     """Return H(w) = -sum w log w in nats, with 0 log 0 = 0."""
     positive = weights[weights > 0]
     return float(-(positive @ np.log(positive)))
 
 
-def capped_softmax(scores: Array, tail: float, start: float | None = None) -> tuple[Array, float]:
+def capped_softmax(scores: Float64, tail: float, start: float | None = None) -> tuple[Float64, float]:
     """Maximise <w, scores> + H(w) over the simplex with every w_i <= 1/tail.
 
     The optimality conditions give min(1/tail, exp(scores + shift)). Each step towards the shift scales the
@@ -62,7 +61,7 @@ def capped_softmax(scores: Array, tail: float, start: float | None = None) -> tu
     return np.minimum(weights / total, 1 / tail), shift
 
 
-def regularised_risk(risk: Array, tail: float, beta: float) -> float:
+def regularised_risk(risk: Float64, tail: float, beta: float) -> float:
     """Return the largest <w, risk> + H(w)/beta over the weights of :func:`capped_softmax`.
 
     This is the CVaR of the risk (n,) with an entropy term. It is computed as a Lagrangian, which is an upper

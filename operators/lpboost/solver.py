@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 from operators.lpboost.problem import (
     GOAL,
     MAX_GAP,
-    Array,
     Solution,
     UncertifiedError,
     check_alpha,
@@ -60,7 +60,7 @@ def solve(
     return _solve(L, cold_start(L), tail, check_beta(beta), method)
 
 
-def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method = "auto") -> Array:
+def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method = "auto") -> Float64:
     """Return the model weights lambda (t,) of least CVaR: the primal LP of alpha-LPBoost, equation 6.
 
     losses (n, t) are those of the selection set. Base models are trained once; another alpha only needs
@@ -77,7 +77,7 @@ def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method =
 
 def solve_sample_weights(
     losses: npt.ArrayLike, alpha: float, beta: float | None = None, *, method: Method = "auto"
-) -> Array:
+) -> Float64:
     """Return sample weights w (n,) for the next base model: equation 5, or equation 8 with ``beta``.
 
     losses (n, t) are those of the training rows. See :func:`solve` for parameters and errors, and
@@ -114,10 +114,10 @@ class SampleWeightSolver:
         self._t = 0
 
     @property
-    def losses_(self) -> Array:  # noqa: D102
+    def losses_(self) -> Float64:  # noqa: D102
         return self._store[:, : self._t]
 
-    def add(self, loss: npt.ArrayLike) -> Array:
+    def add(self, loss: npt.ArrayLike) -> Float64:
         """Add a model's losses, (n,) in [0, 1]; return the weights (n,) for the next model."""
         last = self.solution_
         self._append(loss)
@@ -153,7 +153,7 @@ class SampleWeightSolver:
         self._t += 1
 
 
-def _solve(losses: Array, start: Start, tail: float, beta: float | None, method: Method) -> Solution:
+def _solve(losses: Float64, start: Start, tail: float, beta: float | None, method: Method) -> Solution:
     n_rows = len(losses)
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
@@ -183,7 +183,7 @@ def _solve(losses: Array, start: Start, tail: float, beta: float | None, method:
     return found
 
 
-def _unchanged(last: Solution, loss: Array, beta: float | None) -> Solution | None:
+def _unchanged(last: Solution, loss: Float64, beta: float | None) -> Solution | None:
     """Return the last solution with the new model at weight 0 if that is optimal, else None.
 
     It is optimal where the new model is no better than the others under the last sample weights.
@@ -196,7 +196,7 @@ def _unchanged(last: Solution, loss: Array, beta: float | None) -> Solution | No
     return Solution(w, np.append(last.model_weights, 0.0), lower, gap, last.method)
 
 
-def _all_rows(losses: Array, beta: float | None) -> Solution:
+def _all_rows(losses: Float64, beta: float | None) -> Solution:
     """Solve the game whose tail is all rows: weights 1/n, and the model of least mean loss."""
     n_rows = len(losses)
     means = losses.sum(axis=0) / n_rows

@@ -2,6 +2,7 @@
 
 from sklearn.metrics import adjusted_rand_score as adjusted_rand_index
 
+from operators.metrics.cvar import cvar
 from operators.metrics.mmd import mmd
 from operators.metrics.recovery import (
     GroupRecovery,
@@ -11,7 +12,6 @@ from operators.metrics.recovery import (
 )
 from operators.metrics.rows import effective_sample_size, worst_group_accuracy
 from operators.metrics.silhouettes import Silhouettes, mean_silhouettes, silhouette, silhouette_grid
-from operators.metrics.tail import cvar
 
 __all__ = [
     "GroupRecovery",

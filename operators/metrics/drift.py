@@ -1,4 +1,7 @@
-"""How far new rows are from those that were there, beside what chance alone would give."""
+"""Distances between the rows of two datasets, with the distance that chance alone would give.
+
+Incremental runs decide by them whether operators have to fit again.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +12,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.metrics.mmd import median_gamma, square_distances
+
 QUANTILE = 0.95
 
 
 @dataclass(frozen=True)
 class Shift:
-    """A distance between two samples."""
+    """A distance between two samples, and what chance contributes to it."""
 
     value: float
-    """As measured."""
+    """The measured distance."""
     noise: float
-    """The 0.95 quantile of what two samples of these sizes from one distribution have."""
+    """The 0.95 quantile of the distance of two samples of these sizes from one distribution."""
     excess: float
-    """``value`` without what chance adds to it on average; 0 at least. Does not grow with the samples."""
+    """``value`` less the mean contribution of chance, at least 0; it is independent of the sizes."""
 
     def beyond(self, threshold: float) -> bool:
-        """Whether this is neither chance nor too small to matter."""
+        """Return whether the distance exceeds both chance and the threshold."""
         return self.value > self.noise and self.excess > threshold
 
 
 def mmd_shift(
     X: npt.ArrayLike, mask: npt.ArrayLike, *, permutations: int = 200, random_state: int = 0
 ) -> Shift:
-    """Maximum mean discrepancy of two samples in an RBF kernel, with a permutation test.
+    """Return the maximum mean discrepancy of two samples in an RBF kernel, with a permutation test.
 
     Gretton et al., A Kernel Two-Sample Test, JMLR 2012: the biased estimate of eq. 5, gamma being 1 / median
     squared distance. ``excess`` is the root of the squared MMD less its mean over permutations, which
@@ -51,10 +56,8 @@ def mmd_shift(
     if inside.all() or not inside.any():
         n = int(inside.sum())
         raise ValueError(f"mmd_shift: {n} of {len(inside)} rows are in the mask; both sides need rows.")
-    lengths = np.einsum("ij,ij->i", rows, rows)
-    squares = np.maximum(lengths[:, None] + lengths - 2 * (rows @ rows.T), 0)
-    middle = float(np.median(squares[np.triu_indices(len(rows), 1)]))
-    kernel = np.exp(squares * (-1 / middle if middle > 0 else -1.0))
+    squares = square_distances(rows)
+    kernel = np.exp(squares * -median_gamma(squares))
     rng = np.random.default_rng(random_state)
     signs = np.where(inside, 1 / inside.sum(), -1 / (~inside).sum())
     columns = np.column_stack([signs, *(rng.permutation(signs) for _ in range(permutations))])
@@ -65,7 +68,7 @@ def mmd_shift(
 def share_shift(
     before: Mapping[Any, int], after: Mapping[Any, int], *, draws: int = 200, random_state: int = 0
 ) -> Shift:
-    """Total variation distance of the shares of groups in two samples, 0 to 1.
+    """Return the total variation distance of the shares of groups in two samples, 0 to 1.
 
     The noise is that of samples of these sizes from the shares of both together.
 
@@ -88,9 +91,10 @@ def share_shift(
 
 
 def rise(before: tuple[int, int], after: tuple[int, int]) -> Shift:
-    """By how much a share has risen: (rows that count, all rows) of two samples; below 0 where it fell.
+    """Return the rise of a share between two samples, each given as (rows that count, all rows).
 
-    The noise is 1.645 standard errors of the difference. Raises ValueError where a sample is empty.
+    The value is below 0 where the share fell. The noise is 1.645 standard errors of the difference, the 0.95
+    quantile of the normal distribution. Raises ValueError where a sample is empty.
     """
     (a, n), (b, m) = before, after
     if not n or not m:

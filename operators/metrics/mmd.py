@@ -1,4 +1,4 @@
-"""Maximum mean discrepancy between two parts of a set of rows."""
+"""Maximum mean discrepancy (MMD) between two parts of a set of rows; the median heuristic of its kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
+
 BLOCK = 1024
+PAIRED = 1000
+"""Rows whose pairwise distances set gamma."""
 
 
 def mmd(
@@ -16,7 +20,7 @@ def mmd(
     kernel: Literal["linear", "rbf"] = "rbf",
     gamma: float | None = None,
 ) -> float:
-    """Distance between the mean embeddings of the rows inside and outside a mask; 0 where they are alike.
+    """Return the distance between the mean embeddings of the rows inside and outside a mask.
 
     The biased estimate |mean phi(X[mask]) - mean phi(X[~mask])|, not its square, of Gretton et al., A Kernel
     Two-Sample Test, JMLR 2012, eq. 5. Two parts drawn at random from the same rows do not have 0 but about
@@ -45,7 +49,7 @@ def mmd(
     signs = np.where(inside, 1 / inside.sum(), -1 / (~inside).sum())
     if kernel == "linear":
         return float(np.linalg.norm(signs @ rows))
-    gamma = _median_gamma(rows) if gamma is None else gamma
+    gamma = median_gamma(square_distances(evenly_spaced(rows))) if gamma is None else gamma
     lengths = np.einsum("ij,ij->i", rows, rows)
     square = 0.0
     for start in range(0, len(rows), BLOCK):
@@ -57,9 +61,27 @@ def mmd(
     return float(np.sqrt(max(square, 0.0)))
 
 
-def _median_gamma(rows: npt.NDArray[Any]) -> float:
-    some = rows[np.linspace(0, len(rows) - 1, min(1000, len(rows))).astype(np.int64)]
-    upper = np.triu_indices(len(some), 1)
-    lengths = np.einsum("ij,ij->i", some, some)
-    middle = float(np.median((lengths[:, None] + lengths - 2 * (some @ some.T))[upper]))
-    return 1 / middle if middle > 0 else 1.0
+def evenly_spaced(rows: npt.NDArray[Any], most: int = PAIRED) -> npt.NDArray[Any]:
+    """Return at most ``most`` evenly spaced rows of rows (n, d)."""
+    return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.int64)]
+
+
+def square_distances(rows: npt.NDArray[Any]) -> Float64:
+    """Return the squared Euclidean distances (n, n) in float64 between rows (n, d); 0 on the diagonal."""
+    wide = np.asarray(rows, np.float64)
+    lengths = np.einsum("ij,ij->i", wide, wide)
+    found = lengths[:, None] + lengths - 2 * (wide @ wide.T)
+    np.fill_diagonal(found, 0)
+    return np.asarray(np.maximum(found, 0))
+
+
+def median_gamma(squares: Float64) -> float:
+    """Return the RBF kernel's gamma by the median heuristic, 1 / median of squared distances (n, n) of pairs.
+
+    Where half of all pairs are equal, the mean sets the scale instead; where all are equal, gamma is 1.
+    """
+    pairs = squares[np.triu_indices(len(squares), 1)]
+    middle = float(np.median(pairs)) if len(pairs) else 0.0
+    if middle == 0:
+        middle = float(pairs.mean()) if len(pairs) else 0.0
+    return 1 / middle if middle else 1.0

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from operators.splits.selection import Disjoint, Float64, Ints, Mask, Selector, Tolerance
+from operators.arrays import Float64, Mask
+from operators.splits.hashing import Ints
+from operators.splits.selection import Disjoint, Selector, Tolerance
 
 
 def make_selector(codes: Ints, holdout: float, tolerance: Tolerance) -> Selector:

@@ -23,6 +23,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.hashing import END, Hashes, row_hashes
+from operators.splits.adaptor import Split, split_column, stratum_keys
 from operators.splits.hashing import (
     DROPPED,
     PARTS,
@@ -34,7 +35,6 @@ from operators.splits.hashing import (
     assign_parts,
     part_sizes,
 )
-from operators.splits.operator import Split, split_column, stratum_keys
 from operators.splits.params import RandomParams, SplitParams
 from operators.splits.ranks import count_strata, find_ends
 from operators.splits.shift import measure

@@ -21,10 +21,10 @@ from operators.base import (
     OperatorError,
     OperatorParams,
 )
+from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw
 from operators.splits.domains import Domains
 from operators.splits.hashing import TRAIN, VALIDATION
-from operators.splits.operator import Split, split_column
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
 

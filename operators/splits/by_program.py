@@ -31,12 +31,12 @@ from operators.base import (
     OperatorParams,
 )
 from operators.columns import vectors_to_numpy
+from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw
 from operators.splits.by_domain import Rest
 from operators.splits.cluster import Strata
 from operators.splits.domains import Codes, Domains
 from operators.splits.hashing import TRAIN, VALIDATION, Ints, strata
-from operators.splits.operator import Split, split_column
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
 

@@ -26,11 +26,11 @@ from operators.base import (
     OperatorParams,
 )
 from operators.columns import vectors_to_numpy
+from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw
 from operators.splits.by_domain import Rest
 from operators.splits.domains import Codes, Domains
 from operators.splits.hashing import VALIDATION, Ints, strata
-from operators.splits.operator import Split, split_column
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
 

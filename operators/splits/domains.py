@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import GROUP, IS_OUTLIER, LABEL, ROW_ID, Executor, OperatorError, Resources, ShardReader
+from operators.splits.hashing import Ints
 
 MOST_VALUES = 10_000
-Ints: TypeAlias = npt.NDArray[np.int64]
 Kept: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
 
 

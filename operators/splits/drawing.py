@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import Float32
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.hashing import Hashes, row_hashes
-from operators.splits.features import Float32
 from operators.splits.hashing import Ints
 from operators.splits.start import SAMPLE
 

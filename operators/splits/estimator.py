@@ -11,12 +11,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Float64, Mask
+from operators.metrics.mmd import square_distances
 from operators.splits.assignment_lp import make_selector
-from operators.splits.features import Float64, Kernel, check_gamma, make_map, square_distances
+from operators.splits.features import Kernel, check_gamma, make_map
+from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.landmarks import Way
 from operators.splits.lloyd import Fit, iterate, mmd_of, random_mmd
-from operators.splits.selection import Ints, Mask, Tolerance
+from operators.splits.selection import Tolerance
 from operators.splits.start import Settings, begin, generator, sample_rows
 
 LARGEST_GRAM = 2**31

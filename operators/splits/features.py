@@ -19,18 +19,17 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float32, Float64
+from operators.metrics.mmd import evenly_spaced, median_gamma, square_distances
+from operators.splits.hashing import Ints
+
 Kernel: TypeAlias = Literal["linear", "rbf"]
-Float32: TypeAlias = npt.NDArray[np.float32]
-Float64: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 BLOCK = 512
 """Rows computed at once. Another number may give other last bits."""
 STEP = 2.0**-23
 RANK = 1e-6
 """Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors of float32."""
-PAIRED = 1000
-"""Rows of the sample whose pairwise distances are looked at."""
 LEAST, MOST = 1e-3, 0.999
 """Mean kernel value of two rows below or above which a kernel tells no rows, or all rows, apart."""
 
@@ -198,20 +197,16 @@ def make_map(
 
 
 def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
-    """Gamma, by default 1 / median |z - z'|^2 of up to 1,000 evenly spaced rows of z (s, d).
+    """Return gamma, by default :func:`operators.metrics.mmd.median_gamma` of evenly spaced rows of z (s, d).
 
     Raises
     ------
     ValueError
         The mean kernel value of two of these rows is below .001 or above .999.
     """
-    some = z[np.linspace(0, len(z) - 1, min(PAIRED, len(z))).astype(np.int64)]
-    distances = square_distances(some)[np.triu_indices(len(some), 1)]
-    middle = float(np.median(distances)) if len(distances) else 0.0
-    if middle == 0:
-        # Half of all pairs are equal: the mean over the rest sets the scale.
-        middle = float(distances.mean()) if len(distances) else 0.0
-    suggested = 1 / middle if middle else 1.0
+    squares = square_distances(evenly_spaced(z))
+    distances = squares[np.triu_indices(len(squares), 1)]
+    suggested = median_gamma(squares)
     chosen = suggested if gamma is None else float(gamma)
     value = float(np.exp(-chosen * distances).mean()) if len(distances) else 1.0
     if LEAST <= value <= MOST:
@@ -220,19 +215,10 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     if value > MOST:
         what = "all rows are alike to it"
     fix = "Look at the features, or take kernel linear"
-    if gamma is not None and middle:
+    if gamma is not None and distances.any():
         fix = f"Leave gamma out (the median heuristic gives {suggested:.3g})"
     raise ValueError(
         f"the rbf kernel with gamma = {chosen:.3g} is degenerate: two rows have a mean kernel value of "
         f"{value:.2g}, so {what}. {fix}; mean values between "
         f"{LEAST} and {MOST} are usable."
     )
-
-
-def square_distances(z: npt.NDArray[Any]) -> Float64:
-    """(s, s) float64 squared Euclidean distances between the rows."""
-    wide = np.asarray(z, np.float64)
-    lengths = np.einsum("ij,ij->i", wide, wide)
-    found = lengths[:, None] + lengths - 2 * (wide @ wide.T)
-    np.fill_diagonal(found, 0)
-    return np.asarray(np.maximum(found, 0))

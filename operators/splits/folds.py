@@ -19,8 +19,10 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Float64
 from operators.splits.assignment_lp import binary_program
-from operators.splits.features import Float64, Ints, Kernel, make_map
+from operators.splits.features import Kernel, make_map
+from operators.splits.hashing import Ints
 from operators.splits.start import generator
 
 MOST_ROWS = 20_000

@@ -7,9 +7,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.splits.features import BLOCK, Float32, Float64, Ints, aligned, blocks
+from operators.arrays import Float32, Float64, Mask
+from operators.splits.features import BLOCK, aligned, blocks
+from operators.splits.hashing import Ints
 from operators.splits.lloyd import Chosen, Fit, Pair, iterate, mmd_of
-from operators.splits.selection import Mask, Selector
+from operators.splits.selection import Selector
 
 
 def project(phi: Float32, row_ids: Ints, direction: Float64, offset: float) -> Float64:

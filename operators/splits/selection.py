@@ -12,11 +12,10 @@ from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Float64: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from operators.arrays import Float64, Mask
+from operators.splits.hashing import Ints
+
 Tolerance: TypeAlias = float | Mapping[int, float]
 
 

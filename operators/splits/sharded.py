@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Float64, Mask
 from operators.base import Executor, Resources
 from operators.hashing import END, Hashes
 from operators.splits.drawing import Taking
-from operators.splits.features import FeatureMap, Float64, Ints
-from operators.splits.hashing import Search
+from operators.splits.features import FeatureMap
+from operators.splits.hashing import Ints, Search
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.lloyd import Chosen
 from operators.splits.ranks import find_ends, order_keys
-from operators.splits.selection import Mask, Quotas
+from operators.splits.selection import Quotas
 
 LAST = np.iinfo(np.int64).max
 

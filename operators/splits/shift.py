@@ -18,7 +18,7 @@ from operators.splits.hashing import TRAIN, VALIDATION, Ints
 from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:
-    from operators.splits.operator import Split
+    from operators.splits.adaptor import Split
     from operators.splits.start import Settings
 
 

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float32
 from operators.hashing import row_hashes
 from operators.splits.assignment_lp import make_selector
-from operators.splits.features import FeatureMap, Float32, Kernel, make_map
+from operators.splits.features import FeatureMap, Kernel, make_map
+from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.landmarks import Way, pick_landmarks
 from operators.splits.lloyd import Pair
-from operators.splits.selection import Ints, Tolerance
+from operators.splits.selection import Tolerance
 
 SAMPLE = 5_000
 """Rows on which starts are tried; also those that standardisation, gamma and landmarks come from."""

@@ -252,7 +252,7 @@ def test_a_third_party_adds_a_method(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("nowhere:Nothing", "does not load: ModuleNotFoundError"),
         ("pathlib:Path", "is neither an operators.groups.GroupMethod nor"),
-        ("operators.splits.operator:Nothing", "does not load: AttributeError"),
+        ("operators.splits.adaptor:Nothing", "does not load: AttributeError"),
         ("operators.groups.kernel:GroupMethod", "has no Params with a field 'method'"),
     ],
 )

@@ -19,7 +19,7 @@ from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, SPLIT, Context, O
 from operators.columns import numpy_to_vectors
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
-from operators.splits.operator import Split
+from operators.splits.adaptor import Split
 from operators.splits.ranks import order_keys
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,9 @@ from operators.base import (
     OperatorParams,
     Resources,
 )
-from operators.splits.hashing import PARTS, strata
+from operators.splits.hashing import PARTS, Ints, strata
 from operators.splits.params import SplitParams
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 METHODS = {
     "random": "at_random:Random",
     "cluster": "cluster:Cluster",
