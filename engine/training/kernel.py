@@ -19,7 +19,7 @@ from engine.training.rows import Dataset, Ints
 from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
-from operators.probe.communicator import SingleProcess, Communicator, Slots
+from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.kernel import repeatable, train
 from operators.probe.settings import Settings
 
