@@ -14,14 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.arrays import NOISE, Labels, Matrix
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
-from operators.grasp.class_model import Model, assign
+from operators.grasp.class_model import FactoredModel, Model, assign
 from operators.grasp.kernel import MAX_CORES, infer_class
 from operators.grasp.rows_on_disk import drawn_rows
 from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID, Rule, Selection
@@ -67,6 +68,23 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     models_ : dict from class to :class:`~operators.grasp.class_model.ClassModel`, or to
         :class:`~operators.grasp.class_model.FactoredModel`.
     offsets_ : dict from class to the number of its first group.
+    n_features_in_ : int: entries of a gradient seen by fit.
+
+    Examples
+    --------
+    Two groups of gradients with opposite directions in one class, and a class of one group:
+
+    >>> import numpy as np
+    >>> from operators.grasp import GroupInference
+    >>> angle = np.concatenate([np.linspace(0, 0.2, 8), np.linspace(3, 3.2, 8), np.linspace(0, 0.2, 4)])
+    >>> gradients = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> y = np.repeat([0, 1], [16, 4])
+    >>> found = GroupInference(eps_grid=0.3, min_samples_grid=3, metric="cosine").fit(gradients, y)
+    >>> found.labels_
+    array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2],
+          dtype=int32)
+    >>> found.predict([[-1.0, 0.0]], [0])
+    array([1], dtype=int32)
     """
 
     def __init__(
@@ -113,7 +131,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         ValueError : lengths differ, gradients are not finite, metric or select are unknown, or gradients
             are factored and neighbours approximate.
         """
-        X, classes = _checked(gradients, y)
+        X, classes = self._validated(gradients, y, reset=True)
         self.classes_: npt.NDArray[Any] = np.unique(classes)
         self.labels_: Labels = np.full(len(X), NOISE, np.int32)
         self.selection_: dict[Any, Selection] = {}
@@ -131,6 +149,36 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             offset += self.selection_[value].n_groups
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that fit needs the class of each row."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _validated(
+        self, gradients: Gradients, y: npt.ArrayLike | None, *, reset: bool
+    ) -> tuple[Matrix | FactoredGradients, npt.NDArray[Any]]:
+        """Check gradients and classes; ``reset`` remembers the number of features, else it is compared."""
+        X: Any = gradients
+        if isinstance(gradients, FactoredGradients):
+            gradients.check_finite("gradients")
+            if reset:
+                self.n_features_in_ = gradients.shape[1]
+        else:
+            X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
+            if reset or not self._fitted_on_factors():
+                validate_data(self, gradients, reset=reset, skip_check_array=True)
+        if y is None and (reset or len(self.classes_) > 1):
+            raise ValueError(
+                "GroupInference requires y to be passed, but the target y is None; give the class of each row"
+            )
+        classes = np.full(len(X), self.classes_[0]) if y is None else column_or_1d(y)
+        check_consistent_length(X, classes)
+        return X, classes
+
+    def _fitted_on_factors(self) -> bool:
+        return any(isinstance(model, FactoredModel) for model in self.models_.values())
+
     def _infer(self, rows: Matrix | FactoredGradients) -> tuple[Labels, Selection, Model]:
         settings = self.get_params()
         fit_rows = settings.pop("fit_rows")
@@ -144,13 +192,13 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         """``fit(gradients, y).labels_``."""
         return self.fit(gradients, y).labels_
 
-    def predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
+    def predict(self, gradients: Gradients, y: npt.ArrayLike | None = None) -> Labels:
         """Group of the nearest core sample of the row's class if within eps, else -1.
 
         Parameters
         ----------
         gradients : (n, p) gradients from the same model and parameters as in fit, in the same form.
-        y : (n,) class of each row.
+        y : (n,) class of each row; may be left out if fit saw one class only.
 
         Returns
         -------
@@ -160,7 +208,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         ------
         ValueError : a class that fit has not seen, or gradients in another form.
         """
-        X, classes = _checked(gradients, y)
+        check_is_fitted(self)
+        X, classes = self._validated(gradients, y, reset=False)
         labels: Labels = np.full(len(X), NOISE, np.int32)
         for value in np.unique(classes).tolist():
             if value not in self.models_:
@@ -173,14 +222,3 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 def shift_groups(labels: Labels, offset: int) -> Labels:
     """Labels of a class, from 0, to numbers unique across classes; noise stays -1."""
     return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)
-
-
-def _checked(gradients: Gradients, y: npt.ArrayLike) -> tuple[Matrix | FactoredGradients, npt.NDArray[Any]]:
-    classes = np.asarray(y)
-    X: Any = gradients
-    if isinstance(gradients, FactoredGradients):
-        gradients.check_finite("gradients")
-    else:
-        X = check_array(gradients, dtype=[np.float64, np.float32], input_name="gradients")
-    check_consistent_length(X, classes)
-    return X, classes

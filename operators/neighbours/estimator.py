@@ -22,6 +22,7 @@ from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.recall import advice, check_size, true_edges
 
 MAX_EDGES = 2**28
+N_NEIGHBORS = 5  # if neither eps nor n_neighbors is given, as in sklearn.neighbors.NearestNeighbors
 
 
 class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
@@ -41,8 +42,9 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
     metric : "euclidean" (default), "cosine", or "centered_cosine": cosine after the mean of X is
         subtracted. Cosine distances are 1 - cos, in [0, 2]; a zero row lies at distance 1 from every row.
     eps : radius >= 0 within which rows are neighbours, or None.
-    n_neighbors : the nearest rows, >= 1, that are neighbours, or None. With ``eps`` as well, those of them
-        within it: in dense data all pairs within a radius grow with n^2, the nearest with n.
+    n_neighbors : number of nearest rows, >= 1, that are neighbours, or None. With ``eps`` as well, those
+        of them within it: in dense data all pairs within a radius grow with n^2, the nearest with n. If
+        both are None, the nearest 5.
     nprobe : IVF lists looked at per query, default 16 of about sqrt(n).
     ef_search : HNSW candidates kept per query, default 128.
     max_edges : largest graph to build, default 2^28 edges, which are 3 GiB. What the graph will have is
@@ -57,6 +59,14 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
     graph_ : the same as one :class:`~operators.neighbours.graph.Graph`.
     recall_ : share of the true edges of 256 random rows that the graph holds; 1 for "flat".
     n_features_in_ : int: features seen by fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.neighbours import NeighbourGraph
+    >>> found = NeighbourGraph(eps=1.0).fit(np.array([[0.0], [1.0], [5.0]]))
+    >>> found.indptr_, found.indices_, found.distances_
+    (array([0, 1, 2, 2]), array([1, 0]), array([1., 1.], dtype=float32))
     """
 
     def __init__(
@@ -167,7 +177,8 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
             return self._rows.search(X, self._reach(), own)
 
     def _reach(self) -> Reach:
+        neither = self.eps is None and self.n_neighbors is None
         try:
-            return Reach(self.eps, self.n_neighbors)
+            return Reach(self.eps, N_NEIGHBORS if neither else self.n_neighbors)
         except ValueError as error:
             raise ValueError(f"NeighbourGraph: {error}") from None

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import silhouette_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.grasp import GroupInference
 from operators.grasp.class_model import ClassModel, sample_cores
@@ -209,3 +211,42 @@ def test_parameters_follow_scikit_learn() -> None:
         GroupInference().fit([[np.nan]], [0])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         GroupInference().fit(np.eye(3), [0, 0])
+
+
+NEEDS_CLASSES = (
+    "the check calls predict(X): fit saw several classes, and a group belongs to a class, so predict needs y"
+)
+EXPECTED = dict.fromkeys(
+    (
+        "check_dict_unchanged",
+        "check_dtype_object",
+        "check_estimators_dtypes",
+        "check_estimators_pickle",
+        "check_f_contiguous_array_estimator",
+        "check_fit_idempotent",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+    ),
+    NEEDS_CLASSES,
+)
+
+
+@parametrize_with_checks(
+    [GroupInference(eps_grid=[0.3, 0.6], min_samples_grid=3)], expected_failed_checks=lambda _: EXPECTED
+)
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def test_predict_before_fit_and_with_other_features_is_refused() -> None:
+    X, y = np.random.default_rng(0).normal(size=(30, 4)), np.zeros(30, int)
+    with pytest.raises(NotFittedError):
+        GroupInference().predict(X, y)
+    with pytest.raises(ValueError, match="3 features, but GroupInference is expecting 4"):
+        GroupInference().fit(X, y).predict(X[:, :3], y)
+
+
+def test_predict_needs_no_classes_after_a_fit_on_one() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    found = GroupInference(min_samples_grid=3).fit(X, np.full(30, 7))
+    np.testing.assert_array_equal(found.predict(X), found.predict(X, np.full(30, 7)))

@@ -8,6 +8,7 @@ import faiss
 import numpy as np
 import pytest
 import sklearn.cluster
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN
 from operators.neighbours import (
@@ -194,7 +195,6 @@ CAPPED = NeighbourGraph(eps=2, n_neighbors=1).fit(np.eye(3))
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (bad(), "NeighbourGraph: eps is None and n_neighbors is None; give one"),
         (bad(eps=-1), "eps is -1"),
         (bad(eps=float("nan")), "eps is nan"),
         (bad(n_neighbors=0), "n_neighbors is 0"),
@@ -225,3 +225,14 @@ def test_without_faiss_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         NeighbourGraph(eps=1).fit(np.eye(3))
     with pytest.raises(ImportError, match="pip install"):
         DBSCAN(neighbours="hnsw").fit(np.eye(3))
+
+
+def test_without_a_reach_the_nearest_five_are_neighbours() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    ours, five = NeighbourGraph().fit(X), NeighbourGraph(n_neighbors=5).fit(X)
+    np.testing.assert_array_equal(ours.indices_, five.indices_)
+
+
+@parametrize_with_checks([NeighbourGraph(), NeighbourGraph(eps=1.0, metric="cosine")])
+def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
+    check(estimator)
