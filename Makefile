@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-all faults lint format bench paper gpu clean help
+.PHONY: demo drift-demo test test-all faults lint format bench mutants paper gpu clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -63,6 +63,10 @@ $(PEERS)/.done: $(PINNED)
 
 bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against other libraries; one benchmark: ARGS="lp --large --write-readme"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+mutants: $(VENV)/.dev  ## Sample mutants of the numerical kernels for 15 minutes into tests/mutation/RESULTS.md
+	$(PIP) "cosmic-ray>=8.7"
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)
 
 paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results

@@ -36,14 +36,14 @@ P = TypeVar("P", bound=BalanceParams)
 
 
 class Balanced(Operator[P]):
-    """What both operators do: minimise, leave weights of mean 1 beside their shards, add them."""
+    """Base of both operators: minimises, stores weights of mean 1 by shard, and adds them as a column."""
 
     weight: ClassVar[str]
     cluster: ClassVar[str | None] = None
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features."""
+        """The features of the rows."""
         return (FEATURES,)
 
     @property
@@ -178,7 +178,7 @@ class Decorrelation(Balanced[DecorrelationParams]):
     weight = DECORRELATION_WEIGHT
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """See :meth:`Balanced.minimise`."""
+        """Weigh the rows; see :meth:`Balanced.minimise`."""
         return self.minimise(context, executor, 0, "random")
 
 

@@ -17,7 +17,7 @@ from operators.dckm.steps import Labels, nearest
 
 
 class _Decorrelating(BaseEstimator):  # type: ignore[misc]
-    """What both estimators do: check, code, solve, and keep the figures."""
+    """Base of both estimators: checks parameters, codes features, solves and sets the common attributes."""
 
     def _solve(self, X: Any, n_clusters: int, init: Init) -> tuple[InMemory, Solution]:
         self._check_parameters()

@@ -49,29 +49,29 @@ class Passes(Protocol):
         ...
 
     def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
-        """See :func:`operators.dckm.steps.begin`."""
+        """Make the pass of :func:`operators.dckm.steps.begin`."""
         ...
 
     def draw(self, centres: Float64, seed: int) -> Float64:
-        """(d,) the row that k-means++ draws next; see :mod:`operators.dckm.seeding`."""
+        """Return the row (d,) that k-means++ draws next; see :mod:`operators.dckm.seeding`."""
         ...
 
     def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
-        """See :func:`operators.dckm.steps.look`."""
+        """Make the pass of :func:`operators.dckm.steps.look`."""
         ...
 
     def descend(self, slope: Slope, n_clusters: int) -> Line:
-        """See :func:`operators.dckm.steps.descend`."""
+        """Make the pass of :func:`operators.dckm.steps.descend`."""
         ...
 
     def finish(self, centres: Float64 | None, step: float) -> Finished:
-        """See :func:`operators.dckm.steps.finish`."""
+        """Make the pass of :func:`operators.dckm.steps.finish`."""
         ...
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is minimised, and how long. ``n_clusters`` 0: the weights alone, without the error of clusters."""
+    """Factors of the objective and limits of the search; ``n_clusters`` 0 drops the error of clusters."""
 
     n_clusters: int
     lambda1: float
@@ -86,7 +86,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Solution:
-    """What is known at the end, apart from the rows.
+    """The result of :func:`solve`, apart from the weights and labels of the rows.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Solution:
 
 
 class Point(NamedTuple):
-    """Where a loop ended: the step taken from y, and the parts of the objective there."""
+    """The end of an outer loop: the step taken from y, and the parts of the objective there."""
 
     step: float
     value: float

@@ -12,7 +12,7 @@ from operators.dckm.steps import Begun, Finished, Labels, Line, Looked, RowState
 
 
 class InMemory:
-    """See :class:`operators.dckm.kernel.Passes`.
+    """Passes over rows in memory; implements :class:`operators.dckm.kernel.Passes`.
 
     Attributes
     ----------
@@ -33,25 +33,25 @@ class InMemory:
         return len(self._coded)
 
     def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
-        """See :func:`operators.dckm.steps.begin`."""
+        """Make the pass of :func:`operators.dckm.steps.begin`."""
         self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
         return sums
 
     def draw(self, centres: Float64, seed: int) -> Float64:
-        """See :mod:`operators.dckm.seeding`."""
+        """Return the row (d,) that k-means++ draws next."""
         return candidate(self._coded, self._ids, centres, seed).row
 
     def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
-        """See :func:`operators.dckm.steps.look`."""
+        """Make the pass of :func:`operators.dckm.steps.look`."""
         self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
         return sums
 
     def descend(self, slope: Slope, n_clusters: int) -> Line:
-        """See :func:`operators.dckm.steps.descend`."""
+        """Make the pass of :func:`operators.dckm.steps.descend`."""
         self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
         return sums
 
     def finish(self, centres: Float64 | None, step: float) -> Finished:
-        """See :func:`operators.dckm.steps.finish`."""
+        """Make the pass of :func:`operators.dckm.steps.finish`."""
         self.weight, self.labels, sums = steps.finish(self._coded, self._state, centres, step)
         return sums

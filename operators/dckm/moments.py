@@ -105,7 +105,7 @@ def gram(coded: Coded, weight: Float64) -> Float64:
 
 
 def total(coded: Coded, weight: Float64) -> Float64:
-    """(d,) Z'w."""
+    """Return the weighted column sums Z'w (d,)."""
     found = np.zeros(coded.width)
     for rows, Z in coded.blocks():
         found += weight[rows].astype(Z.dtype) @ Z

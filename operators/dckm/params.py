@@ -10,7 +10,7 @@ from operators.base import OperatorParams, Resources
 
 
 class BalanceParams(OperatorParams):
-    """What both operators minimise, and over what."""
+    """Parameters of both operators: factors of the objective, coding of the features, limits."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 
@@ -42,7 +42,7 @@ class BalanceParams(OperatorParams):
 
 
 class DckmParams(BalanceParams):
-    """Decorrelated k-means."""
+    """Parameters of ``dckm``: k-means on rows weighted so that features correlate less."""
 
     n_clusters: int = Field(default=10, ge=1, description="Number of clusters")
     init: Literal["random", "k-means++"] = Field(
@@ -65,7 +65,7 @@ class DckmParams(BalanceParams):
 
 
 class DecorrelationParams(BalanceParams):
-    """Weights without clusters."""
+    """Parameters of ``decorrelation``: weights without clusters."""
 
     lambda1: float = Field(
         default=1.0, ge=0, description="Factor of the balance cost: how much correlation weighs"

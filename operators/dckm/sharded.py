@@ -47,7 +47,7 @@ Rows: TypeAlias = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Place:
-    """Where rows and their states are. Picklable."""
+    """Shards of the rows and files of their states. It can be pickled."""
 
     shards: ShardReader
     used: tuple[int, ...]
@@ -64,7 +64,7 @@ class Place:
         return self.coder(vectors_to_numpy(table.column(FEATURES))), table.column(ROW_ID).to_numpy()
 
     def load(self, shard: int) -> RowState:
-        """What the last pass remembered of a shard."""
+        """Load the state that the last pass stored for a shard."""
         with np.load(self._state(shard, self.version), allow_pickle=False) as stored:
             return RowState(**stored)
 
@@ -78,7 +78,7 @@ class Place:
 
 
 class Sharded:
-    """See :class:`operators.dckm.kernel.Passes`; ``finish`` leaves ``result-<shard>.npz`` in the folder."""
+    """Passes over shards; implements :class:`operators.dckm.kernel.Passes`. ``finish`` writes the results."""
 
     def __init__(self, place: Place, n_rows: int, executor: Executor, resources: Resources) -> None:
         self._place = place
@@ -92,24 +92,24 @@ class Sharded:
         return self._n_rows
 
     def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
-        """See :func:`operators.dckm.steps.begin`."""
+        """Make the pass of :func:`operators.dckm.steps.begin`."""
         step = partial(steps.begin, n_clusters=n_clusters, start=start, seed=seed)
         return self._total(partial(_begin, self._place, step))
 
     def draw(self, centres: Float64, seed: int) -> Float64:
-        """See :mod:`operators.dckm.seeding`."""
+        """Return the row (d,) that k-means++ draws next."""
         return self._total(partial(_draw, self._place, centres, seed), earlier).row
 
     def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
-        """See :func:`operators.dckm.steps.look`."""
+        """Make the pass of :func:`operators.dckm.steps.look`."""
         return self._advance(partial(steps.look, centres=centres, step=step, momentum=momentum))
 
     def descend(self, slope: Slope, n_clusters: int) -> Line:
-        """See :func:`operators.dckm.steps.descend`."""
+        """Make the pass of :func:`operators.dckm.steps.descend`."""
         return self._advance(partial(steps.descend, slope=slope, n_clusters=n_clusters))
 
     def finish(self, centres: Float64 | None, step: float) -> Finished:
-        """See :func:`operators.dckm.steps.finish`."""
+        """Make the pass of :func:`operators.dckm.steps.finish`."""
         sums = self._total(partial(_finish, self._place, centres, step))
         for path in self._place.folder.glob("rows-*.npz"):
             path.unlink()

@@ -1,4 +1,4 @@
-"""What is done to the rows of one shard, and the sums that come out of it.
+"""Steps of DCKM on the rows of one shard, each of which returns sums.
 
 Weights are w = omega^2 (equation 16), so that they are never negative. Each step reads a shard's rows and
 their :class:`RowState`, and gives the next state and sums; sums of shards add up (:func:`add`).
@@ -39,7 +39,7 @@ class Clusters(NamedTuple):
 
 @dataclass(frozen=True)
 class RowState:
-    """What is remembered of each row of a shard between steps; arrays of length n.
+    """State of the rows of a shard between steps; arrays of length n.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
 
 
 def _clusters(coded: Coded, labels: Labels, weights: Float64, n_clusters: int) -> Clusters:
-    """Of each of several weightings (m, n); a single one gives no leading axis."""
+    """Return the cluster sums under each of m weightings (m, n); m = 1 gives no leading axis."""
     m = len(weights)
     sums, mass = np.zeros((m * n_clusters, coded.width)), np.zeros(m * n_clusters)
     for rows, Z in coded.blocks() if n_clusters else ():

@@ -1,4 +1,4 @@
-"""How strongly to weigh: alpha from data, without labels or with a validation score.
+"""The choice of alpha from the data, without trusted labels.
 
 The paper suggests maximising sum_t log w_t over alpha. That sum is largest for equal weights, so its maximum
 is alpha = infinity whatever the data (Jensen); its examples take alpha from a validation grid instead.
@@ -41,7 +41,7 @@ estimators can ask for (their breakdown point)."""
 
 @dataclass(frozen=True)
 class Point:
-    """What an alpha does, in shares of the rows."""
+    """The effect of one alpha, in shares of the rows."""
 
     alpha: float
     effective_share: float

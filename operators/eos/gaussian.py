@@ -57,7 +57,7 @@ class GaussianModel:
 
     @property
     def penalty(self) -> float:
-        """See :class:`Gaussian`."""
+        """tr(R V^-1) / (2 D), the regulariser of :class:`Gaussian`."""
         inverse_diagonal = (self._whitener**2).sum(axis=1)
         return float(self.ridge @ inverse_diagonal) / (2 * len(self.mean))
 

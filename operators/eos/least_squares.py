@@ -45,7 +45,7 @@ class Linear:
 
     @property
     def penalty(self) -> float:
-        """l2 |B|^2."""
+        """l2 |B|^2, the regulariser of the coefficients without the intercepts."""
         return self.l2 * float((self.coefficients[:-1] ** 2).sum())
 
     @property
@@ -54,7 +54,7 @@ class Linear:
         return len(self.coefficients)
 
     def predict(self, X: npt.NDArray[np.floating]) -> Float64:
-        """(n, M)."""
+        """Return the predicted targets (n, M)."""
         found: Float64 = self._design(X) @ self.coefficients
         return found
 

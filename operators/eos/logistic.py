@@ -62,7 +62,7 @@ class Softmax:
         return found
 
     def predict_proba(self, X: npt.NDArray[np.floating]) -> Float64:
-        """(n, M)."""
+        """Return the probability (n, M) of each class."""
         return np.exp(self.log_proba(X))
 
     def losses(self, X: npt.NDArray[np.floating], y: Target) -> Float64:

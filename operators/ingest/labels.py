@@ -63,7 +63,7 @@ def count_labels(column: pa.ChunkedArray) -> dict[Any, int]:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """What labels of this type are to a reader; empty where they name no classes."""
+    """Return the kind of labels of this type, such as "text"; empty for types that cannot name classes."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text"
     if pa.types.is_boolean(kind):

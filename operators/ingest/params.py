@@ -10,7 +10,7 @@ from operators.base import OperatorParams
 
 
 class IngestParams(OperatorParams):
-    """What is label, what are features, and what happens to rows that have no usable value."""
+    """Columns of label and features, and the treatment of rows without a usable value."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "max_error_rate"})
 

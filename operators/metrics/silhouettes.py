@@ -110,7 +110,7 @@ def silhouette_grid(
     sample_size: int | None = None,
     random_state: int = 0,
 ) -> Float64:
-    """``mean_silhouettes(...).mean``."""
+    """Return the mean silhouettes (m,) alone; see :func:`mean_silhouettes`."""
     return mean_silhouettes(X, labels, metric, sample_size=sample_size, random_state=random_state).mean
 
 

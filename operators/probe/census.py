@@ -1,4 +1,4 @@
-"""What must be known of the rows before training: how many, their weight, mean and deviation."""
+"""Statistics of the rows that training needs: count, weight, mean and deviation of the features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One training as a picklable value: the same work in one task or on every worker of a group."""
+"""The training of the probe as one function, which runs in one task or on every worker of a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CACHE_BYTES = 512 * 2**20
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What to train on and where to leave it."""
+    """Rows, parameters and output folder of one training. It can be pickled."""
 
     reader: ShardReader
     state: Path

@@ -26,7 +26,7 @@ from operators.probe.settings import Settings
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model and how it came about."""
+    """A trained model with the record of its training."""
 
     model: nn.Module
     """On the CPU, in eval mode."""

@@ -48,7 +48,7 @@ def run_workers(
     resources: Resources,
     max_failures: int,
 ) -> R:
-    """What ``loop`` returns on rank 0 of a group of workers; all start again after one of them is lost.
+    """Run ``loop`` on a group of workers and return the result of rank 0; a lost worker restarts all.
 
     Ray Train keeps its own records in ``storage`` while it runs; they are removed at the end.
 
@@ -88,7 +88,7 @@ def run_workers(
 
 
 def backend(resources: Resources) -> str:
-    """Of ``torch.distributed``: gloo, and NCCL beside it where every worker has GPUs of its own.
+    """Return the backend of ``torch.distributed``: gloo, with NCCL where every worker has its own GPUs.
 
     Two workers that share a GPU cannot talk over NCCL.
     """
@@ -96,7 +96,7 @@ def backend(resources: Resources) -> str:
 
 
 def count_workers(who: str, wanted: Resources, asked: int | None, most: int) -> int:
-    """What was asked for, as far as the cluster and ``most`` allow: fewer give the same result.
+    """Return the number of workers that the cluster and ``most`` allow; fewer give the same result.
 
     ``who`` names the section of the recipe in the ResourceError for a cluster without room for one.
     """

@@ -1,4 +1,4 @@
-"""What a trained classifier says of rows."""
+"""Predictions, losses and logits of a trained classifier."""
 
 from __future__ import annotations
 

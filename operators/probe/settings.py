@@ -1,4 +1,4 @@
-"""How the probe is trained."""
+"""Settings of the training of the probe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """What the solvers need to know: L-BFGS (``logistic``) the first three, Adam ``l2`` and the rest."""
+    """Settings of the solvers: L-BFGS (``logistic``) reads the first three, Adam ``l2`` and the rest."""
 
     l2: float = 0.5
     """Adds l2/2 ||W||^2 to the mean loss; biases are free."""

@@ -70,7 +70,7 @@ class Split(Operator[P]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """What rows are kept, what keeps its shares, and what the shift is measured in."""
+        """Labels, groups and outlier marks, which decide the strata, and features, which the shift needs."""
         return (LABEL, GROUP, IS_OUTLIER, FEATURES)
 
     @property
@@ -80,7 +80,7 @@ class Split(Operator[P]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``split``."""
+        """The column ``split``."""
         return (pa.field(SPLIT, CATEGORY),)
 
     @property

@@ -95,7 +95,7 @@ class Rest:
     test: dict[int, tuple[int, int]]
 
     def __call__(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """(n,) bool."""
+        """Return whether each row of a table takes part (n,)."""
         return np.asarray(self.draw.parts(table, self.test) == TRAIN)
 
 

@@ -134,7 +134,7 @@ class ByProgram(Split[ClusterParams]):
     ) -> tuple[Any, dict[str, Any], float]:
         from operators.splits.assignment_lp import Marginals
         from operators.splits.in_memory import FeatureRows, best_start, project
-        from operators.splits.lloyd import iterate
+        from operators.splits.kernel import iterate
         from operators.splits.start import generator
 
         settings = settings_of(self.params, stored_landmarks(self.params, context))

@@ -62,7 +62,7 @@ class Cluster(Split[ClusterParams]):
     def _fit(self, context: Context, executor: Executor) -> dict[str, float]:
         # Not at the top: planning imports this module, and needs no scikit-learn.
         from operators.splits.drawing import Taking, draw
-        from operators.splits.lloyd import iterate, mmd_of, random_mmd
+        from operators.splits.kernel import iterate, mmd_of, random_mmd
         from operators.splits.ranks import count_strata
         from operators.splits.selection import make_quotas
         from operators.splits.sharded import Files, ShardedRows
@@ -144,7 +144,7 @@ class Strata:
     codes: Codes | None
 
     def __call__(self, table: pa.Table) -> Ints:
-        """See :class:`operators.splits.drawing.Taking`."""
+        """Return the stratum (n,) of each row of a table."""
         codes = np.zeros(table.num_rows, np.int64) if self.codes is None else self.codes(table)
         return np.where(self.rest(table), strata(table[LABEL].to_numpy(), codes), -1)
 

@@ -72,6 +72,6 @@ class Codes:
     values: tuple[str, ...]
 
     def __call__(self, table: pa.Table) -> Ints:
-        """(n,) int64."""
+        """Return the codes (n,) of the rows of a table."""
         found = pc.index_in(self.domains(table), pa.array(self.values, pa.string()))
         return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)

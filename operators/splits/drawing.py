@@ -31,7 +31,7 @@ class Taking:
 
     @property
     def shards(self) -> range:
-        """All shards."""
+        """Numbers of all shards."""
         return range(len(self.reader.shards))
 
     def read(self, shard: int) -> Keyed:

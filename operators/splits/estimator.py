@@ -17,8 +17,8 @@ from operators.splits.assignment_lp import make_selector
 from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
+from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.landmarks import Way
-from operators.splits.lloyd import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance
 from operators.splits.start import Settings, begin, generator, sample_rows
 

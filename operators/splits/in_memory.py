@@ -1,4 +1,4 @@
-"""Rows in memory as :mod:`operators.splits.lloyd` sees them: by features or by a kernel matrix."""
+"""Rows in memory as :mod:`operators.splits.kernel` sees them: by features or by a kernel matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from operators.arrays import Float32, Float64, Mask
 from operators.splits.features import BLOCK, aligned, blocks
 from operators.splits.hashing import Ints
-from operators.splits.lloyd import Chosen, Fit, Pair, iterate, mmd_of
+from operators.splits.kernel import Chosen, Fit, Pair, iterate, mmd_of
 from operators.splits.selection import Selector
 
 
@@ -59,11 +59,11 @@ class FeatureRows:
         self.scatter = scatter_of(phi, self.total)
 
     def inner(self, a: Float64, b: Float64) -> float:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Return <a, b> in the space of phi."""
         return float(a @ b)
 
     def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Choose the validation rows of both labelings."""
         gain = project(self.phi, self._ids, direction, offset)
         masks = np.stack([self._select(value) for value in (gain, -gain)])
         first, second = totals(self.phi, masks)
@@ -88,11 +88,11 @@ class GramRows:
         self.scatter = float(np.trace(gram) - gram.sum() / self.n)
 
     def inner(self, a: Float64, b: Float64) -> float:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Return <a, b> in the space of phi."""
         return float(a @ (self.gram @ b))
 
     def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Mask], Chosen[Mask]]:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Choose the validation rows of both labelings."""
         gain = -2 * (self.gram @ direction) + offset
         first, second = (self._select(value) for value in (gain, -gain))
         return (

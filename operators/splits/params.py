@@ -12,7 +12,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SplitParams(OperatorParams):
-    """What all methods share: the sizes, and the kernel in which the shift (MMD) is measured."""
+    """Parameters of all methods: the sizes, and the kernel in which the shift (MMD) is measured."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 

@@ -19,7 +19,7 @@ from operators.splits.drawing import Taking
 from operators.splits.features import FeatureMap
 from operators.splits.hashing import Ints, Search
 from operators.splits.in_memory import project, scatter_of, totals
-from operators.splits.lloyd import Chosen
+from operators.splits.kernel import Chosen
 from operators.splits.ranks import find_ends, order_keys
 from operators.splits.selection import Quotas
 
@@ -44,7 +44,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Files:
-    """Where a shard's features, keys and gains lie. Picklable."""
+    """Files with the features, keys and gains of each shard. It can be pickled."""
 
     folder: Path
     taking: Taking
@@ -61,7 +61,7 @@ class Files:
         return len(phi), total, scatter_of(phi, total)
 
     def load(self, name: str, shard: int) -> npt.NDArray[Any]:
-        """What was stored, mapped into memory."""
+        """Map a stored array into memory."""
         found: npt.NDArray[Any] = np.load(self._path(name, shard), mmap_mode="r")
         return found
 
@@ -108,7 +108,7 @@ class Files:
 
 
 class ShardedRows:
-    """Rows over shards as :mod:`operators.splits.lloyd` sees them."""
+    """Rows over shards as :mod:`operators.splits.kernel` sees them."""
 
     def __init__(
         self, executor: Executor, files: Files, by: FeatureMap, quotas: Quotas, resources: Resources
@@ -126,11 +126,11 @@ class ShardedRows:
             self.n += n
 
     def inner(self, a: Float64, b: Float64) -> float:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Return <a, b> in the space of phi."""
         return float(a @ b)
 
     def choose(self, direction: Float64, offset: float) -> tuple[Chosen[Cut], Chosen[Cut]]:
-        """See :class:`operators.splits.lloyd.Rows`."""
+        """Choose the validation rows of both labelings."""
         quotas = self._quotas
         negative = np.zeros((2, len(quotas.names)), np.int64)
         for counts in self._map(partial(self._files.gains, direction, offset, quotas.names)):

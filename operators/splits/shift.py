@@ -66,7 +66,7 @@ class Parts:
     apply: Callable[[pa.Table], pa.Table]
 
     def __call__(self, table: pa.Table) -> Ints:
-        """See :class:`operators.splits.drawing.Taking`."""
+        """Return the part (n,) of each row of a table."""
         index = self.apply(table)[SPLIT].combine_chunks().indices.to_numpy()
         return np.select([index == TRAIN, index == VALIDATION], [0, 1], -1).astype(np.int64)
 
@@ -77,7 +77,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     Nothing where a part is empty or the kernel cannot tell rows apart: a split needs no kernel.
     """
     from operators.splits.drawing import Taking, draw
-    from operators.splits.lloyd import random_mmd
+    from operators.splits.kernel import random_mmd
     from operators.splits.start import generator
 
     params = operator.params

@@ -15,8 +15,8 @@ from operators.splits.assignment_lp import make_selector
 from operators.splits.features import FeatureMap, Kernel, make_map
 from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, best_start
+from operators.splits.kernel import Pair
 from operators.splits.landmarks import Way, pick_landmarks
-from operators.splits.lloyd import Pair
 from operators.splits.selection import Tolerance
 
 SAMPLE = 5_000
@@ -25,7 +25,7 @@ SAMPLE = 5_000
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What is asked for; see :class:`operators.splits.ConstrainedKernelKMeans`."""
+    """Parameters of a fit; see :class:`operators.splits.ConstrainedKernelKMeans`."""
 
     holdout: float
     kernel: Kernel
@@ -70,7 +70,7 @@ def begin(
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """What all draws come from; ``random_state`` as in scikit-learn."""
+    """Make the generator of all draws; ``random_state`` as in scikit-learn."""
     from sklearn.utils import check_random_state
 
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -87,7 +87,7 @@ def sample_rows(row_ids: Ints, seed: int) -> Ints:
 def _try_starts(
     phi: Float32, codes: Ints, settings: Settings, random: np.random.Generator, *, whole: bool
 ) -> tuple[Pair, list[float]]:
-    """Where the best start ended; where it began if these are all rows, so that every step is on record."""
+    """Return the last centroids of the best start; its first ones if ``whole``, which records all steps."""
     names, first = np.unique(codes[:, 0], return_inverse=True)
     tolerance = settings.tolerance
     if isinstance(tolerance, Mapping):

@@ -335,6 +335,12 @@ def test_features_are_coded_alike_from_parts(seed: int, cut: int) -> None:
     np.testing.assert_array_equal(Coder.from_sums("binarize", sums)(X).Z[:, :3] > 0, expected > 0)
 
 
+def test_more_rows_than_a_block_are_coded_alike() -> None:
+    X = np.random.default_rng(0).normal(5, 3, (2 * ROW_BLOCK + 7, 3))
+    found = Coder.of(X, "standardize")(X).Z
+    np.testing.assert_allclose(found, (X - X.mean(axis=0)) / X.std(axis=0), atol=1e-5)
+
+
 def test_two_values_keep_their_names() -> None:
     X = np.random.default_rng(0).random((50, 3)) < [0.1, 0.5, 0.9]
     for found in (Coder.of(2.0 * X - 1, "binarize")(2.0 * X - 1), Coder.of(1.0 * X, "binarize")(1.0 * X)):

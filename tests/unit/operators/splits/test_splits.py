@@ -21,7 +21,8 @@ from operators.splits.assignment_lp import Marginals
 from operators.splits.features import blocks, check_gamma, make_map
 from operators.splits.folds import deal
 from operators.splits.in_memory import FeatureRows
-from operators.splits.lloyd import Pair, iterate, random_mmd
+from operators.splits.kernel import Pair, iterate, random_mmd
+from operators.splits.landmarks import pick_landmarks
 from operators.splits.selection import Disjoint, make_quotas, smallest
 
 Array = Any
@@ -233,6 +234,13 @@ def digits() -> tuple[Array, Array, Array, ConstrainedKernelKMeans]:
     X, y = load_digits(return_X_y=True)
     z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
     return X, y, z, ConstrainedKernelKMeans(kernel="rbf", n_init=3, random_state=0).fit(X, y)
+
+
+def test_landmarks_by_kmeans_do_not_depend_on_units() -> None:
+    sample = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    units = np.array([1.0, 1024.0, 0.125], np.float32)  # powers of two: nothing is rounded
+    found = [pick_landmarks(rows, 8, "kmeans", 0) for rows in (sample, sample * units)]
+    np.testing.assert_allclose(found[0] * units, found[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize("way", ["uniform", "kmeans", "density"])

@@ -27,7 +27,7 @@ class Chosen(Generic[H]):
 
 
 class Rows(Protocol[H]):
-    """What the iteration needs of rows that may be anywhere."""
+    """Interface of the rows to the iteration; the rows may be in memory or in shards."""
 
     n: int
     total: Vector
@@ -43,7 +43,7 @@ class Rows(Protocol[H]):
 
 
 class Pair(NamedTuple):
-    """Two centroids."""
+    """Centroids of the validation and the training part."""
 
     first: Vector
     second: Vector
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fit(Generic[H]):
-    """Where the iteration ended.
+    """The end of an iteration.
 
     Attributes
     ----------
