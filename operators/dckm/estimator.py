@@ -109,6 +109,15 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
     converged_ : whether ``tol`` was reached.
     coder_ : codes new rows.
     n_features_in_ : features seen by fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.dckm import DecorrelatedKMeans
+    >>> X = np.random.default_rng(0).normal(size=(40, 3))
+    >>> model = DecorrelatedKMeans(n_clusters=2, random_state=0).fit(X)
+    >>> model.labels_.shape, round(float(model.sample_weight_.mean()), 6)
+    ((40,), 1.0)
     """
 
     def __init__(

@@ -79,6 +79,16 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
     n_iter_, converged_ : iterations, and whether ``tol`` was reached.
     offset_ : log(threshold); ``decision_function`` is ``score_samples - offset_``.
     classes_ : labels of ``y``, where the loss is a classifier's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.eos import EntropicOutlierSparsification
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> X[:5] += 20
+    >>> model = EntropicOutlierSparsification(random_state=0).fit(X)
+    >>> np.flatnonzero(model.outlier_mask_).tolist()
+    [0, 1, 2, 3, 4]
     """
 
     def __init__(

@@ -63,6 +63,14 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
     gamma_ : gamma used; 0 for "linear".
     feature_map_ : :class:`operators.splits.features.FeatureMap`; None for the full RBF kernel.
     n_features_in_ : int.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from operators.splits import ConstrainedKernelKMeans
+    >>> X = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
+    >>> ConstrainedKernelKMeans(holdout=0.4, random_state=0).fit(X).validation_mask_.tolist()
+    [False, False, False, True, True]
     """
 
     def __init__(

@@ -228,7 +228,7 @@ def page(outcomes: list[Outcome], minutes: float, seed: int) -> str:
         "# Mutation score of the numerical kernels",
         "",
         f"Written by `make mutants` (cosmic-ray, seed {seed}, {minutes:g} minutes): a sample of places, one",
-        "mutant each, the folder's unit tests without the slow ones. Explained survivors change no result.",
+        "mutant each, the folder's unit tests without the slow ones. `reasons.json` explains survivors.",
         "",
         "| folder | tried | killed | survived | of these explained | score |",
         "|---|---|---|---|---|---|",

@@ -13,9 +13,6 @@ API = ["rowsieve", *(f"rowsieve.{name}" for name in ("curation", "estimators", "
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 WITHOUT_EXAMPLE = {
     "DBSCAN",
-    "ConstrainedKernelKMeans",
-    "DecorrelatedKMeans",
-    "EntropicOutlierSparsification",
     "GroupInference",
     "NeighbourGraph",
 }

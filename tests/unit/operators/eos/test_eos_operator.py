@@ -198,6 +198,13 @@ def test_the_state_holds_the_curve_and_loads_without_pickle(tmp_path: Path) -> N
     assert (tmp_path / "models.npz").read_bytes() == (state / "models.npz").read_bytes()
 
 
+def test_given_losses_have_no_penalty() -> None:
+    table = dataset()
+    metrics = run(table, model="loss", by_class=False, alpha=2.0)[1]
+    scaled = -table["loss"].to_numpy().astype(np.float64) / 2.0
+    assert metrics["objective"] == pytest.approx(-2.0 * logsumexp(scaled), rel=1e-6)
+
+
 def test_a_class_that_appears_later_weighs_one(tmp_path: Path) -> None:
     table = dataset().filter(pa.compute.less(dataset()["y"], 2))
     (tmp_path / "eos").mkdir()
