@@ -1,4 +1,4 @@
-"""Sources and sinks: bytes to Arrow and back. They know nothing of methods."""
+"""Sources, which read data as Arrow tables, and sinks, which write them. They are independent of methods."""
 
 from __future__ import annotations
 

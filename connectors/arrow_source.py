@@ -29,7 +29,7 @@ Reader = Any  # pa.RecordBatchFileReader or pa.RecordBatchStreamReader
 
 
 class Arrow(Connector[SourceOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "arrow"
     summary = "Arrow IPC files and streams, Feather; a shard is a run of record batches"

@@ -1,4 +1,4 @@
-"""What every source is: files on some filesystem, frozen into shards, read as Arrow tables."""
+"""Contract of sources: a connector opens a source, which lists frozen shards and reads them as tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class SourceShard:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a source holds right now. ``identities`` maps each path to what changes when its bytes do.
+    """Schema and shards of a source at the time of listing.
+
+    ``identities`` maps each path to a text that changes when its bytes do.
 
     ``skipped`` maps each file that was left out to the reason: it cannot be read, and that was allowed.
     """
@@ -73,7 +75,7 @@ class Listing:
 
 
 class Source(Protocol):
-    """Bytes to Arrow. Picklable; holds no open handles."""
+    """Reads shards as Arrow tables. A source is picklable and holds no open handles."""
 
     @property
     def skip_corrupt(self) -> bool:
@@ -108,7 +110,7 @@ class LateColumns(Protocol):
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """What every source is told.
+    """Settings that every source is opened with.
 
     Relative local paths start at ``root``. Shards hold up to ``shard_bytes`` (one row, row group or
     record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
@@ -133,7 +135,7 @@ class SourceSpec:
 
 @dataclass(frozen=True)
 class FileSource:
-    """What most sources share: what they are told, and rows that are counted through each file."""
+    """Base of sources whose rows are counted through each file."""
 
     spec: SourceSpec
 

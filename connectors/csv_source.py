@@ -16,7 +16,7 @@ from pydantic import Field
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.locations import extension
-from connectors.row_ranges import BadByteError, RowScanner, n_fields
+from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.schema import check_names, check_same_names, number_repeated
 from connectors.text_source import BOM, CODECS, TextSource, quote_value, whole
 
@@ -40,7 +40,7 @@ class CsvOptions(SourceOptions):
 
 
 class Csv(Connector[CsvOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "csv"
     summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"
@@ -91,7 +91,7 @@ class CsvSource(TextSource):
                 if filled.any():
                     return int(ends[filled.argmax()])
             ends, filled = scanner.finish()
-        except BadByteError as error:
+        except RowScanError as error:
             raise self._bad_byte(path, error) from error
         if not filled.any():
             raise ConnectorError(f"{path} has no header: every line is blank. Name the columns on line 1.")

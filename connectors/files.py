@@ -59,7 +59,7 @@ class Behind:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the files, sorted."""
         return tuple(file.name for file in self.files)
 
 
@@ -105,7 +105,7 @@ def _guarded_socket(info: Any) -> socket.socket:
 
 
 def identity(path: str) -> str:
-    """What changes when a file's bytes do: sha256 of a local file, else size and etag, or modification time.
+    """Return a text that changes when a file's bytes do: sha256 of a local file, else size and etag or time.
 
     Copying or touching a local file does not change its identity.
     """
@@ -119,7 +119,7 @@ def identity(path: str) -> str:
 
 
 def _tag(filesystem: fs.FileSystem, where: str) -> str:
-    """What an object store calls the version of an object's bytes; empty where there is no such thing."""
+    """Return the ETag or generation of an object, or an empty text where the store has neither."""
     if isinstance(filesystem, fs.PyFileSystem):
         info = filesystem.handler.fs.info(where)
         found = next((info[key] for key in ("ETag", "etag", "generation") if info.get(key)), "")
@@ -335,7 +335,7 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
 def each_file(
     spec: SourceSpec, paths: Sequence[str], look: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """What ``look`` finds in each file, and why files were skipped, both by path.
+    """Apply ``look`` to each file. Return its results, and the reasons of skipped files, both by path.
 
     Raises ConnectorError, and CorruptError unless files that cannot be read are to be left out.
     """

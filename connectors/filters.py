@@ -47,7 +47,7 @@ class Predicate:
         return pc.fill_null(self._test(table.schema, refs), False)
 
     def expression(self, schema: pa.Schema) -> pc.Expression:
-        """The same as an expression for pyarrow's datasets. Raises ConnectorError."""
+        """Return the filter as an expression for pyarrow's datasets. Raises ConnectorError."""
         return self._test(schema, {name: pc.field(name) for name in self.columns})
 
     def renamed(self, names: Mapping[str, str]) -> Predicate | None:
@@ -56,7 +56,7 @@ class Predicate:
         return Predicate(tuple(ways)) if all(ways) else None
 
     def given(self, row: pa.Table) -> Predicate | bool:
-        """What is left to ask once some columns are known: those of ``row``, a table of one row."""
+        """Return the filter that remains once the columns of ``row``, a table of one row, are known."""
         ways = []
         for way in self.ways:
             known = tuple(clause for clause in way if clause[0] in row.schema.names)

@@ -31,7 +31,7 @@ class HuggingFaceOptions(SourceOptions):
 
 
 class HuggingFace(Connector[HuggingFaceOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "huggingface"
     summary = "Hugging Face datasets, as `save_to_disk` writes them; a shard is a run of record batches"

@@ -31,7 +31,7 @@ class JsonlOptions(SourceOptions):
 
 
 class Jsonl(Connector[JsonlOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "jsonl"
     summary = "JSON lines: one object a line, also compressed"

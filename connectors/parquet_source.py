@@ -41,7 +41,7 @@ class ParquetOptions(SourceOptions):
 
 
 class Parquet(Connector[ParquetOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "parquet"
     summary = "Parquet files, also in Hive partitions; a shard is a run of row groups"
@@ -98,7 +98,7 @@ class ParquetSource(FileSource):
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
-        """What is left of the filter once the file's folders are known: False if they rule the file out."""
+        """Return the filter left once the file's folders are known; False if they rule the file out."""
         if self.spec.filter is None or not len(folders):
             return self.spec.filter or True
         row = pa.table(constant(self.spec, path, folders, 1), schema=folders)

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Piece:
+class ByteRange:
     """Bytes ``start`` to ``stop`` (exclusive), holding ``n_rows`` whole rows."""
 
     start: int
@@ -27,7 +27,7 @@ class Piece:
     n_rows: int
 
 
-class BadByteError(Exception):
+class RowScanError(Exception):
     """The text cannot be cut: ``offset`` says where, ``kind`` why ("utf-8" or "quote")."""
 
     def __init__(self, offset: int, kind: str) -> None:
@@ -82,12 +82,12 @@ class RowScanner:
         """End the last row where the text ends; same result as :meth:`scan`."""
         self._check_utf8(b"", final=True)
         if self._inside:
-            raise BadByteError(self._opened, "quote")
+            raise RowScanError(self._opened, "quote")
         rows = int(self._content)
         return np.full(rows, self.offset, np.int64), np.ones(rows, bool)
 
     def _quoted_bytes(self, data: npt.NDArray[np.uint8]) -> Bools:
-        """Which bytes lie inside a quoted field. Raises BadByteError at a quote inside an unquoted one."""
+        """Which bytes lie inside a quoted field. Raises RowScanError at a quote inside an unquoted one."""
         quotes = data == QUOTE
         inside: Bools = np.logical_xor.accumulate(quotes) ^ self._inside
         opening = np.flatnonzero(quotes & inside)
@@ -96,7 +96,7 @@ class RowScanner:
             # a quote right after a closing one is the second half of an escaped quote
             stray = ~np.isin(before, self._before_quote)
             if stray.any():
-                raise BadByteError(self.offset + int(opening[stray.argmax()]), "quote")
+                raise RowScanError(self.offset + int(opening[stray.argmax()]), "quote")
             fields = opening[before != QUOTE]
             self._opened = self.offset + int(fields[-1]) if len(fields) else self._opened
         if len(data):
@@ -110,10 +110,10 @@ class RowScanner:
         try:
             self._decoder.decode(block, final)
         except UnicodeDecodeError as error:
-            raise BadByteError(self.offset - pending + error.start, "utf-8") from error
+            raise RowScanError(self.offset - pending + error.start, "utf-8") from error
 
 
-class _Cutter:
+class _RangeBuilder:
     """Collects rows into pieces of at most ``size`` bytes, or of one row where a row is longer."""
 
     def __init__(self, start: int, size: int) -> None:
@@ -121,7 +121,7 @@ class _Cutter:
         self.size = size
         self.n_rows = 0
 
-    def add(self, ends: Ints, filled: Bools) -> Iterator[Piece]:
+    def add(self, ends: Ints, filled: Bools) -> Iterator[ByteRange]:
         rows = np.concatenate(([0], np.cumsum(filled)))
         done = 0
         while done < len(ends):
@@ -134,22 +134,22 @@ class _Cutter:
                 yield from self.close()
             done = fits
 
-    def close(self) -> Iterator[Piece]:
+    def close(self) -> Iterator[ByteRange]:
         if self.n_rows:
-            yield Piece(self.start, self.stop, self.n_rows)
+            yield ByteRange(self.start, self.stop, self.n_rows)
         self.start, self.n_rows = self.stop, 0
 
 
-def cut(blocks: Iterable[bytes], start: int, size: int, *, separator: str) -> Iterator[Piece]:
+def cut(blocks: Iterable[bytes], start: int, size: int, *, separator: str) -> Iterator[ByteRange]:
     """Cut the text in ``blocks``, which begins at offset ``start``, into pieces of up to ``size`` bytes.
 
     Raises
     ------
-    BadByteError
+    RowScanError
         The text is not UTF-8, a quote stands inside an unquoted field, or one is never closed.
 
     """
-    scanner, cutter = RowScanner(start, separator=separator), _Cutter(start, size)
+    scanner, cutter = RowScanner(start, separator=separator), _RangeBuilder(start, size)
     for block in blocks:
         yield from cutter.add(*scanner.scan(block))
     yield from cutter.add(*scanner.finish())

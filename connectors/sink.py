@@ -22,7 +22,7 @@ ROW_GROUP_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Written:
-    """What a written file holds: ``sha256`` of its content (hex) and its size in bytes."""
+    """Digest of a written file's content (``sha256``, hex) and its size in bytes."""
 
     sha256: str
     n_bytes: int
@@ -82,7 +82,7 @@ def write_shards(table: pa.Table, out: Path, name: str, shards: int) -> list[Pat
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """What :func:`write_parquet` writes, in memory."""
+    """Return the bytes that :func:`write_parquet` would write."""
     buffer = io.BytesIO()
     _write(table, buffer)
     return buffer.getvalue()

@@ -24,7 +24,7 @@ from connectors.base import (
 )
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.locations import path_of
-from connectors.row_ranges import BadByteError, cut, first_failing, row_spans
+from connectors.row_ranges import RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
 
 Shards = list[SourceShard]
@@ -53,7 +53,7 @@ class TextSource(FileSource, ABC):
 
     @abstractmethod
     def _separator(self, path: str) -> str:
-        """What stands between values of which quoted ones may hold row ends; empty if nothing is quoted."""
+        """Return the separator of values that may be quoted; empty if nothing is quoted."""
 
     @abstractmethod
     def _body(self, path: str, first_path: str) -> int:
@@ -81,7 +81,7 @@ class TextSource(FileSource, ABC):
 
     @abstractmethod
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
-        """What is wrong with one bad row, where in it, and the fix."""
+        """Say what is wrong with one bad row, where in it, and how to correct it."""
 
     def list(self) -> Listing:
         """Scan every file once; see :class:`connectors.base.Source`."""
@@ -130,7 +130,7 @@ class TextSource(FileSource, ABC):
         try:
             blocks = self._blocks(path, start, sys.maxsize)
             pieces = [*cut(blocks, start, target, separator=self._separator(path))]
-        except BadByteError as error:
+        except RowScanError as error:
             raise self._bad_byte(path, error) from error
         firsts = accumulate((piece.n_rows for piece in pieces), initial=0)
         ratio = size / pieces[-1].stop if pieces and compression(path) else 1.0
@@ -167,7 +167,7 @@ class TextSource(FileSource, ABC):
         except pa.ArrowInvalid:
             return False
 
-    def _bad_byte(self, path: str, error: BadByteError) -> CorruptError:
+    def _bad_byte(self, path: str, error: RowScanError) -> CorruptError:
         line = self._line(path, error.offset)
         if error.kind == "quote":
             return CorruptError(

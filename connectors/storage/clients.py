@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "azure", "abfs", "abfss")
 RETRIES, RETRY_SECONDS = 10, 120
-"""What a store answers with 5xx, 429 or not at all is asked again, with growing pauses."""
+"""Requests that fail with 5xx, 429 or without an answer are repeated, with growing pauses."""
 
 
 def split_uri(uri: str) -> tuple[str, str]:

@@ -108,7 +108,7 @@ class ObjectPath:
         return ObjectPath(self.root, "" if above == "." else above)
 
     def with_name(self, name: str) -> ObjectPath:
-        """Beside this one."""
+        """Return a path in the same prefix with another name."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> ObjectPath:
@@ -116,7 +116,7 @@ class ObjectPath:
         return self.with_name(self.stem + suffix)
 
     def resolve(self) -> ObjectPath:
-        """Itself: there are no links."""
+        """Return this path: object stores have no links."""
         return self
 
     def read_bytes(self) -> bytes:
@@ -204,7 +204,7 @@ class ObjectPath:
         return {PurePosixPath(meta["path"]).name: _stat_of(meta) for meta in self._level()["objects"]}
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """What lies directly below this prefix, prefixes too; nothing where there is none."""
+        """Iterate over objects and prefixes directly below this prefix; empty where there are none."""
         found = self._level()
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
         return (ObjectPath(self.root, key.rstrip("/")) for key in sorted(keys))

@@ -1,4 +1,4 @@
-"""What all tables share: the library that reads them, types made plain, a shard put together from batches."""
+"""Shared by all table formats: importing their library, plain types, and joining the batches of a shard."""
 
 from __future__ import annotations
 
@@ -101,22 +101,24 @@ def gather(
         value that does not fit.
     """
     wanted = pick(schema, columns, shard.path)
-    held, pieces = 0, []
+    held, n_rows, pieces = 0, 0, []
     for batch in batches:
         held += batch.nbytes
+        n_rows += batch.num_rows
         if held > spec.max_bytes:
             raise ConnectorError(
                 f"{shard.path}: its {shard.n_rows} rows take more in memory than source.max_shard_bytes "
                 f"allows ({spec.max_bytes}). Raise that, or rewrite the table in smaller files."
             )
         pieces.append(_cast(shard, pa.Table.from_batches([batch]), wanted))
-    table = pa.concat_tables(pieces) if pieces else wanted.empty_table()
-    if table.num_rows != shard.n_rows:
+    if n_rows != shard.n_rows:
         raise ConnectorError(
             f"{shard.path} has changed since it was listed: {shard.n_rows} rows were expected, "
-            f"{table.num_rows} are there. Plan and run again."
+            f"{n_rows} are there. Plan and run again."
         )
-    return table
+    if not wanted.names:  # joining tables without columns would lose their rows
+        return pa.table({"row": pa.nulls(n_rows)}).select([])
+    return pa.concat_tables(pieces) if pieces else wanted.empty_table()
 
 
 def _cast(shard: SourceShard, table: pa.Table, wanted: pa.Schema) -> pa.Table:

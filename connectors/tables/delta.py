@@ -40,7 +40,7 @@ class DeltaOptions(SourceOptions):
 
 
 class Delta(Connector[DeltaOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "delta"
     summary = "Delta tables (pip install 'rowsieve[delta]'); a shard is a data file or row groups of one"
@@ -79,7 +79,7 @@ class DataFile:
         return int(high - low)
 
     def given(self, schema: pa.Schema) -> pc.Expression:
-        """What its partition columns are, for all its rows."""
+        """Return the values of the partition columns, which hold for all rows, as an expression."""
         found = pc.scalar(True)
         for name, value in self.partition.items():
             ref = pc.field(name)
@@ -217,7 +217,7 @@ def _deletion_vectors(table: Any) -> dict[str, NDArray[np.int64]]:
 
 
 def _check_names(uri: str, table: Any) -> None:
-    """What this library does not know it refuses by itself; renamed columns are refused here."""
+    """Raise ConnectorError for renamed columns. Other unknown features the library refuses by itself."""
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         raise ConnectorError(
             f"{uri}: its columns have other names in the data files (column mapping), which this source "

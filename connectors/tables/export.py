@@ -1,4 +1,4 @@
-"""Writing a version into somebody's table: workers write files, one commit makes all of them visible."""
+"""Contract of exports to other tables: workers write files, and one commit makes all of them visible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from connectors.tables.legacy import CONTENT, VERSION
 Format = Literal["delta", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
 TRIES = 20
-"""Commits that others may beat."""
+"""Attempts to commit while other writers change the table."""
 
 KINDS = {
     "delta": ("deltalake", "DeltaExport"),
@@ -34,7 +34,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class VersionTag:
-    """What a table is told of the version it gets."""
+    """Name and digest of a version, which a table keeps in its own metadata."""
 
     version: str
     content: str
@@ -46,7 +46,7 @@ class VersionTag:
 
     @property
     def stem(self) -> str:
-        """What the names of all its data files begin with."""
+        """Beginning of the names of all data files of the version."""
         return f"rowsieve-{self.content}-"
 
     def file(self, number: int) -> str:
@@ -55,12 +55,12 @@ class VersionTag:
 
 
 class CommitConflictError(Exception):
-    """Somebody changed the table between the look at its history and the commit: look again."""
+    """Another writer changed the table after its history was read; the caller tries again."""
 
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What the table calls the state that has an tag; ``written`` by this commit or by another one."""
+    """The table's name for the state that holds a version; ``written`` is False if another commit made it."""
 
     state: str
     written: bool
@@ -68,7 +68,7 @@ class CommitResult:
 
 @dataclass(frozen=True)
 class PendingExport:
-    """A write that has begun. Until ``commit`` returns nobody sees anything of it."""
+    """An export in progress. Readers see nothing of it until ``commit`` returns."""
 
     write: Callable[[pa.Table, int], Any]
     """Writes part ``number`` and returns a small record. Picklable; runs on workers."""
@@ -101,7 +101,7 @@ class Export(ABC):
 
     @abstractmethod
     def held(self, tag: VersionTag) -> str:
-        """What the table calls the state that has this tag already, by its history; empty if none has.
+        """Return the table's name for the state that holds this version already; empty if none does.
 
         With ``overwrite`` only the tag written last counts: an older one may be wanted back.
         """

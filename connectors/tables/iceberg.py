@@ -74,7 +74,7 @@ class IcebergOptions(SourceOptions):
 
 
 class Iceberg(Connector[IcebergOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "iceberg"
     summary = "Iceberg tables (pip install 'rowsieve[iceberg]'); a shard is a data file"
@@ -251,8 +251,7 @@ class IcebergSource(FileSource):
     def _shard(self, table: Any, task: Any) -> SourceShard:
         rows = int(task.file.record_count)
         if task.delete_files:
-            cheapest = min(table.schema().fields, key=lambda field: len(str(field.field_type))).name
-            rows = sum(batch.num_rows for batch in self._batches(table, task, [cheapest]))
+            rows = sum(batch.num_rows for batch in self._batches(table, task, []))
         return SourceShard(task.file.file_path, 0, 1, rows, 0, int(task.file.file_size_in_bytes))
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -263,7 +262,9 @@ class IcebergSource(FileSource):
             return gather(self.spec, shard, batches, columns, schema)
 
     def _batches(self, table: Any, task: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        scan = table.scan(selected_fields=tuple(columns), snapshot_id=self.snapshot)
+        cheapest = min(table.schema().fields, key=lambda field: len(str(field.field_type))).name
+        selected = tuple(columns) or (cheapest,)  # pyiceberg yields no row of no columns
+        scan = table.scan(selected_fields=selected, snapshot_id=self.snapshot)
         everything = library("pyiceberg.expressions", "iceberg").AlwaysTrue()
         reader = library("pyiceberg.io.pyarrow", "iceberg").ArrowScan
         found = reader(table.metadata, table.io, scan.projection(), everything).to_record_batches([task])

@@ -32,7 +32,7 @@ class LanceOptions(SourceOptions):
 
 
 class Lance(Connector[LanceOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "lance"
     summary = "Lance datasets (pip install 'rowsieve[lance]'); a shard is a fragment or a part of one"
@@ -100,5 +100,5 @@ class LanceSource(FileSource):
 
 
 def _identity(fragment: Any) -> str:
-    """What changes when a fragment's rows do: its data files and the file of deleted rows."""
+    """Digest of a fragment's data files and its file of deleted rows, which changes when its rows do."""
     return fingerprint(fragment.metadata.to_json())

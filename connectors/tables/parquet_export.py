@@ -23,7 +23,7 @@ RECORD = "_rowsieve.json"
 
 @dataclass(frozen=True)
 class ParquetExport(Export):
-    """See :class:`connectors.tables.export.Export`. The tag stands in ``_rowsieve.json``.
+    """See :class:`connectors.tables.export.Export`. The version tag stands in ``_rowsieve.json``.
 
     A local folder is renamed in whole. An object store cannot do that: there the record is put last, under
     the condition that none is there, and a version without it is unfinished.

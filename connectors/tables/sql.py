@@ -49,7 +49,7 @@ SAMPLE_ROWS = 1000
 
 
 class SqlOptions(SourceOptions):
-    """What to read, and how it is cut into shards."""
+    """Table or query to read, and how its rows are cut into shards."""
 
     table: str | None = Field(default=None, min_length=1, description="Table or view, also `schema.table`")
     query: str | None = Field(default=None, min_length=1, description="A SELECT instead, without a semicolon")
@@ -73,7 +73,7 @@ class SqlOptions(SourceOptions):
 
 
 class Sql(Connector[SqlOptions]):
-    """The format by name."""
+    """Connector of this format."""
 
     name = "sql"
     summary = (

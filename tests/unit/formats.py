@@ -33,8 +33,11 @@ def rows(n: int = 23) -> list[dict[str, Any]]:
     ]
 
 
+SCHEMA = pa.schema([("n", pa.int64()), ("x", pa.float64()), ("t", pa.string()), ("y", pa.string())])
+
+
 def as_table(found: Sequence[Row]) -> pa.Table:
-    return pa.Table.from_pylist([*map(dict, found)])
+    return pa.Table.from_pylist([*map(dict, found)], schema=None if found else SCHEMA)
 
 
 def parquet(folder: Path, name: str, found: Sequence[Row]) -> Path:
@@ -45,6 +48,7 @@ def parquet(folder: Path, name: str, found: Sequence[Row]) -> Path:
 
 def hive(folder: Path, name: str, found: Sequence[Row]) -> Path:
     """One file a class; the class is in the folder's name alone."""
+    y = "none"
     for y in sorted({row["y"] for row in found}):
         (folder / f"y={y}").mkdir(parents=True, exist_ok=True)
         part = [{key: value for key, value in row.items() if key != "y"} for row in found if row["y"] == y]
@@ -147,6 +151,16 @@ def webdataset(folder: Path, name: str, found: Sequence[Row]) -> Path:
     return path
 
 
+def images(folder: Path, name: str, found: Sequence[Row]) -> Path:
+    """One file a row, which holds it as JSON: sources do not decode images. Its folder is its class."""
+    path = folder
+    for row in found:
+        path = folder / row["y"] / f"{name}{row['n']:03d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(row))
+    return path
+
+
 def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     info = tarfile.TarInfo(name)
     info.size = len(data)
@@ -167,9 +181,10 @@ WRITERS: dict[str, Callable[[Path, str, Sequence[Row]], Path]] = {
         feather,
         huggingface,
         webdataset,
+        images,
     )
 }
-RENAMES = {"webdataset": {"id": "n", "txt": "t", "json.y": "y", "npy": "x"}}
+RENAMES = {"images": {"label": "y"}, "webdataset": {"id": "n", "txt": "t", "json.y": "y", "npy": "x"}}
 """What makes a format's columns those of :func:`rows`."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connectors.row_ranges import BadByteError, Piece, cut, first_failing, n_fields, row_spans
+from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, n_fields, row_spans
 
 
 def reference_rows(data: bytes, quoted: bool) -> list[tuple[int, int]]:
@@ -67,9 +67,9 @@ def test_row_spans_match_the_reference(text: bytes) -> None:
 
 def test_pieces_are_as_large_as_they_may_be() -> None:
     assert list(cut([b"1234\n" * 5], 0, 10, separator="")) == [
-        Piece(0, 10, 2),
-        Piece(10, 20, 2),
-        Piece(20, 25, 1),
+        ByteRange(0, 10, 2),
+        ByteRange(10, 20, 2),
+        ByteRange(20, 25, 1),
     ]
 
 
@@ -81,7 +81,7 @@ def test_utf8_is_judged_as_python_judges_it(text: bytes, block: int) -> None:
     if wrong is None:
         list(cut(blocks(text, block), 0, 100, separator=""))
         return
-    with pytest.raises(BadByteError) as caught:
+    with pytest.raises(RowScanError) as caught:
         list(cut(blocks(text, block), 0, 100, separator=""))
     assert (caught.value.offset, caught.value.kind) == (wrong, "utf-8")
 
@@ -106,7 +106,7 @@ def first_wrong_byte(text: bytes) -> int | None:
 )
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_stray_and_open_quotes_are_named(text: bytes, offset: int, block: int) -> None:
-    with pytest.raises(BadByteError) as caught:
+    with pytest.raises(RowScanError) as caught:
         list(cut(blocks(text, block), 0, 5, separator=","))
     assert (caught.value.offset, caught.value.kind) == (offset, "quote")
 

@@ -121,14 +121,6 @@ def test_large_files_are_cut(tmp_path: Path) -> None:
             read(*opened(made, max_bytes=10))
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_empty_table_says_so(name: str, tmp_path: Path) -> None:
-    made = tables.new(name, tmp_path)
-    tables.append(made, rows(0, 1).slice(0, 0))
-    with pytest.raises(ConnectorError, match="holds no rows"):
-        opened(made)
-
-
 @pytest.mark.parametrize("name", ["lance", "delta", "iceberg"])
 def test_a_damaged_file_is_told_from_other_errors(name: str, tmp_path: Path) -> None:
     made = tables.new(name, tmp_path)

@@ -1,0 +1,111 @@
+"""Behaviour that every table which is written to shows, whatever its format: one suite, run on each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectors import ConnectorError, open_source
+from connectors.tables.export import KINDS, Export, Mode, PendingExport, VersionTag, open_export
+from tests import tables
+
+PARTS = (pa.table({"row_id": [0, 1, 2], "y": ["a", "b", "a"]}), pa.table({"row_id": [3, 4], "y": ["b", "b"]}))
+OLD, NEW = VersionTag("v1", "c0ffee01"), VersionTag("v2", "c0ffee02")
+
+
+class Target:
+    """A place to export to, and the rows that a reader finds there."""
+
+    def __init__(self, format: str, folder: Path) -> None:
+        pytest.importorskip(KINDS[format][0])
+        self.format: Any = format
+        made = tables.new(format, folder) if format == "iceberg" else None
+        self.path = made.path if made else str(folder / "table")
+        self.options = made.options if made else {}
+
+    def open(self, mode: Mode) -> Export:
+        return open_export(self.format, self.path, mode, self.options.get("catalog"))
+
+    def ids(self) -> list[int]:
+        source = open_source(self.path, self.format, options=self.options)
+        listing = source.list()
+        found = [source.read(shard, ["row_id"], listing.schema) for shard in listing.shards]
+        return sorted(pa.concat_tables(found)["row_id"].to_pylist())
+
+    def is_empty(self) -> bool:
+        try:
+            return not self.ids()
+        except ConnectorError:
+            return True
+
+
+@pytest.fixture(params=list(KINDS))
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    return Target(request.param, tmp_path)
+
+
+def begin(target: Target, mode: Mode, tag: VersionTag) -> PendingExport:
+    return target.open(mode).begin(PARTS[0].schema, tag)
+
+
+def write(pending: PendingExport) -> list[Any]:
+    return [pending.write(part, number) for number, part in enumerate(PARTS)]
+
+
+def test_rows_become_visible_together_at_the_commit_and_once(target: Target) -> None:
+    assert target.open("create").held(OLD) == ""
+    pending = begin(target, "create", OLD)
+    records = write(pending)
+    assert target.is_empty()
+    assert pending.commit(records).written
+    assert target.ids() == [0, 1, 2, 3, 4]
+    assert target.open("create").held(OLD)
+    assert target.open("create").held(NEW) == ""
+
+
+def test_the_same_version_again_writes_nothing(target: Target) -> None:
+    first = begin(target, "append", OLD)
+    done = first.commit(write(first))
+    again = begin(target, "append", OLD)
+    repeated = again.commit(write(again))
+    assert (done.written, repeated.written) == (True, False)
+    assert done.state == repeated.state == target.open("append").held(OLD)
+    assert target.ids() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("mode", ["create", "append"])
+def test_two_rivals_with_one_version_are_one_commit(target: Target, mode: Mode) -> None:
+    one, other = begin(target, mode, OLD), begin(target, mode, OLD)
+    found = [write(one), write(other)]
+    results = [one.commit(found[0]), other.commit(found[1])]
+    assert [result.written for result in results] == [True, False]
+    assert target.ids() == [0, 1, 2, 3, 4]
+
+
+def test_two_rivals_with_two_versions_both_count(target: Target) -> None:
+    base = begin(target, "append", VersionTag("v0", "c0ffee00"))
+    base.commit(write(base))
+    one, other = begin(target, "append", OLD), begin(target, "append", NEW)
+    found = [write(one), write(other)]
+    assert other.commit(found[1]).written
+    assert one.commit(found[0]).written
+    assert target.ids() == sorted([0, 1, 2, 3, 4] * 3)
+
+
+def test_an_export_that_died_is_done_again(target: Target) -> None:
+    begin(target, "create", OLD).write(PARTS[0], 0)  # and no commit
+    assert target.is_empty()
+    pending = begin(target, "create", OLD)
+    assert pending.commit(write(pending)).written
+    assert target.ids() == [0, 1, 2, 3, 4]
+
+
+def test_create_keeps_what_is_there(target: Target) -> None:
+    first = begin(target, "create", OLD)
+    first.commit(write(first))
+    with pytest.raises(ConnectorError, match="is there already"):
+        begin(target, "create", NEW)
+    assert target.ids() == [0, 1, 2, 3, 4]
