@@ -1,4 +1,4 @@
-"""Errors a user can act on. Each carries the exit code of the command line."""
+"""Errors that a user can act on, with the exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class Exit(IntEnum):
 
 
 class RowsieveError(Exception):
-    """Base: one paragraph that names the place and the fix."""
+    """Base class. The message is one paragraph that names the place and the remedy."""
 
     exit_code: ClassVar[Exit] = Exit.CRASH
 
 
 class InputError(RowsieveError):
-    """The recipe or the data cannot be used as they are."""
+    """The recipe or the data cannot be used."""
 
     exit_code = Exit.BAD_INPUT
 
 
 class BudgetError(RowsieveError):
-    """More rows are faulty than ``source.max_error_rate`` allows."""
+    """The quarantined rows exceed ``source.max_error_rate``."""
 
     exit_code = Exit.BUDGET
 
 
 class InfeasibleError(RowsieveError):
-    """The cluster cannot give what an operator asks for."""
+    """The cluster lacks resources that an operator needs."""
 
     exit_code = Exit.INFEASIBLE
 
@@ -48,10 +48,10 @@ class LockedError(RowsieveError):
 
 
 def system_error(error: OSError) -> InputError:
-    """What the operating system refuses (a full disk, a missing right), with what to do about it."""
+    """Turn an error of the operating system (a full disk, a missing permission) into one with a remedy."""
     reason = f"{error.strerror}: {error.filename}" if error.strerror and error.filename else str(error)
     who = "object store" if "://" in str(error.filename) else "operating system"
     return InputError(
-        f"The {who} refuses: {reason}. Free space, mend the permissions, or choose another "
-        f"output.path. What was committed is kept; the same command goes on from there."
+        f"The {who} refuses: {reason}. Free space, correct the permissions, or choose another "
+        f"output.path. Committed work is kept; the same command continues from there."
     )

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: plain values, shown by whoever listens."""
+"""Events: plain values that a run sends to its listener and its plugins."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ Kind = Literal["start", "fit", "progress", "finish", "reused"]
 
 @dataclass(frozen=True)
 class Event:
-    """One step of one operator (or of the run itself: ``operator`` is then "plan", "publish", ...).
+    """The state of one operator, or of a step of the run (``operator`` is then "plan", "publish" and so on).
 
-    ``rows`` and ``shards`` are done so far, of ``total_rows`` and ``total_shards``; ``seconds`` since
-    the operator started. Of these rows ``worked_rows`` were computed in this run, which took its workers
-    ``worked_seconds`` in all, from reading a shard until its new columns were there. A fit goes over the
-    data in passes: ``fit_pass`` is the number of the one it is in (0: none yet), of whose ``total_pieces``
-    pieces of work ``pieces`` are done. ``quarantined`` rows were set aside by this operator.
+    Attributes
+    ----------
+    rows, shards : processed so far, of ``total_rows`` and ``total_shards``.
+    seconds : since the operator started.
+    worked_rows : those of ``rows`` that were computed in this run.
+    worked_seconds : the time that the workers spent on them in sum, from reading a shard to its new columns.
+    fit_pass : the number of the pass over the data in which a fit is, from 1; 0 before the first.
+    pieces : finished pieces of work of this pass, of ``total_pieces``.
+    quarantined : rows that this operator has quarantined.
+
     """
 
     kind: Kind
@@ -37,12 +42,12 @@ class Event:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows per second so far; 0 before the first."""
+        """Rows per second so far; 0 before the first row."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def rows_per_worker_second(self) -> float:
-        """Rows per second of one actor (or task) while it works; 0 before the first."""
+        """Rows per second of one worker while it computes; 0 before the first row."""
         return self.worked_rows / self.worked_seconds if self.worked_seconds > 0 else 0.0
 
 
@@ -51,11 +56,11 @@ FIT_EVERY_SECONDS = 0.5
 
 
 def silent(event: Event) -> None:
-    """Listen to nothing."""
+    """Ignore an event."""
 
 
 class Meter:
-    """Counts one operator's rows and shards and tells the listener."""
+    """Counts the rows and shards of one operator and sends events to a listener."""
 
     def __init__(self, listener: Listener, operator: str, total_rows: int = 0, total_shards: int = 0) -> None:
         self._listener, self._operator = listener, operator
@@ -67,28 +72,28 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Seconds since this meter was made."""
+        """Seconds since the meter was created."""
         return time.perf_counter() - self._started
 
     def tell(self, kind: Kind) -> None:
-        """Send an event with the counts so far."""
+        """Send an event of this kind with the counts so far."""
         self._listener(self.event(kind))
 
     def event(self, kind: Kind) -> Event:
-        """The counts so far."""
+        """Return an event of this kind with the counts so far."""
         totals = (self.rows, self._total_rows, self.shards, self._total_shards)
         worked = (self.worked_rows, self.worked_seconds)
         return Event(kind, self._operator, *totals, self.seconds, *worked, quarantined=self.quarantined)
 
     def fitting(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
-        """How far a fit is: told now and then, as a fit may hand out thousands of small pieces."""
+        """Send the progress of a fit, but not for each of the thousands of small pieces that it may have."""
         if self.seconds - self._told >= FIT_EVERY_SECONDS:
             self._told = self.seconds
             event = self.event("fit")
             self._listener(replace(event, fit_pass=fit_pass, pieces=pieces, total_pieces=total_pieces))
 
     def add(self, rows: int, shards: int = 1, *, worked: float = 0.0, quarantined: int = 0) -> None:
-        """Count finished shards, the rows set aside there, and the seconds a worker spent in this run."""
+        """Count finished shards, their quarantined rows, and the seconds that a worker spent in this run."""
         self.rows += rows
         self.shards += shards
         self.quarantined += quarantined
@@ -98,6 +103,6 @@ class Meter:
         self.tell("progress")
 
     def reused(self) -> None:
-        """Everything had been done before."""
+        """Send the event of an operator whose work was done by an earlier run."""
         self.rows, self.shards = self._total_rows, self._total_shards
         self.tell("reused")

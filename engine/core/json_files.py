@@ -1,4 +1,4 @@
-"""JSON and text files that a reader sees either old or new, never in part."""
+"""JSON and text files. A reader sees the old file or the whole new one, never a part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def write_json(path: Place, value: Any) -> None:
 
 
 def to_json(value: Any) -> str:
-    """JSON as we write it: sorted, indented, the same to the byte each time."""
+    """Format a value as sorted, indented JSON: the same value always gives the same bytes."""
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

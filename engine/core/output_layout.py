@@ -1,4 +1,4 @@
-"""Layout of an output folder: where an output lies, its versions, and the pointer to the current one."""
+"""The layout of an output: its place, the folders of its versions, and the pointer to the current version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FORMAT = 1
 
 
 def output_of(path: str | Place) -> Place:
-    """Where an output lies: an absolute folder, or a prefix of an object store. Raises InputError."""
+    """Return the place of an output: an absolute folder or a prefix of an object store. Raises InputError."""
     try:
         return place_of(path)
     except ConnectorError as error:
@@ -20,5 +20,5 @@ def output_of(path: str | Place) -> Place:
 
 
 def version_folder(output: Place, version: str) -> Place:
-    """Folder of a published version."""
+    """Return the folder of a published version."""
     return output / "versions" / version

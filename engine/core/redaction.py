@@ -1,4 +1,4 @@
-"""Keeps passwords and tokens out of what people read: errors, logs, MLflow, manifests, reports."""
+"""Redaction of passwords and tokens in errors, logs, manifests, reports and MLflow records."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from connectors.errors import HIDDEN, SECRET_WORDS, redact_uris
 
 _NAME = re.compile(rf"{SECRET_WORDS}$", re.IGNORECASE)
 SHORTEST = 8
-"""A shorter value of a variable is no secret worth the name, and would hide ordinary words."""
+"""Shortest value of an environment variable that is redacted; shorter ones could be ordinary words."""
 
 
 def redact(text: str) -> str:
-    """The text without users and passwords of URIs, secret query values, and secrets of the environment.
+    """Replace users and passwords of URIs, secret query values, and secrets of the environment.
 
-    The latter are values of variables with names such as ``..._TOKEN``, ``..._PASSWORD``, ``..._ACCESS_KEY``.
+    Secrets of the environment are the values of variables whose names end like ``..._TOKEN``,
+    ``..._PASSWORD`` or ``..._ACCESS_KEY``.
     """
     text = redact_uris(text)
     for name, value in os.environ.items():
@@ -26,7 +27,7 @@ def redact(text: str) -> str:
 
 
 def redact_all(value: Any) -> Any:
-    """The same for every text in a JSON-able value, keys included."""
+    """Redact every text in a JSON-able value, including keys."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):

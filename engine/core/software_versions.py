@@ -1,4 +1,4 @@
-"""Versions of what computed a result."""
+"""Versions of the software that computes a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PACKAGES = ("rowsieve", "numpy", "pyarrow", "ray", "scikit-learn", "scipy", "tor
 
 
 def package_versions() -> dict[str, str]:
-    """Installed versions of Python and of the packages whose numbers end up in the data."""
+    """Return the versions of Python and of the packages that influence published values."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""Turns validation errors into lines a user can act on: the key, what is wrong, the nearest match."""
+"""Messages for validation errors: the key, the problem, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` for the closest known name, or an empty text."""
+    """Return `` Did you mean 'x'?`` for the closest known name, or an empty text."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {found[0]!r}?" if found else ""
 
 
 def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: str = "") -> str:
-    """One line for each fault of a recipe (or of an operator's parameters under ``prefix``)."""
+    """Return one line for each fault of a recipe, or of an operator's parameters under ``prefix``."""
     lines = []
     for fault in error.errors(include_url=False):
         keys = [str(key) for key in fault["loc"]]

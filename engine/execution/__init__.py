@@ -1,1 +1,1 @@
-"""Where work runs: in this process, or on Ray. Same contract, same bytes."""
+"""Execution: executors (in this process, on Ray) with one contract, the worker, and the quarantine."""

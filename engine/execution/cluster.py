@@ -1,4 +1,4 @@
-"""Starting or joining Ray quietly, with the settings that small shards need."""
+"""Starts or joins Ray without its log output, with the settings that small shards need."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DEFAULTS = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
 }
 LEAST_CPUS = 4
-"""Ray Data and Ray Train each hold a CPU for themselves; with fewer than this, small machines hang."""
+"""Fewest CPUs that Ray is told of. Ray Data and Ray Train each reserve one, so fewer would block a run."""
 
 
 @contextmanager
 def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecutor]:
-    """The recipe's executor. Ray is started here only if nobody has, and then stopped again."""
+    """Yield the recipe's executor. Ray is started, and stopped at the end, only if it does not run yet."""
     if spec.executor == "local":
         yield LocalExecutor()
         return
@@ -61,15 +61,15 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
 
 
 def set_environment(verbose: bool) -> None:
-    """Put our defaults into the environment, without overriding the user's."""
+    """Set the environment variables of Ray that the user has not set."""
     for name, value in (DEFAULTS if verbose else DEFAULTS | QUIET).items():
         os.environ.setdefault(name, value)
 
 
 def _set_token() -> None:
-    """A token for this process's Ray only; Ray's default writes one to the home folder, readable by all.
+    """Set a token for the Ray of this process; Ray's default is a file in the home folder that all can read.
 
-    Ray reads the mode when it is imported, so a caller that has imported it keeps what it has.
+    Ray reads the mode when it is imported, so a caller that has imported it keeps its own mode.
     """
     if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ["RAY_AUTH_MODE"] = "token"
@@ -107,7 +107,7 @@ def _quieten(verbose: bool) -> None:
 
 @contextmanager
 def _hushed() -> Iterator[None]:
-    """Keep out what Ray's native code writes to standard error while it starts; show it if that fails."""
+    """Hide what Ray's native code writes to standard error while it starts, unless the start fails."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as scratch:

@@ -1,4 +1,4 @@
-"""One operator over some shards: the job, what may go wrong with it, and who can carry it out."""
+"""The job of one operator over some shards, its failures, and the interface of executors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from operators.base import Context, Executor, Operator
 
 @dataclass(frozen=True)
 class Failure:
-    """A fault as plain values: exceptions of user code may not pickle."""
+    """An error as plain values, since exceptions of user code may not pickle."""
 
     operator: str
     shard: int
@@ -24,7 +24,7 @@ class Failure:
     trace: str = ""
 
     def raised(self) -> RowsieveError:
-        """The error to raise in the driver."""
+        """Return the error to raise in the driver."""
         if self.kind != "crash":
             return InputError(self.message) if self.kind == "input" else LockedError(self.message)
         error = RowsieveError(f"operators.{self.operator} failed on shard {self.shard}: {self.message}")
@@ -41,19 +41,19 @@ class Job:
     reader: StoreReader
     fingerprint: str
     lease: Lease
-    """Checked before each commit."""
+    """Checked before every commit."""
     allowed: int = 0
-    """Rows that may be set aside because the operator raises on them."""
+    """Most rows that may be quarantined because the operator raises on them."""
     new_rows: bool = False
     """Whether the operator's state has not seen these rows."""
 
 
 class ShardExecutor(Executor, Protocol):
-    """What the engine asks of an executor, beside what operators may use."""
+    """An executor of the engine. It also applies operators, which operators themselves cannot ask for."""
 
     operator: str
-    """Name of the operator whose turn it is, for errors."""
+    """Name of the operator that runs now; errors name it."""
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
-        """Process shards; results as they come."""
+        """Process shards and yield results as they finish. Errors are yielded as values."""
         ...

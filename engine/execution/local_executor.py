@@ -1,4 +1,4 @@
-"""Everything in this process, one thing after the other: for tests, notebooks and small data."""
+"""The local executor: runs everything in this process, for tests, notebooks and small data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class LocalExecutor:
-    """See ``operators.base.Executor``."""
+    """Implements :class:`engine.execution.job.ShardExecutor` in this process, one item after the other."""
 
     kind: Literal["local", "ray"] = "local"
     operator: str = ""
@@ -23,10 +23,10 @@ class LocalExecutor:
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """``fn(item)`` for every item, in order."""
+        """Yield ``fn(item)`` for every item, in order."""
         return (fn(item) for item in items)
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
-        """Process shards; results as they come."""
+        """Process shards in order. Errors are yielded as values."""
         worker = ShardWorker(job)
         return (worker(shard) for shard in shards)

@@ -1,4 +1,4 @@
-"""An executor that tells how far a fit is, by counting the pieces of work it hands out."""
+"""An executor that reports the progress of a fit by counting the pieces of work that it runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from operators.base import Executor, Resources
 T = TypeVar("T")
 R = TypeVar("R")
 Watcher = Callable[[int, int, int], None]
-"""Called with the number of the pass over the data (from 1), its pieces done, and all its pieces."""
+"""Called with the number of the pass over the data (from 1), its finished pieces, and all its pieces."""
 
 
 class ProgressExecutor:
-    """See ``operators.base.Executor``; every call of :meth:`map` is one pass."""
+    """Implements ``operators.base.Executor``. Every call of :meth:`map` is one pass over the data."""
 
     def __init__(self, executor: Executor, watcher: Watcher) -> None:
         self.kind: Literal["local", "ray"] = executor.kind
@@ -24,7 +24,7 @@ class ProgressExecutor:
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """The same results in the same order."""
+        """Yield the results of the wrapped executor, and report each of them."""
         self._passes += 1
         number, total = self._passes, len(items)
         self._watcher(number, 0, total)

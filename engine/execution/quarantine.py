@@ -1,4 +1,4 @@
-"""Rows that cannot be used: written beside the sidecar with the reason, counted against a budget."""
+"""The quarantine: rows that cannot be used, with the reason, and the budget that limits them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 
 
 def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> int:
-    """Write the rows that `ingest` rejected, with its reasons; return how many there are."""
+    """Write the rows that `ingest` rejected, with its reasons; return their number."""
     if pc.all(columns.column(VALID)).as_py():
         return 0
     faults = {fault.row: fault for fault in job.operator.faults(job.context, table)}
@@ -44,9 +44,15 @@ def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> in
 def write_records(
     job: Job, shard: int, faults: Mapping[int, Fault], read: Callable[[int, list[str]], pa.Table] | None
 ) -> None:
-    """Write faulty rows of a shard, by their position in it; ``read`` gets the raw rows, if they can be had.
+    """Write the quarantined rows of a shard.
 
-    Truth columns are left out: whoever mends a row need not see them.
+    Truth columns are left out, since they are not needed to repair a row.
+
+    Parameters
+    ----------
+    faults : the reasons, by the position of the row in the shard (0-based).
+    read : reads columns of the raw rows; None if they cannot be read.
+
     """
     info, rows = job.reader.shards[shard], sorted(faults)
     raw = [""] * len(rows)
@@ -73,7 +79,7 @@ def write_records(
 
 
 def _as_json(values: dict[str, Any]) -> str:
-    """A row as JSON; bytes as base64."""
+    """Format a row as JSON, with bytes as base64."""
 
     def plain(value: Any) -> str:
         return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else str(value)
@@ -82,26 +88,26 @@ def _as_json(values: dict[str, Any]) -> str:
 
 
 def allowed_rows(plan: Plan) -> int:
-    """Most rows that may be set aside."""
+    """Return the most rows of a plan that may be quarantined."""
     source = plan.recipe.source
     return int(source.max_error_rate * plan.n_rows) if source.on_error == "quarantine" else 0
 
 
 def check_budget(plan: Plan, n_faulty: int, operator: str) -> None:
-    """Raises BudgetError when the rows set aside so far, last by ``operator``, are too many."""
+    """Raise BudgetError if ``n_faulty`` rows exceed the budget; ``operator`` quarantined the last of them."""
     allowed = plan.recipe.source.max_error_rate
     if n_faulty > allowed * plan.n_rows:
         folder = plan.store.folder(plan.fingerprint_of(operator))
         raise BudgetError(
             f"{n_faulty} of {plan.n_rows} rows are faulty ({n_faulty / plan.n_rows:.2%}), and "
             f"source.max_error_rate allows {allowed:.2%}. The rows and the reasons are in "
-            f"{folder}/quarantine-*.parquet (`rowsieve quarantine RECIPE` shows them). Mend the rows, or "
+            f"{folder}/quarantine-*.parquet (`rowsieve quarantine RECIPE` shows them). Repair the rows, or "
             f"raise the rate."
         )
 
 
 def quarantine_files(plan: Plan) -> list[Place]:
-    """Files with the rows set aside in this plan's run, by operator in its order, then by shard."""
+    """Return the files with quarantined rows of a plan, by operator in the plan's order, then by shard."""
     found: list[Place] = []
     for planned in plan.operators:
         commits = plan.store.committed(planned.fingerprint).values()
@@ -111,7 +117,7 @@ def quarantine_files(plan: Plan) -> list[Place]:
 
 
 def read_quarantine(plan: Plan, limit: int | None = None) -> pa.Table:
-    """The first rows set aside, by operator, then in row order."""
+    """Read the first ``limit`` quarantined rows, by operator, then in row order; None reads all."""
     tables = [SCHEMA.empty_table()]
     for path in quarantine_files(plan):
         tables.append(read_columns(path))

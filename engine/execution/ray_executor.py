@@ -1,6 +1,6 @@
-"""Work on a Ray cluster: tasks between shards, a Ray Data actor pool that streams over shards.
+"""The Ray executor: tasks for functions between shards, and Ray Data for streaming over shards.
 
-Only shard numbers and commit records travel through Ray; rows go from file to actor to file.
+Only shard numbers and commit records pass through Ray. Workers read rows from files and write them to files.
 """
 
 from __future__ import annotations
@@ -31,23 +31,27 @@ Batch = dict[str, np.ndarray[Any, Any]]
 
 
 class RayExecutor:
-    """See ``operators.base.Executor``."""
+    """Implements :class:`engine.execution.job.ShardExecutor` on the cluster that this process has joined."""
 
     kind: Literal["local", "ray"] = "ray"
 
     operator: str = "NAME"
 
     def __init__(self, limit: int | None = None, no_progress_seconds: float = 1800.0) -> None:
-        """``limit``: most shards in work at once; default as many as the cluster has room for.
+        """Set the limits of the executor.
 
-        ``no_progress_seconds``: a longer silence is an error; 0 for none.
+        Parameters
+        ----------
+        limit : most shards at the same time; default: as many as the cluster has room for.
+        no_progress_seconds : a longer time without progress is an error; 0 for no limit.
+
         """
         self._limit, self._patience = limit, no_progress_seconds
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """One task for each item, a bounded number in flight; results in order."""
+        """Yield ``fn(item)`` in the order of the items: one task per item, a bounded number in flight."""
         wanted = resources or Resources()
         check_feasible(f"operators.{self.operator}", wanted)
         task = ray.remote(num_cpus=wanted.cpus, num_gpus=wanted.gpus, max_retries=3)(_call)
@@ -65,10 +69,10 @@ class RayExecutor:
             window += [task.remote(fn, item) for item in islice(waiting, 1)]
 
     def apply(self, job: Job, shards: Sequence[int]) -> Iterator[Commit | Failure]:
-        """Stream shards through Ray Data; results as they come.
+        """Process shards with Ray Data and yield results in the order in which they finish.
 
-        Operators that keep something open get a pool of actors that starts full; the others run as
-        tasks, which find warm processes.
+        Operators whose ``open`` is costly get a pool of actors of fixed size; the others run as tasks, which
+        reuse idle processes.
         """
         there = float(ray.cluster_resources().get("GPU", 0))
         wanted = job.operator.resources.on(there, prefers_gpu=job.operator.prefers_gpu)
@@ -107,7 +111,7 @@ class RayExecutor:
 
 @contextmanager
 def dying_workers(operator: str) -> Iterator[None]:
-    """Ray gives a task up when its worker has died several times: say so, and what mostly helps."""
+    """Turn Ray's error for a task whose workers died several times into one that names the usual remedy."""
     try:
         yield
     except ray.exceptions.RayTaskError:
@@ -122,7 +126,7 @@ def dying_workers(operator: str) -> Iterator[None]:
 
 
 def check_feasible(who: str, wanted: Resources) -> None:
-    """Raises InfeasibleError when no single node has what one actor asks for."""
+    """Raise InfeasibleError if no single node has the resources of one actor."""
     for key, label, amount in (("CPU", "cpus", wanted.cpus), ("GPU", "gpus", wanted.gpus)):
         most = max(
             (float(node["Resources"].get(key, 0)) for node in ray.nodes() if node["Alive"]), default=0.0
@@ -135,7 +139,7 @@ def check_feasible(who: str, wanted: Resources) -> None:
 
 
 class _ShardActor:
-    """Adapts ShardWorker to Ray Data: batches of one shard number in, one record out."""
+    """Adapts ShardWorker to Ray Data: each batch is one shard number, each result one record."""
 
     def __init__(self, job: Job) -> None:
         self._worker = ShardWorker(job)
@@ -145,17 +149,17 @@ class _ShardActor:
 
 
 def _process(batch: Batch, job: Job) -> dict[str, list[str]]:
-    """The same without an actor."""
+    """Process one shard without an actor."""
     return _record(ShardWorker(job), batch)
 
 
 def _record(worker: ShardWorker, batch: Batch) -> dict[str, list[str]]:
-    """JSON, so that every block has one schema, whether it holds a commit or a failure."""
+    """Return the result as JSON, so that blocks of commits and of failures have the same schema."""
     return {"record": [json.dumps(asdict(worker(int(batch["shard"][0]))))]}
 
 
 def _call(fn: Callable[[T], R], item: T) -> tuple[R | None, str | None]:
-    """Expected faults come back as text: Ray wraps what is raised in a class of its own."""
+    """Call ``fn`` and return expected errors as text, since Ray wraps exceptions in a class of its own."""
     try:
         return fn(item), None
     except (OperatorError, ConnectorError, InputError) as error:

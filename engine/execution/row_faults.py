@@ -1,4 +1,4 @@
-"""When a batch fails: which of its rows are to blame, so that the others can go on."""
+"""Search for the rows on which an operator raises, so that the other rows of the batch can be processed."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from engine.core.errors import RowsieveError
 from operators.base import Apply, ResourceError
 
 NO_ROWS_FAULT = (RowsieveError, ResourceError, MemoryError, OSError)
-"""Errors that say something of the machine or the run, never of a row."""
+"""Errors of the machine or the run, which no single row causes."""
 
 
 def apply_without_faulty(apply: Apply, table: pa.Table, allowed: int) -> tuple[pa.Table, Mapping[int, str]]:
-    """``apply`` on all rows but those that make it raise.
+    """Call ``apply`` on all rows except those on which it raises.
 
-    Where the whole batch raises, halves of it are tried, and halves of these, down to single rows. The
-    result is that of one more call on all rows that are left, so it does not depend on the search.
+    If the batch raises, its halves are tried, and halves of these, down to single rows. The result is that of
+    one more call on all remaining rows, so it does not depend on the search.
 
     Parameters
     ----------
-    apply : what an operator's ``open`` returned.
-    table : (n rows) its input.
-    allowed : most rows to blame; 0 means that an error is an error.
+    apply : the function that an operator's ``open`` returned.
+    table : its input.
+    allowed : most faulty rows; with 0 there is no search.
 
     Returns
     -------
-    The result for the rows that are left, in their order, and position -> error of the faulty ones.
+    The result for the remaining rows, in their order, and the error of each faulty row by its position.
 
     Raises
     ------
     Exception
-        What ``apply`` raised on the whole batch, if more than ``allowed`` rows raise alone (then it is no
-        matter of rows), if none does, or if the error is one of ``NO_ROWS_FAULT``.
+        The error of the whole batch, if more than ``allowed`` rows raise alone, if none does, or if the error
+        is one of ``NO_ROWS_FAULT``.
 
     """
     try:
@@ -56,7 +56,7 @@ def apply_without_faulty(apply: Apply, table: pa.Table, allowed: int) -> tuple[p
 def _search(
     apply: Apply, table: pa.Table, rows: npt.NDArray[np.int64], allowed: int, faults: dict[int, str]
 ) -> None:
-    """Collect the faulty ones among ``rows``, known to raise together; stop once there are too many."""
+    """Collect the faulty rows among ``rows``, which raise together; stop when there are too many."""
     halves = np.array_split(rows, 2) if len(rows) > 1 else [rows]
     for half in halves:
         if len(faults) > allowed:

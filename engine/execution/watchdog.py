@@ -1,4 +1,4 @@
-"""Whether work that should go on still does: a decision of plain values; the error names the knob."""
+"""The watchdog for operators that make no progress."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from engine.core.errors import InfeasibleError
 
 
 class Verdict(Enum):
-    """What silence means."""
+    """Whether work goes on."""
 
     WORKING = "working"
     STALLED = "stalled"
 
 
 def judge(now: float, last: float, limit: float) -> Verdict:
-    """``now`` and ``last`` progress in seconds of one clock; ``limit``: longest silence, 0 for any."""
+    """Decide whether work is stalled.
+
+    Parameters
+    ----------
+    now, last : the present time and the time of the last progress, in seconds of the same clock.
+    limit : the longest time without progress in seconds; 0 for no limit.
+
+    """
     return Verdict.STALLED if 0 < limit <= now - last else Verdict.WORKING
 
 
@@ -25,23 +32,23 @@ class StallGuard:
     """Remembers when an operator last made progress."""
 
     def __init__(self, operator: str, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """``limit`` in seconds; 0 waits for ever."""
+        """``limit`` is in seconds; with 0 the guard waits without limit."""
         self._operator, self._limit, self._clock = operator, limit, clock
         self._last, self._done = clock(), 0
 
     def done(self, count: int) -> None:
-        """So many pieces of work are done by now."""
+        """Record the number of finished pieces of work."""
         if count != self._done:
             self._last, self._done = self._clock(), count
 
     def check(self) -> None:
-        """Raises InfeasibleError when nothing was done for too long."""
+        """Raise InfeasibleError if there was no progress for longer than the limit."""
         if judge(self._clock(), self._last, self._limit) is Verdict.STALLED:
             raise stalled(self._operator, self._limit, self._done)
 
 
 def stalled(operator: str, limit: float, done: int) -> InfeasibleError:
-    """The error of an operator that makes no progress."""
+    """Return the error of an operator that makes no progress."""
     return InfeasibleError(
         f"operators.{operator} made no progress for {limit:g} seconds, after {done} pieces of work. Either "
         f"the cluster has no room for its workers (other jobs, a lost node: `ray status` shows it; ask for "

@@ -1,14 +1,17 @@
-"""Records for MLflow: kept as files in the output folder until the server has them, each once.
+"""The outbox for MLflow: records of runs, kept as files in the output until the server has them.
 
-``runs/pending/<id>.json`` holds all that one run has to say. Delivering it twice changes nothing: the run on
-the server carries the record's id as a tag, its parameters and inputs are the same, and its metrics have the
-time of the record.
+``runs/pending/<id>.json`` holds everything that one run records. Delivering a record twice changes nothing:
+the run on the server carries the record's id as a tag, its parameters and inputs are the same, and its
+metrics have the time of the record. An output may be shared, so a record is not trusted to name a file: only
+reports of the output are uploaded.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,11 +27,13 @@ if TYPE_CHECKING:
 
 RECORD_TAG = "rowsieve.record"
 RUNNING, KILLED = "RUNNING", "KILLED"
+REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
+_log = logging.getLogger("rowsieve")
 
 
 @dataclass
 class Record:
-    """What one run leaves on MLflow. ``status`` is MLflow's: RUNNING, FINISHED, FAILED or KILLED."""
+    """Everything that one run records on MLflow. ``status`` is RUNNING, FINISHED, FAILED or KILLED."""
 
     id: str
     experiment: str
@@ -40,7 +45,7 @@ class Record:
     texts: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    """Relative to the output folder."""
+    """Reports to upload, as ``reports/NAME.html`` relative to the output."""
     status: str = RUNNING
     end_ms: int | None = None
     run_id: str | None = None
@@ -50,29 +55,31 @@ class Record:
         write_json(pending_folder(output) / f"{self.id}.json", asdict(self))
 
     def forget(self, output: Place) -> None:
-        """The server has it."""
+        """Remove the record, since the server has it."""
         (pending_folder(output) / f"{self.id}.json").unlink(missing_ok=True)
 
 
 def pending_folder(output: Place) -> Place:
-    """Where records wait."""
+    """Return the folder in which records wait."""
     return output / "runs" / "pending"
 
 
 def pending(output: Place) -> list[Record]:
-    """Records that wait, oldest first; a file that is no record is left alone."""
+    """Return the records that wait, oldest first; a file that is not named by its record's id is ignored."""
     found = []
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
         try:
-            found.append(Record(**json.loads(path.read_text("utf-8"))))
+            record = Record(**json.loads(path.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             continue
+        if f"{record.id}.json" == path.name:
+            found.append(record)
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
 
 def deliver(record: Record, client: MlflowClient, output: Place) -> str:
-    """Bring one record to the server; return the run's id. Raises what MLflow raises if it is away."""
+    """Deliver one record; return the run's id. Raises what MLflow raises if the server does not answer."""
     from mlflow.entities import Metric, Param
 
     record.run_id = record.run_id or _find(record, client) or _create(record, client, output)
@@ -88,7 +95,11 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     for name, text in record.texts.items():
         client.log_text(run_id, text, name)
     for name in record.files:
-        if (output / name).exists():
+        if not _is_report(output, name):
+            _log.warning(
+                "%s: the record %s names %r, which is not uploaded: no report.", output, record.id, name
+            )
+        elif (output / name).exists():
             _send_file(client, run_id, output / name)
     if record.status != RUNNING:
         client.set_terminated(run_id, record.status, record.end_ms)
@@ -96,10 +107,17 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
 
 
 def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple[int, int]:
-    """Deliver what waits: how many were delivered, and how many still wait.
+    """Deliver the records that wait; return how many were delivered and how many still wait.
 
-    ``holding``: the caller has the output's lease, so that a record that still says RUNNING is of a run that
-    was killed. Raises what MLflow raises if the server is away.
+    Parameters
+    ----------
+    holding : the caller has the output's lease, so a record with the status RUNNING is of a killed run.
+
+    Raises
+    ------
+    Exception
+        What MLflow raises if the server does not answer.
+
     """
     delivered = 0
     for record in pending(output):
@@ -114,7 +132,7 @@ def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple
 
 
 def experiment_id(client: MlflowClient, name: str, output: Place) -> str:
-    """The experiment of that name, made if there is none."""
+    """Return the id of the experiment of that name, which is created if there is none."""
     found = client.get_experiment_by_name(name)
     if found is not None:
         known: str = found.experiment_id
@@ -127,7 +145,7 @@ def experiment_id(client: MlflowClient, name: str, output: Place) -> str:
 
 
 def _find(record: Record, client: MlflowClient) -> str | None:
-    """The run that an earlier attempt made before it broke off."""
+    """Return the id of the run that an earlier, interrupted delivery created; None if there is none."""
     experiment = client.get_experiment_by_name(record.experiment)
     if experiment is None:
         return None
@@ -139,8 +157,15 @@ def _find(record: Record, client: MlflowClient) -> str | None:
     return None
 
 
+def _is_report(output: Place, name: str) -> bool:
+    """Whether a name is that of a report which lies in the output itself, not behind a link."""
+    if not REPORT.fullmatch(name):
+        return False
+    return not isinstance(output, Path) or (output / name).resolve().is_relative_to(output.resolve())
+
+
 def _send_file(client: MlflowClient, run_id: str, place: Place) -> None:
-    """MLflow takes files of this host."""
+    """Upload a file, through a copy on this host if it lies on an object store."""
     if isinstance(place, Path):
         client.log_artifact(run_id, str(place))
         return

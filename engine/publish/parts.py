@@ -1,4 +1,4 @@
-"""One shard's part of a version, as a worker writes it; or the base version's, where that is the same."""
+"""The parts of a version: a worker writes each, or reuses the base version's part if it is the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from engine.storage.reader import StoreReader
 from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEIGHT
 
 DATA = "data"
-"""Parts have a folder of their own: pandas, polars and DuckDB read one only if all of it is Parquet."""
+"""Folder of the parts. pandas, polars and DuckDB read a folder only if all of its files are Parquet."""
 SET_ASIDE = "quarantine"
 QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
-"""Contract values of rows that no operator saw."""
+"""Contract values of quarantined rows."""
 
 
 @dataclass(frozen=True)
-class Twin:
+class ReusablePart:
     """A part of the base version that was made from the same bytes in the same way."""
 
     place: Place
@@ -32,7 +32,7 @@ class Twin:
     unread: tuple[str, ...]
 
     def whole(self) -> bool:
-        """Whether the file is still there, as long as it was."""
+        """Whether the file still exists with its recorded size."""
         try:
             return self.place.stat().st_size == self.bytes
         except FileNotFoundError:
@@ -41,7 +41,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class PartJob:
-    """Everything one shard's publication needs. Picklable."""
+    """Everything that the publication of one shard needs. Picklable."""
 
     reader: StoreReader
     schema: pa.Schema
@@ -50,19 +50,19 @@ class PartJob:
     shard: int
     lease: Lease
     all_columns: bool
-    """Whether the recipe wants every column of the source, so that one that is not published is lost."""
+    """Whether the recipe publishes every column of the source, so that missing ones have to be recorded."""
     made_from: str
-    """Digest of all that the part's bytes depend on."""
-    twin: Twin | None = None
+    """Digest of everything that the bytes of the part depend on."""
+    reusable: ReusablePart | None = None
     extra: tuple[str, ...] = ()
     """Columns that operators publish beside the contract's; the last ones of ``schema``."""
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
-    """Publish one shard. Runs on a worker."""
+    """Write the part of one shard and return its record. Runs on a worker."""
     place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
-    if job.twin is not None and job.twin.whole():
-        return _take_over(job, job.twin, place)
+    if job.reusable is not None and job.reusable.whole():
+        return _take_over(job, job.reusable, place)
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
     ours = job.reader.read_all(job.shard, [*names, *job.extra])
     seen = pc.invert(ours.column(names[0]).is_null())
@@ -81,13 +81,14 @@ def write_part(job: PartJob) -> dict[str, Any]:
     return _record(job, place, columns, written.n_bytes, written.sha256, unread)
 
 
-def _take_over(job: PartJob, twin: Twin, place: Place) -> dict[str, Any]:
-    """Link or copy the base's part: neither the source nor the sidecars are read."""
-    job.lease.take_part(twin.place, place)
+def _take_over(job: PartJob, reusable: ReusablePart, place: Place) -> dict[str, Any]:
+    """Link or copy the base's part, without reading the source or the sidecars."""
+    job.lease.take_part(reusable.place, place)
     names = [field.name for field in CONTRACT]
     table = read_columns(place, [job.prefix + name for name in names])
     columns = dict(zip(names, table.columns, strict=True))
-    return _record(job, place, columns, twin.bytes, twin.sha256, twin.unread) | {"taken_over": True}
+    record = _record(job, place, columns, reusable.bytes, reusable.sha256, reusable.unread)
+    return record | {"taken_over": True}
 
 
 def _record(
@@ -111,7 +112,7 @@ def _record(
 
 
 def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    """The contract's value for rows that were set aside, by whichever operator."""
+    """Fill the rows that no operator has seen with the contract's value for quarantined rows."""
     if pc.all(seen).as_py():
         return column
     if pa.types.is_dictionary(column.type):
@@ -120,7 +121,7 @@ def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.Chunk
 
 
 def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
-    """Small counts of a part; they add up over parts."""
+    """Count groups, splits, outliers and weights of a part. The counts of parts add up."""
     weight = columns[WEIGHT].to_numpy().astype(np.float64)
     set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
     return {

@@ -1,4 +1,4 @@
-"""The sink: source columns and sidecars zipped into an immutable version; the pointer flips last."""
+"""The publisher: joins source columns and sidecars into an immutable version, and moves the pointer."""
 
 from __future__ import annotations
 
@@ -15,29 +15,41 @@ from engine.core.redaction import redact
 from engine.core.software_versions import package_versions
 from engine.plan.chain import CONTRACT
 from engine.plan.model import Plan
-from engine.publish.parts import DATA, PartJob, Twin, write_part
+from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
 from engine.storage.reader import StoreReader
 from operators.base import ROW_ID, Executor
 
 Sums = Mapping[str, Mapping[int, str]]
 MOST_FILES = 100
-"""Files that are named in a manifest for columns that were not read."""
+"""Most files that a manifest names for columns that were not read."""
 
 
 def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterator[dict[str, Any]]:
-    """Write every part, make the folder visible, then its manifest: before that it is no version.
+    """Write every part, make the folder visible, and write its manifest last.
 
-    A part that the base version has already, by what both are made from, is taken over from it. ``sums``:
-    fingerprint -> shard -> digest of what that operator has committed.
+    Readers never see a partially written version: a folder without a manifest is none. A part that is made
+    from the same bytes as one of the base version is taken over from it.
 
-    Yields each part's record. Raises LockedError if another writer has taken the output over.
+    Parameters
+    ----------
+    sums : fingerprint -> shard -> SHA-256 of the part that the operator has committed.
+
+    Yields
+    ------
+    The record of each part.
+
+    Raises
+    ------
+    LockedError
+        Another writer has taken the output over.
+
     """
     final = version_folder(plan.output, plan.version)
     folder = lease.parts_of(final)
     make_folder(folder / DATA)
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
-    reader, twins = plan.reader(), _twins(plan)
+    reader, reusable_parts = plan.reader(), _reusable_parts(plan)
     jobs = []
     for shard in plan.shards:
         made_from = _made_from(plan, reader, shard.index, sums)
@@ -45,7 +57,7 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
             reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
         )
         extra = tuple(field.name for field in plan.extra_columns)
-        jobs.append(replace(job, twin=twins.get(made_from), extra=extra))
+        jobs.append(replace(job, reusable=reusable_parts.get(made_from), extra=extra))
     parts = []
     for part in executor.map(write_part, jobs):
         parts.append(part)
@@ -54,7 +66,7 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
-    """Digest of all that the bytes of a part depend on."""
+    """Return a digest of everything that the bytes of a part depend on."""
     source, info = plan.listing.shards[shard], plan.shards[shard]
     ours = [field.name for field in (*CONTRACT, *plan.extra_columns) if field.name != ROW_ID]
     read = {reader.columns[name] for name in ours} | {*reader.gates}
@@ -69,14 +81,14 @@ def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
     )
 
 
-def _twins(plan: Plan) -> dict[str, Twin]:
-    """The base version's parts by what they are made from."""
+def _reusable_parts(plan: Plan) -> dict[str, ReusablePart]:
+    """Return the parts of the base version by the digest of what they are made from."""
     if plan.increment is None:
         return {}
     base, manifest = version_folder(plan.output, plan.increment.base), plan.increment.manifest
     unread = manifest["source"].get("unread", {})
     return {
-        part["made_from"]: Twin(
+        part["made_from"]: ReusablePart(
             base / part["path"], part["bytes"], part["sha256"], tuple(unread.get(shard["path"], ()))
         )
         for part, shard in zip(manifest["parts"], manifest["source"]["shards"], strict=True)
@@ -85,12 +97,12 @@ def _twins(plan: Plan) -> dict[str, Twin]:
 
 
 def point_to(output: Place, version: str, lease: Lease) -> None:
-    """Make a published version the current one. Raises LockedError if another writer took over."""
+    """Make a published version the current one. Raises LockedError if another writer has taken over."""
     lease.point(output / POINTER, version)
 
 
 def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The record of a version. Holds nothing that differs between two runs over the same bytes."""
+    """Return the manifest of a version. It is the same for every run over the same bytes."""
     record = plan.to_dict()
     keys = ("path", "rows", "bytes", "sha256", "made_from")
     published = [{key: part[key] for key in keys} for part in parts]
@@ -129,7 +141,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """File -> columns that are not read from it; of so many files at most."""
+    """Return the columns that are not read, by file, for at most ``MOST_FILES`` files."""
     found: dict[str, set[str]] = {}
     for shard, part in zip(plan.shards, parts, strict=True):
         if part["unread"] and (shard.path in found or len(found) < MOST_FILES):
@@ -138,7 +150,7 @@ def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Add up the parts' counts."""
+    """Add up the counts of the parts."""
     counts: dict[str, Counter[str]] = {"groups": Counter(), "splits": Counter()}
     for summary in summaries:
         for key, counter in counts.items():

@@ -1,4 +1,4 @@
-"""What a run leaves, as plain values."""
+"""Results of a run and of its operators, as plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.publish.export import Exported
 
 @dataclass(frozen=True)
 class OperatorResult:
-    """What one operator did in a run."""
+    """The work of one operator in a run."""
 
     name: str
     computed: int
@@ -19,12 +19,12 @@ class OperatorResult:
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
     rows_per_worker_second: float = 0.0
-    """Rows per second of one actor while it worked; 0 where nothing was computed."""
+    """Rows per second of one worker while it computed; 0 if nothing was computed."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run leaves."""
+    """The published version of a run, and what was made of it."""
 
     version: str
     path: Place
@@ -36,8 +36,8 @@ class RunResult:
     mlflow_run_id: str | None
     seconds: float
     exports: tuple[Exported, ...] = ()
-    """What came of ``output.export``, table by table."""
+    """The exports of ``output.export``, one for each table."""
     training: dict[str, Any] | None = None
-    """What came of the recipe's section ``train``."""
+    """The record of the recipe's section ``train``; None without that section."""
     parts_taken_over: int = 0
-    """Parts of the version that this run did not write, as the base version has the same."""
+    """The number of parts that were taken over from the base version."""

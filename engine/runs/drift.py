@@ -1,4 +1,4 @@
-"""How far new shards are from those that were there: features, gradients, shares of groups, noise."""
+"""The drift of new shards against the old ones: features, gradients, shares of groups, and noise."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from engine.plan.model import Plan
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
 
 if TYPE_CHECKING:
-    from engine.plan.model import Plan
     from operators.metrics.drift import Shift
 
 DIGITS = 6
-"""Of a figure in the manifest: what is behind them depends on the machine."""
+"""Decimals of a figure in the manifest; further ones depend on the machine."""
 Floats = npt.NDArray[np.float32]
 
 
 def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
-    """Every figure that the recipe has a threshold for and whose column is there; empty without new rows.
+    """Measure every figure that the recipe has a threshold for and whose column is computed.
 
-    Samples of rows come back to this process (``incremental.drift.sample`` of each side), and counts.
+    Only counts and samples of rows (``incremental.drift.sample`` of each side) come back to this process.
+
+    Returns
+    -------
+    JSON-able figures: ``name``, ``value``, ``chance`` (the value expected without drift), ``excess``,
+    ``threshold`` and ``over``. Empty without new rows.
+
     """
     from operators.metrics.drift import mmd_shift, rise, share_shift
 
@@ -72,14 +78,14 @@ def _figure(name: str, shift: Shift, threshold: float) -> dict[str, Any]:
 
 
 def _standardised(old: Floats, new: Floats) -> npt.NDArray[np.float64]:
-    """By mean and standard deviation of the old rows; a column that is constant there stays as it is."""
+    """Standardise by mean and standard deviation of the old rows; columns constant there are only centred."""
     scale = old.std(axis=0, dtype=np.float64)
     rows = np.concatenate([old, new]).astype(np.float64) - old.mean(axis=0, dtype=np.float64)
     return np.asarray(rows / np.where(scale > 0, scale, 1.0))
 
 
 def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], size: int) -> Floats:
-    """Rows drawn at random from all rows of some shards; those that were set aside are left out."""
+    """Draw rows at random from some shards, without the quarantined ones."""
     infos = [plan.shards[shard] for shard in shards]
     total = sum(info.n_rows for info in infos)
     rng = np.random.default_rng([plan.recipe.seed, int(shards[0]) if len(shards) else 0])
@@ -96,7 +102,7 @@ def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], 
 
 
 def _rows(reader: ShardReader, column: str, work: tuple[int, list[int]]) -> Floats:
-    """Values of the wanted rows of one shard. Runs on a worker."""
+    """Return the values of the drawn rows of one shard. Runs on a worker."""
     table = reader.read(work[0], [column])
     places = np.flatnonzero(np.isin(table.column(ROW_ID).to_numpy(), work[1]))
     return np.asarray(vectors_to_numpy(table.column(column).take(places)), np.float32)
@@ -110,5 +116,5 @@ def _groups(plan: Plan, executor: Executor, shards: Sequence[int]) -> Counter[in
 
 
 def _count(reader: ShardReader, shard: int) -> dict[int, int]:
-    """Rows of each group of one shard. Runs on a worker."""
+    """Count the rows of each group of one shard. Runs on a worker."""
     return dict(Counter(reader.read(shard, [GROUP]).column(GROUP).to_pylist()))

@@ -1,4 +1,4 @@
-"""Give rows that were set aside another try, after the source or the function that raised was mended."""
+"""Replay of quarantined rows, after the source or the function that raised has been repaired."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ PLACE = ["file", "row"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of the rows of the version that was current before."""
+    """The outcome of a replay for the quarantined rows of the version that was current before."""
 
     result: RunResult
     rows: int
     mended: int
     new: int
-    """Rows that are set aside now and were not before."""
+    """Rows that are quarantined now and were not before."""
 
 
 def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> Replayed:
-    """Run the recipe again with the rows that were set aside, and count which are used now.
+    """Run the recipe again with the quarantined rows, and count which of them are used now.
 
-    A mended source has another content, so its plan is another anyway. A mended function has not: operators
-    that set rows aside are computed again under a new fingerprint, in a version of its own. Raises
-    RowsieveError as a run does.
+    A repaired source has another content and so another plan. A repaired function does not change the plan:
+    operators that quarantined rows are computed again under a new fingerprint, in a version of its own. This
+    also holds for every further replay. Raises RowsieveError as a run does.
     """
     output = output_of(recipe.output.path)
     before = current_quarantine(output)
@@ -66,7 +66,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
 
 
 def current_quarantine(output: Place) -> pa.Table:
-    """Rows set aside in the current version. Raises InputError where nothing is published."""
+    """Read the quarantined rows of the current version. Raises InputError if nothing is published."""
     version = current_version(output)
     if version is None:
         raise InputError(
@@ -84,9 +84,9 @@ def _sorted(folder: Place) -> list[Place]:
 
 
 def export(table: pa.Table, path: Path) -> None:
-    """Write rows that were set aside as Parquet, CSV or JSON lines, by the file's name.
+    """Write quarantined rows as Parquet, CSV or JSON lines, according to the suffix of the file.
 
-    Raises InputError for another name, or where the file cannot be written.
+    Raises InputError for another suffix, or if the file cannot be written.
     """
     try:
         if path.suffix == ".parquet":

@@ -64,7 +64,7 @@ def test_no_room_for_a_temporary_file(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(engine.storage.run_store, "write_text", full)
     for count in (1, 4, 6):
         left[0] = count
-        with pytest.raises(InputError, match=r"No space left.*goes on from there"):
+        with pytest.raises(InputError, match=r"No space left.*continues from there"):
             run(recipe)
     left[0] = 0
     assert content(run(recipe).path) == reference

@@ -12,10 +12,14 @@ from typing import Any, ClassVar
 from connectors.storage import Place
 from engine.core.digests import digest
 from engine.core.json_files import write_json
+from engine.core.output_layout import version_folder
+from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
 from engine.recipe.promotion import Condition
 from engine.recipe.recipe import Recipe
+from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
+from engine.storage.object_run_store import local_cache, synced_executor
 from operators.base import Executor
 
 _log = logging.getLogger("rowsieve")
@@ -110,16 +114,14 @@ def _champion_scores(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Callable[[], Executor]
 ) -> dict[str, float] | None:
     """Score the champion on the validation rows of a version; None without a champion or such rows."""
-    from engine.core.output_layout import version_folder
-    from engine.publish.tracking import client
-    from engine.recipe.trainers import parse_params
     from engine.training.ensemble import Ensemble
     from engine.training.job import RECORD, TrainingJob
     from engine.training.registry import champion_of
     from engine.training.running import score
     from engine.training.version import open_version
 
-    place = output if isinstance(output, Path) else None  # where workers can read it
+    # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
+    place = output if isinstance(output, Path) else local_cache()
     with tempfile.TemporaryDirectory(dir=place, prefix=".champion-") as scratch:
         current = champion_of(client(output), str(section.register_as), scratch)
         if current is None:
@@ -128,18 +130,18 @@ def _champion_scores(
         job = TrainingJob(
             open_version(version_folder(output, version)), params, recipe.seed, Path(scratch) / "job"
         )
-        job.maker.fit(executor())
-        write_json(job.folder / RECORD, {"groups": {}})
-        champion = Ensemble.load(current[1])
-        found = score(job, champion, executor(), folder=current[1], splits=["validation"])
+        remote = output / "runs" / Path(scratch).name
+        with synced_executor(executor(), remote, Path(scratch)) as synced:
+            job.maker.fit(synced)
+            write_json(job.folder / RECORD, {"groups": {}})
+            champion = Ensemble.load(current[1])
+            found = score(job, champion, synced, folder=current[1], splits=["validation"])
     return found["validation"].metrics() if "validation" in found else None
 
 
 def _train(
     section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Executor
 ) -> dict[str, Any]:
-    from engine.core.output_layout import version_folder
-    from engine.recipe.trainers import parse_params
     from engine.training.retrain import retrain
     from engine.training.running import TrainSpec
 

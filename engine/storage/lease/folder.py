@@ -1,7 +1,8 @@
-"""The lease of a folder on a filesystem: what becomes visible is renamed from the holder's staging folder.
+"""The lease of a folder on a filesystem. Everything visible is renamed from the holder's staging folder.
 
-Whoever takes over a lease first removes the old holder's staging folder, so an old writer that sleeps between
-its last check and its rename finds nothing left to rename.
+A writer that takes over a lease first removes the staging folder of the old holder. An old writer that is
+suspended between its last check and a rename therefore finds nothing to rename, and no folder to move others'
+files into.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from engine.storage.lease.base import (
 
 @dataclass(frozen=True)
 class FolderLease(Lease):
-    """See :class:`engine.storage.lease.Lease`."""
+    """Implements :class:`engine.storage.lease.Lease` by renames."""
 
     folder: Path
 
@@ -41,7 +42,7 @@ class FolderLease(Lease):
 
     @property
     def staging(self) -> Path:
-        """Folder from which this writer renames what it makes visible."""
+        """The folder from which this writer renames what it makes visible."""
         return self.file.with_suffix(".d")
 
     def rename(self, staged: Path, final: Path) -> None:
@@ -53,13 +54,22 @@ class FolderLease(Lease):
             raise LockedError(self.lost()) from None
 
     def stage(self, name: str) -> Path:
-        """A path in the staging folder. Raises LockedError when the lease is lost."""
+        """Return a path in the staging folder. Raises LockedError when the lease is lost."""
         self.check()
         return self.staging / name
 
     def parts_of(self, version: Path) -> Path:  # type: ignore[override]
-        """A folder in the staging folder."""
+        """Return a folder in the staging folder."""
         return self.stage(version.name)
+
+    def _write_staged(self, name: str, text: str) -> Path:
+        """Write a file in the staging folder. Raises LockedError when the lease is lost, however late."""
+        staged = self.stage(name)
+        try:
+            write_whole(staged, text.encode())
+        except FileNotFoundError:
+            raise LockedError(self.lost()) from None
+        return staged
 
     def replace_folder(self, new: Path, final: Path) -> None:
         """Replace a folder by renames through the staging folder.
@@ -77,26 +87,23 @@ class FolderLease(Lease):
         shutil.rmtree(old, ignore_errors=True)
 
     def publish(self, version: Path, manifest: str) -> None:  # type: ignore[override]
-        """Two renames; a version without its manifest is none."""
-        staged = self.stage("manifest.json")
-        write_whole(staged, manifest.encode())
+        """Rename the parts, then the manifest. A version without its manifest is none."""
+        staged = self._write_staged("manifest.json", manifest)
         version.parent.mkdir(parents=True, exist_ok=True)
         # A folder that is there has no manifest: its writer was killed between the two renames.
         self.replace_folder(self.staging / version.name, version)
         self.rename(staged, version / "manifest.json")
 
     def point(self, file: Path, version: str) -> None:  # type: ignore[override]
-        """One rename."""
-        staged = self.stage(file.name)
-        write_whole(staged, f"{version}\n".encode())
-        self.rename(staged, file)
+        """Rename a new pointer file over the old one."""
+        self.rename(self._write_staged(file.name, f"{version}\n"), file)
 
     def beat(self) -> None:
-        """Touch the lease file."""
+        """Renew the modification time of the lease file."""
         os.utime(self.file)
 
     def release(self) -> None:
-        """Say so in the lease file, and leave nothing else."""
+        """Mark the lease file as released and remove the staging folder."""
         self.check()
         shutil.rmtree(self.staging, ignore_errors=True)
         temporary = self.file.with_suffix(".tmp")
@@ -105,7 +112,10 @@ class FolderLease(Lease):
 
 
 def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, IO[str]]:
-    """Take the lease; the file beside it is locked until it is closed. Raises LockedError, OSError."""
+    """Take the lease. The file that is returned with it stays locked until it is closed.
+
+    Raises LockedError if another writer holds the lease, and OSError.
+    """
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     old = newest_token(folder)
     if old:
@@ -115,17 +125,17 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
         handle = lease.file.open("x", encoding="utf-8")
     except FileExistsError:
         raise LockedError(held(folder, read_holder(folder))) from None
-    lock(handle)  # before it says on which kernel it is: who can read that can trust the lock
+    lock(handle)  # before the kernel is written: a reader of the kernel can then trust the lock
     handle.write(new_holder(who, stale_seconds).to_json())
     handle.flush()
-    lease.check()  # a newcomer that slept between looking and making would have made an old number
+    lease.check()  # a newcomer suspended before creating the file has created an old number
     _clear(folder, lease.token)
     lease.staging.mkdir()
     return lease, handle
 
 
 def _clear(folder: Path, token: int) -> None:
-    """Remove earlier holders' staging folders, then their files: the newest number stays the highest."""
+    """Remove what earlier holders left, in an order that keeps the newest number the highest."""
     for entry in sorted((folder / FOLDER).iterdir(), reverse=True):
         number = entry.name.partition(".")[0]
         if number.isdigit() and int(number) < token:
@@ -134,7 +144,7 @@ def _clear(folder: Path, token: int) -> None:
 
 def _remove(entry: Path) -> None:
     if entry.is_dir():
-        # Renamed first, in one step: from then on the old holder finds nothing of it.
+        # The rename takes everything away from the old holder in one step.
         gone = entry.with_name(f"gone-{entry.name}")
         with suppress(OSError):
             entry.replace(gone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
@@ -118,3 +119,63 @@ def test_a_training_is_on_the_driver_wherever_it_ran(
     kept = [{name: data for name, data in files.items() if ".lease" not in name} for files in found]
     assert kept[0] == kept[1]
     assert any(name.endswith(".safetensors") for name in kept[0])
+
+
+def test_a_push_between_the_index_and_the_listing_loses_no_file(s3: S3Server, tmp_path: Path) -> None:
+    remote = cast(ObjectPath, place_of(s3.uri(s3.bucket(), "meeting")))
+    folder = SyncedFolder(tmp_path / "state", remote)
+    folder.pull()
+
+    class Racing:
+        """The prefix; another task of this host pushes a file as soon as the prefix was listed."""
+
+        def tags_below(self) -> Any:
+            there = remote.tags_below()
+            (folder.folder / "fresh").write_text("fresh")
+            folder.push({})
+            return there
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(remote, name)
+
+    SyncedFolder(folder.folder, cast(ObjectPath, Racing())).pull()
+    assert (folder.folder / "fresh").read_text() == "fresh"
+
+
+def test_the_champion_is_scored_where_hosts_share_no_disk(
+    s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.recipe.incremental import TrainSection
+    from engine.runs.plugins import training
+
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr(training, "local_cache", lambda: cache)
+    monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
+
+    def champion_of(_: Any, __: str, scratch: str) -> tuple[str, Path]:
+        folder = Path(scratch) / "model"
+        folder.mkdir()
+        (folder / "weights").write_text("weights")
+        return "1", folder
+
+    def score(job: Any, champion: Any, executor: Any, *, folder: Path, splits: list[str]) -> dict[str, Any]:
+        read = executor.map(lambda name: (folder / name).read_text(), ["weights", "weights", "weights"])
+        assert list(read) == ["weights"] * 3
+        return {}
+
+    monkeypatch.setattr("engine.training.registry.champion_of", champion_of)
+    monkeypatch.setattr("engine.training.running.score", score)
+    monkeypatch.setattr("engine.training.version.open_version", lambda _: None)
+    monkeypatch.setattr("engine.training.ensemble.Ensemble.load", lambda _: None)
+    monkeypatch.setattr("engine.training.job.TrainingJob.maker", SimpleNamespace(fit=lambda _: None))
+    monkeypatch.setattr("engine.training.job.write_json", lambda *_: None)
+    monkeypatch.setattr(training, "write_json", lambda *_: None)
+    monkeypatch.setattr(training, "client", lambda _: None)
+    uri = s3.uri(s3.bucket(), "out")
+    section = TrainSection(when="accuracy < 0.8", register_as="m")
+    executor = OtherHosts(cache)
+    found = training._champion_scores(
+        section, recipe_at(tmp_path, uri), cast(Any, place_of(uri)), "v1", lambda: executor
+    )
+    assert found is None
