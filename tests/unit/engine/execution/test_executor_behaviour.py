@@ -1,0 +1,85 @@
+"""The contract of executors, checked in this process and on Ray."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from engine.core.errors import InputError
+from engine.execution.cluster import executor as open_executor
+from engine.execution.job import Failure, Job, ShardExecutor
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import RunSection
+from engine.storage.lease import Lease
+from operators.base import Apply, Context, OperatorError
+from operators.ingest.adaptor import Ingest
+from tests.data import small_recipe
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("ray", marks=pytest.mark.cluster)])
+def executor(request: pytest.FixtureRequest) -> Iterator[ShardExecutor]:
+    with open_executor(RunSection(executor=request.param)) as opened:
+        yield opened
+
+
+def double(item: int) -> int:
+    return 2 * item
+
+
+def refuse(item: int) -> int:
+    if item == 2:
+        raise OperatorError("the value 2 cannot be used")
+    return item
+
+
+class Refusing(Ingest):
+    """An operator that cannot be opened."""
+
+    def open(self, context: Context) -> Apply:
+        raise OperatorError("the model has no layer of this name")
+
+
+class RefusingOnActors(Refusing):
+    """The same where long-lived actors would open it."""
+
+    keeps_open = True
+
+
+@dataclass(frozen=True)
+class NoCheck(Lease):
+    """A lease that nobody takes over."""
+
+    def check(self) -> None:
+        """Accept the writer."""
+
+
+def job_of(tmp_path: Path, kind: type[Ingest]) -> Job:
+    plan = make_plan(small_recipe(tmp_path))
+    planned = plan.operators[0]
+    operator = kind(cast(Any, planned.operator.params))
+    context = Context(plan.reader(planned), tmp_path / "state")
+    return Job(operator, context, plan.reader(planned), planned.fingerprint, NoCheck(tmp_path, 1))
+
+
+def test_results_come_in_the_order_of_the_items(executor: ShardExecutor) -> None:
+    assert list(executor.map(double, list(range(20)))) == [2 * item for item in range(20)]
+    assert list(executor.map(double, [])) == []
+
+
+def test_an_operator_error_of_a_task_is_raised_with_its_message(executor: ShardExecutor) -> None:
+    with pytest.raises((OperatorError, InputError), match="the value 2 cannot be used"):
+        list(executor.map(refuse, [1, 2, 3]))
+
+
+@pytest.mark.parametrize("kind", [Refusing, RefusingOnActors])
+def test_an_operator_that_cannot_be_opened_is_bad_input(
+    kind: type[Ingest], executor: ShardExecutor, tmp_path: Path
+) -> None:
+    results = list(executor.apply(job_of(tmp_path, kind), [0, 1]))
+    assert len(results) == 2
+    for result in results:
+        assert isinstance(result, Failure)
+        assert (result.kind, result.message) == ("input", "the model has no layer of this name")
+        assert isinstance(result.raised(), InputError)

@@ -1,0 +1,76 @@
+"""The contract of leases, checked on a folder and on an object store."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from connectors.storage import Place, place_of
+from engine.core.errors import LockedError
+from engine.core.output_layout import POINTER, version_folder
+from engine.storage.lease import alive, read_holder, writing
+from engine.storage.manifest import current_version, is_published
+from tests.s3 import S3Server
+
+
+@pytest.fixture(params=["folder", "object store"])
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "folder":
+        return tmp_path / "out"
+    server: S3Server = request.getfixturevalue("s3")
+    return place_of(server.uri(server.bucket(), "out"))
+
+
+def test_a_second_writer_is_refused_and_hears_who_writes(output: Place) -> None:
+    with writing(output, "weekly"):
+        assert alive(output)
+        with pytest.raises(LockedError, match=r"weekly \(process \d+ on"), writing(output, "other"):
+            pass
+    assert not alive(output)
+
+
+def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> None:
+    with writing(output, "first") as old:
+        pass
+    with writing(output, "second") as lease:
+        assert lease.token > old.token
+        for act in (
+            old.check,
+            lambda: old.parts_of(version_folder(output, "v1")),
+            lambda: old.publish(version_folder(output, "v1"), "{}"),
+            lambda: old.point(output / POINTER, "v1"),
+            old.release,
+        ):
+            with pytest.raises(LockedError):
+                act()
+        lease.check()
+    assert not is_published(output, "v1")
+    assert current_version(output) is None
+
+
+def test_a_version_is_visible_only_once_its_manifest_is_and_current_when_it_is_pointed_to(
+    output: Place,
+) -> None:
+    version = version_folder(output, "v1")
+    with writing(output, "run") as lease:
+        folder = lease.parts_of(version)
+        if isinstance(folder, Path):
+            (folder / "data").mkdir(parents=True)
+        (folder / "data" / "part").write_bytes(b"rows")
+        assert not is_published(output, "v1")
+        lease.publish(version, "{}")
+        assert is_published(output, "v1")
+        assert (version / "data" / "part").read_bytes() == b"rows"
+        assert current_version(output) is None
+        lease.point(output / POINTER, "v1")
+    assert current_version(output) == "v1"
+
+
+def test_a_lease_pickles_and_workers_can_check_it(output: Place) -> None:
+    with writing(output, "run") as lease:
+        copy = pickle.loads(pickle.dumps(lease))  # noqa: S301
+        copy.check()
+        copy.beat()
+    holder = read_holder(output)
+    assert holder is not None
+    assert (holder.who, holder.released) == ("run", True)
