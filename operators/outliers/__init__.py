@@ -1,5 +1,5 @@
 """Which rows are judged corrupt, where several operators have an opinion."""
 
-from operators.outliers.kernel import decide
+from operators.outliers.votes import decide
 
 __all__ = ["decide"]

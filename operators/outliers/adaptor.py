@@ -1,101 +1,170 @@
-"""``outliers`` over shards: reads every judge's column, decides, counts where they differ."""
+"""The operator ``outliers``: judges every row, and counts the marks of other operators beside the verdict."""
 
 from __future__ import annotations
 
+import json
+import logging
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from operators.base import (
     CATEGORY,
+    FEATURES,
     IS_OUTLIER,
     LABEL,
     MARK,
     MARKED_BY,
     OUTLIER_SOURCE,
+    ROW_ID,
     Apply,
+    CannotPredictError,
     Context,
     DatasetDelta,
     Executor,
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
+    Resources,
     ShardReader,
+    copy_state,
 )
-from operators.outliers.kernel import ALL, ANY, Text, decide, joined
+from operators.columns import vectors_to_numpy
+from operators.outliers.params import EVIDENCE, EvidenceParams, OutliersParams
+from operators.outliers.votes import ALL, ANY, Bools, Text, decide, joined
+from operators.report import Finding, ReportSection, ReportTable
 
+if TYPE_CHECKING:
+    from operators.outliers.verdict import State
 
-class OutliersParams(OperatorParams):
-    """How the judges' marks become one verdict."""
-
-    rule: str = Field(
-        default=ALL,
-        description="all: every judge in the recipe must mark the row; any: one is enough; or the name of "
-        "the judge that decides alone (`group`, `eos`)",
-    )
+SCORE = "outlier_score"
+REASONS = {
+    "flipped": "flipped label",
+    "mixed": "damaged features",
+    "permuted": "damaged features",
+}
+"""Kind of planted damage -> the reason in ``outlier_source``."""
+NOT_COVERED = (
+    "Not covered: labels that are wrong in the direction of a shortcut, and damage that leaves a row near "
+    "its neighbours and consistent with its label. The estimated recall is therefore an upper bound."
+)
+_log = logging.getLogger("rowsieve")
 
 
 class Outliers(Operator[OutliersParams]):
-    """Adds ``is_outlier``, ``outlier_source`` and ``marked_by``, from what the judges of the recipe say.
+    """Adds ``is_outlier``, ``outlier_source`` and ``marked_by``, and ``outlier_score`` by ``rule: evidence``.
 
-    A judge is any operator that adds a column ``<name>_outlier``. Runs in every recipe, by default with
-    ``rule: all``; a recipe with ``groups`` alone has one judge.
+    By ``rule: evidence`` a row is an outlier if it is probably corrupt. The other rules decide by the marks
+    of other operators, which are columns ``<name>_outlier``. The operator runs in every recipe.
     """
 
     name = "outliers"
-    version = 1
+    version = 2
     Params = OutliersParams
 
     def __init__(self, params: OutliersParams, judges: Sequence[str] = ("group",)) -> None:
         super().__init__(params)
         self.judges = tuple(judges)
+        """Names of everything that marks rows, with ``evidence`` if it decides."""
 
     def in_chain(self, chain: Sequence[Operator[OperatorParams]]) -> Outliers:
-        """With all judges that there are. Raises OperatorError for a rule that names none of them."""
-        added = [field.name for operator in chain for field in operator.adds]
-        marks = sorted(name for name in added if name.endswith(MARK) and name != IS_OUTLIER)
-        judges = [name.removesuffix(MARK) for name in marks]
+        """Return the operator with the judges of the recipe.
+
+        Raises
+        ------
+        OperatorError
+            The rule names no judge of the recipe, or the recipe has none.
+        """
+        added = {field.name for operator in chain for field in operator.adds}
+        judges = {name.removesuffix(MARK) for name in added if name.endswith(MARK) and name != IS_OUTLIER}
+        rule = self.params.rule or (EVIDENCE if {FEATURES, LABEL} <= added else ALL)
+        if rule == EVIDENCE:
+            judges.add(EVIDENCE)
         if not judges:
             raise OperatorError(
-                "operators.outliers: no operator of the recipe marks rows. Add `groups: {}` or `eos: {}`."
+                "operators.outliers: no operator of the recipe marks rows, and rows have no features to "
+                "judge them by. Add `groups: {}` or `eos: {}`, or name `source.features`."
             )
-        if self.params.rule not in (ALL, ANY, *judges):
+        if rule not in (ALL, ANY, *judges):
             raise OperatorError(
-                f"operators.outliers.rule: {self.params.rule!r} is no judge of this recipe. Use all, any, or "
-                f"one of: {', '.join(judges)}."
+                f"operators.outliers.rule: {rule!r} is no judge of this recipe. Use {EVIDENCE}, all, any, or "
+                f"one of: {', '.join(sorted(judges))}."
             )
-        return Outliers(self.params, judges)
+        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(judges))
+
+    @property
+    def _by_evidence(self) -> bool:
+        return self.params.rule == EVIDENCE
+
+    @property
+    def _voters(self) -> tuple[str, ...]:
+        """Columns of the marks of other operators."""
+        return tuple(judge + MARK for judge in self.judges if judge != EVIDENCE)
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The judges' columns."""
-        return (LABEL, *(judge + MARK for judge in self.judges))
+        """Labels and marks; by ``rule: evidence`` features too."""
+        return (LABEL, *self._voters, *((FEATURES,) if self._by_evidence else ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The verdict, by whom where it is yes, and everyone who marks the row whatever the verdict."""
-        return (
+        """The verdict, its reason where it is yes, every mark whatever the verdict, and the score."""
+        fields = (
             pa.field(IS_OUTLIER, pa.bool_()),
             pa.field(OUTLIER_SOURCE, CATEGORY),
             pa.field(MARKED_BY, CATEGORY),
         )
+        return (*fields, pa.field(SCORE, pa.float32())) if self._by_evidence else fields
+
+    @property
+    def resources(self) -> Resources:
+        """The resources of one task."""
+        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Count the verdicts.
+        """Count the marks, and learn the verdict from a sample; by evidence, writes ``evidence.npz``.
 
-        Returns ``outliers``; of each judge ``marked_<judge>`` and ``only_<judge>``, rows that no other
-        marks; and ``contested``, rows on which the judges differ.
+        Returns
+        -------
+        Of each operator that marks rows ``marked_<name>`` and ``only_<name>``, rows that no other marks; by
+        votes also ``outliers`` and ``contested``, rows on which they differ; by evidence see
+        :func:`estimated`.
         """
-        work = partial(_count, context.shards, self.requires, self.params.rule)
+        metrics = self._count(context, executor)
+        if not self._by_evidence:
+            return metrics
+        from operators.outliers.sample import gather_sample
+
+        params = self.params
+        sample = gather_sample(
+            context.shards,
+            executor,
+            max_rows=params.evidence.max_rows,
+            seed=context.seed,
+            resources=params.resources,
+        )
+        work = partial(_fit_evidence, sample, params.evidence, context.state, context.seed)
+        (found,) = executor.map(_call, [work], resources=params.resources)
+        return metrics | found
+
+    def _count(self, context: Context, executor: Executor) -> dict[str, float]:
+        names = [column.removesuffix(MARK) for column in self._voters]
+        sides = [f"{side}_{name}" for name in names for side in ("marked", "only")]
+        decided = [] if self._by_evidence else ["outliers", "contested"]
         found: Counter[str] = Counter()
-        for counts in executor.map(work, range(len(context.shards.shards))):
-            found.update(counts)
-        sides = [f"{side}_{judge}" for judge in self.judges for side in ("marked", "only")]
-        return {name: float(found[name]) for name in ("outliers", "contested", *sides)}
+        if names:
+            rule = ALL if self._by_evidence else str(self.params.rule)
+            work = partial(_count, context.shards, self._voters, rule)
+            for counts in executor.map(work, range(len(context.shards.shards)), resources=self.resources):
+                found.update(counts)
+        return {name: float(found[name]) for name in (*decided, *sides)}
 
     @property
     def can_predict(self) -> bool:
@@ -103,30 +172,153 @@ class Outliers(Operator[OutliersParams]):
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """Count again: metrics are of all rows."""
-        return self.fit(context, executor)
+        """Count the marks of all rows again; the learnt verdict and its estimates stay.
+
+        Raises
+        ------
+        CannotPredictError
+            Rows are gone: a sampled row is judged by models without its fold, and row ids have moved.
+        """
+        if not self._by_evidence:
+            return self.fit(context, executor)
+        if delta.rows_removed:
+            raise CannotPredictError("rows are gone, so that the row ids of the sample have moved")
+        copy_state(delta.state, context.state)
+        return {**delta.metrics, **self._count(context, executor)}
 
     def open(self, context: Context) -> Apply:
-        """Needs no state."""
-        rule = self.params.rule
+        """Load the learnt verdict, if the rule is ``evidence``."""
+        if self._by_evidence:
+            return self._open_evidence(context)
+        rule = str(self.params.rule or ALL)
 
         def apply(table: pa.Table) -> pa.Table:
             reasons = _reasons(table)
             verdict = decide(_marks(reasons), rule)
             marked = joined(reasons)
-            return pa.table(
-                {
-                    IS_OUTLIER: verdict,
-                    OUTLIER_SOURCE: _category(np.where(verdict, marked, "")),
-                    MARKED_BY: _category(marked),
-                }
-            )
+            return pa.table(_columns(verdict, np.where(verdict, marked, ""), marked))
 
         return apply
 
+    def _open_evidence(self, context: Context) -> Apply:
+        # Not at the top: planning imports this module, and scikit-learn takes seconds to load.
+        from operators.outliers.state import load_state
+
+        state = load_state(context.state)
+        judge: Callable[[pa.Table], tuple[Text, Any]] = (
+            _judge_nothing if state is None else partial(_judge, state)
+        )
+
+        def apply(table: pa.Table) -> pa.Table:
+            source, score = judge(table)
+            votes = _reasons(table) | {EVIDENCE: source}
+            marked = joined({name: votes[name] for name in sorted(votes)})
+            return pa.table(_columns(source != "", source, marked) | {SCORE: score})
+
+        return apply
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """State what the verdict is estimated to find, and what it cannot find."""
+        if not self._by_evidence:
+            return None
+        record = json.loads((context.state / "evidence.json").read_text("utf-8"))
+        title, order = "Corrupt rows", 40
+        if record["reason"]:
+            text = f"No row is marked as an outlier: {record['reason']}."
+            return ReportSection(title, [text], [Finding(text)], order=order)
+        found = record["estimates"]
+        prevalence, recall = found["prevalence"], found["planted_recall"]
+        rows = [[REASONS[kind] + f" ({kind})", share, recall[kind]] for kind, share in prevalence.items()]
+        table = ReportTable(
+            ["kind", "estimated share of rows", "share of planted rows that would be marked"],
+            rows,
+            f"From {found['n_rows']:,} sampled rows, in which damage was planted to calibrate the verdict.",
+        )
+        text = "No kind of damage is common and distinct enough to mark rows." + " "
+        if found["precision"] is not None:
+            text = (
+                f"An estimated {found['precision']:.0%} of the rows marked as outliers are corrupt, and at "
+                f"most {found['recall']:.0%} of the corrupt rows are marked. "
+            )
+        return ReportSection(title, [text + NOT_COVERED, table], [Finding(text.strip())], order=order)
+
+
+def _call(work: Callable[[], dict[str, float]]) -> dict[str, float]:
+    return work()
+
+
+def _fit_evidence(sample: pa.Table, params: EvidenceParams, folder: Path, seed: int) -> dict[str, float]:
+    """Learn the verdict from the sample in one task, and write it into ``folder``."""
+    from operators.outliers.state import save_reason, save_state
+    from operators.outliers.verdict import Config, NoEvidenceError, fit
+
+    config = Config(
+        min_precision=params.min_precision,
+        min_posterior=params.min_posterior,
+        min_prevalence=params.min_prevalence,
+    )
+    try:
+        state = fit(*_arrays(sample), seed=seed, config=config)
+    except NoEvidenceError as error:
+        save_reason(str(error), folder)
+        _log.warning(
+            "operators.outliers: no row is marked, as the rows give no evidence of corruption: %s. "
+            "`rule: any` marks rows by the votes of other operators.",
+            error,
+        )
+        return {"sampled_rows": float(sample.num_rows)}
+    save_state(state, folder)
+    return estimated(state)
+
+
+def estimated(state: State) -> dict[str, float]:
+    """Return what planted damage says of the verdict, as metrics.
+
+    ``sampled_rows``, ``marked_share`` (of the sample), of each kind ``prevalence_<kind>`` and
+    ``planted_recall_<kind>``, and, where rows are marked, ``estimated_precision`` and
+    ``estimated_recall_at_most``.
+    """
+    found = state.estimates
+    metrics = {
+        "sampled_rows": float(found.n_rows),
+        "marked_share": found.marked,
+        "estimated_precision": found.precision,
+        "estimated_recall_at_most": found.recall,
+    }
+    metrics |= {f"prevalence_{kind}": share for kind, share in found.prevalence.items()}
+    metrics |= {f"planted_recall_{kind}": share for kind, share in found.planted_recall.items()}
+    return {name: value for name, value in metrics.items() if not math.isnan(value)}
+
+
+def _judge(state: State, table: pa.Table) -> tuple[Text, Any]:
+    """Return the reason for each row, empty where it is no outlier, and its score."""
+    from operators.outliers.planted import KINDS
+    from operators.outliers.verdict import judge
+
+    if not table.num_rows:
+        return _judge_nothing(table)
+    found = judge(state, *_arrays(table))
+    names = np.array([*(REASONS[kind] for kind in KINDS), ""], np.object_)
+    score = pa.array(found.score.astype(np.float32), from_pandas=True)
+    return np.asarray(names[found.kind], np.object_), score
+
+
+def _judge_nothing(table: pa.Table) -> tuple[Text, Any]:
+    return np.full(table.num_rows, "", np.object_), pa.nulls(table.num_rows, pa.float32())
+
+
+def _arrays(table: pa.Table) -> tuple[Any, Any, Any]:
+    """Return features, classes and row ids."""
+    y, row_ids = (table.column(name).to_numpy().astype(np.int64) for name in (LABEL, ROW_ID))
+    return vectors_to_numpy(table.column(FEATURES)), y, row_ids
+
+
+def _columns(verdict: Bools, source: Text, marked: Text) -> dict[str, Any]:
+    return {IS_OUTLIER: verdict, OUTLIER_SOURCE: _category(source), MARKED_BY: _category(marked)}
+
 
 def _reasons(table: pa.Table) -> dict[str, Text]:
-    """Judge -> its reason for each row; a judge that only says yes or no gives its name."""
+    """Return for each judge its reason for each row; a judge that only says yes or no gives its name."""
     found = {}
     for name in table.column_names:
         if not name.endswith(MARK):
@@ -139,12 +331,12 @@ def _reasons(table: pa.Table) -> dict[str, Text]:
     return found
 
 
-def _marks(reasons: Mapping[str, Text]) -> dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+def _marks(reasons: Mapping[str, Text]) -> dict[str, Bools]:
     return {judge: np.asarray(texts != "", np.bool_) for judge, texts in reasons.items()}
 
 
 def _category(texts: Text) -> pa.Array:
-    """Numbered in the order of the text, so that a row's neighbours do not change its bytes' meaning."""
+    """Encode texts with codes in the order of the text, so that other rows do not change a code's meaning."""
     values, codes = np.unique(texts.astype(str), return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(codes.astype(np.int8)), pa.array(values.tolist(), pa.string())
@@ -152,7 +344,7 @@ def _category(texts: Text) -> pa.Array:
 
 
 def _count(reader: ShardReader, columns: Sequence[str], rule: str, shard: int) -> dict[str, int]:
-    """Of one shard; see :meth:`Outliers.fit`."""
+    """Count the marks in one shard; see :meth:`Outliers.fit`."""
     marks = _marks(_reasons(reader.read(shard, columns)))
     votes = np.sum(list(marks.values()), axis=0)
     found = {

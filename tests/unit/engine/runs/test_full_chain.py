@@ -16,6 +16,7 @@ from tests.data import small_recipe
 
 CHAIN: dict[str, Any] = {
     "eos": {"alpha": 0.4},
+    "outliers": {"rule": "all"},
     "dckm": {"n_clusters": 3, "max_iter": 5},
     "decorrelation": {"max_iter": 5},
     "weights": {"method": "group_balanced"},

@@ -1,4 +1,4 @@
-"""From the marks of several judges to one verdict a row."""
+"""Rules that turn the marks of several operators into one verdict for each row."""
 
 from __future__ import annotations
 

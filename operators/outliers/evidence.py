@@ -1,0 +1,183 @@
+"""Independent evidence that a row is corrupt, in a form that can be asked for any label of the row.
+
+Everything that needs features alone (class log probabilities by models that did not see the row, votes of
+its neighbours, distances) is computed once, as a :class:`View`; :func:`evidence` then reads it at a label.
+This makes planted flips free: the view of a row at another label is what the row would have shown had its
+label been flipped, since neither the models of its fold nor its neighbours' votes contain the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.covariance import ledoit_wolf
+
+from operators.outliers.cross_fit import STAGES, fit_stages
+from operators.outliers.linear import CrossFitted, Features, Floats, Ints
+from operators.outliers.neighbours import NeighbourTable, clipped, cue_directions, principal_basis
+
+MARGINS = (*STAGES, "votes", "cue_free_votes", "balanced_votes")
+DISTANCES = ("distance", "cue_free_distance", "mahalanobis")
+NAMES = (*MARGINS, *DISTANCES, "rarity")
+DISTANCE_COLUMNS = range(len(MARGINS), len(MARGINS) + len(DISTANCES))
+LABEL_COLUMNS = (*range(len(MARGINS)), NAMES.index("rarity"))
+MAX_MARGIN = 12.0
+"""Bound on a margin: 12 is a probability of 6e-6, far below what a linear model can know."""
+MAX_COVARIANCE = 256
+"""Principal directions whose covariance is inverted; the rest counts as isotropic."""
+BLOCK = 512
+"""Rows looked at together, always this many: matrix products may round otherwise for another shape."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of n rows without their labels."""
+
+    log_p: Floats
+    """(len(MARGINS), n, n_classes) log probabilities by each model and each vote."""
+    distances: Floats
+    """(n, 3) log distances, in the order of ``DISTANCES``."""
+
+
+@dataclass(frozen=True)
+class Mahalanobis:
+    """Distances from the mean by the shrunk covariance without each fold."""
+
+    directions: Features
+    """(d, r) principal directions of the standardised features, all of them up to ``MAX_COVARIANCE``."""
+    precisions: Features
+    """(n_folds, r, r) inverse covariance in these directions without each fold."""
+    residual: float
+    """Inverse variance in each other direction; 0 if there is none."""
+
+    def __call__(self, Z: Features, folds: Ints) -> Floats:
+        """Return (n,) distances of standardised rows (n, d), by the mean of all folds for fold -1."""
+        projected = Z @ self.directions
+        rest = np.maximum((Z.astype(np.float64) ** 2).sum(1) - (projected.astype(np.float64) ** 2).sum(1), 0)
+        squared = [np.einsum("ij,ij->i", projected @ P, projected) for P in self.precisions]
+        every = np.sqrt(np.maximum(np.stack(squared, axis=1), 0) + self.residual * rest[:, None])
+        own = every[np.arange(len(Z)), np.maximum(folds, 0)]
+        return np.asarray(np.where(folds < 0, every.mean(axis=1), own), np.float64)
+
+    @classmethod
+    def fit(cls, Z: Features, folds: Ints) -> Mahalanobis:
+        """Fit on standardised rows (n, d), by Ledoit and Wolf's shrinkage plus 1e-3 of the mean variance."""
+        d = Z.shape[1]
+        directions, residual = np.eye(d, dtype=np.float32), 0.0
+        if d > MAX_COVARIANCE:
+            values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False))
+            directions = vectors[:, ::-1][:, :MAX_COVARIANCE].astype(np.float32)
+            residual = 1.0 / max(float(values[:-MAX_COVARIANCE].mean()), 1e-3 * float(values.mean()), 1e-12)
+        projected = Z @ directions
+        parts = [inverse_covariance(projected[folds != fold]) for fold in range(int(folds.max()) + 1)]
+        return cls(directions, np.stack(parts), residual)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything fitted that evidence comes from."""
+
+    models: CrossFitted
+    """The stages ``STAGES``."""
+    raw: NeighbourTable
+    cue_free: NeighbourTable
+    mahalanobis: Mahalanobis
+    priors: Floats
+    """(n_classes,) smoothed shares of the classes."""
+
+    def view(self, Z: Features, folds: Ints, ids: Ints) -> View:
+        """Look at rows, whose views do not depend on each other.
+
+        Parameters
+        ----------
+        Z : (n, d) standardised features.
+        folds : (n,) fold of each row of the sample, -1 for other rows.
+        ids : (n,) row ids; a row of the sample is not its own neighbour.
+        """
+        parts = []
+        for start in range(0, len(Z), BLOCK):
+            n = len(Z[start : start + BLOCK])
+            pad = (0, BLOCK - n)
+            block = self.view_block(
+                np.pad(Z[start : start + BLOCK], (pad, (0, 0))),
+                np.pad(folds[start : start + BLOCK], pad),
+                np.pad(ids[start : start + BLOCK], pad),
+            )
+            parts.append(View(block.log_p[:, :n], block.distances[:n]))
+        return View(
+            np.concatenate([part.log_p for part in parts], axis=1),
+            np.concatenate([part.distances for part in parts]),
+        )
+
+    def view_block(self, Z: Features, folds: Ints, ids: Ints) -> View:
+        """Look at exactly ``BLOCK`` rows; see :meth:`view`."""
+        votes, _, near = self.raw.search(Z, ids)
+        free, balanced, near_free = self.cue_free.search(Z, ids)
+        distances = np.stack([near, near_free, self.mahalanobis(Z, folds)], axis=1)
+        voted = np.log(np.stack([votes, free, balanced]))
+        return View(np.concatenate([self.models.log_proba(Z, folds), voted]), np.log(distances + 1e-6))
+
+
+def fit_sources(
+    Z: Features, y: Ints, folds: Ints, ids: Ints, n_classes: int, *, k: int, max_index: int
+) -> Sources:
+    """Fit models (20 fits for 5 folds), two neighbour tables and covariances on the n rows of the sample.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features.
+    y, folds, ids : (n,) class index, fold and row id.
+    k : neighbours that vote.
+    max_index : rows in the neighbour tables, the first ones.
+    """
+    priors = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
+    models = fit_stages(Z, y, folds, priors)
+    breaks = breaks_cue(models, Z, y, folds)
+    weights = vote_weights(y, breaks)
+
+    def table(basis: Features) -> NeighbourTable:
+        kept = slice(0, max_index)
+        points = np.ascontiguousarray(clipped(Z[kept]) @ basis)
+        return NeighbourTable(basis, points, y[kept], weights[kept], ids[kept], n_classes, k)
+
+    cue_free = principal_basis(Z, cue_directions(Z, y, breaks, n_classes))
+    return Sources(models, table(principal_basis(Z)), table(cue_free), Mahalanobis.fit(Z, folds), priors)
+
+
+def breaks_cue(models: CrossFitted, Z: Features, y: Ints, folds: Ints) -> Floats:
+    """Return (n,) in [0, 1], how surely the biased model gets a row wrong that the robust one gets right."""
+    p = np.exp(models.log_proba(Z, folds)[:, np.arange(len(y)), y])
+    return np.asarray((1 - p[STAGES.index("biased")]) * p[STAGES.index("robust")], np.float64)
+
+
+def vote_weights(y: Ints, breaks: Floats) -> Floats:
+    """Return (n,) weights that balance rows with and without the cue, and classes; at most 20."""
+    weights = np.zeros(len(y))
+    for c in np.unique(y):
+        rows = y == c
+        minority, majority = breaks[rows], 1 - breaks[rows]
+        weights[rows] = minority / max(minority.sum(), 1.0) + majority / max(majority.sum(), 1.0)
+    return np.asarray(np.minimum(weights * (len(y) / weights.sum()), 20.0), np.float64)
+
+
+def inverse_covariance(Z: Features) -> Features:
+    """Return the (d, d) inverse of the Ledoit-Wolf covariance plus 1e-3 of its mean variance."""
+    covariance, _ = ledoit_wolf(Z.astype(np.float64), assume_centered=True)
+    ridge = 1e-3 * np.trace(covariance) / len(covariance) + 1e-12
+    return np.linalg.inv(covariance + ridge * np.eye(len(covariance))).astype(np.float32)
+
+
+def evidence(view: View, y: Ints, priors: Floats) -> Floats:
+    """Return (n, len(NAMES)) evidence at labels ``y``; larger is more suspicious.
+
+    The first seven are margins: log probability of the best other class minus that of ``y``, within +-12.
+    ``rarity`` is -log of the class's share: flips hit classes in another proportion than they occur.
+    """
+    rows = np.arange(len(y))
+    columns = []
+    for log_p in view.log_p:
+        others = log_p.copy()
+        others[rows, y] = -np.inf
+        columns.append(np.clip(others.max(axis=1) - log_p[rows, y], -MAX_MARGIN, MAX_MARGIN))
+    return np.column_stack([*columns, view.distances, -np.log(priors)[y]])

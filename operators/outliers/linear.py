@@ -1,0 +1,115 @@
+"""Standardised features and cross-fitted linear classifiers, kept as plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.linear_model import LogisticRegression
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Features: TypeAlias = npt.NDArray[np.float32]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+ABSENT = -30.0
+"""Logit of a class without a training row: its probability is 0 for all purposes."""
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """Standardises features; constant columns become 0 everywhere."""
+
+    mean: Features
+    """(d,) means."""
+    inverse: Features
+    """(d,) one over the standard deviation; 0 for a constant column."""
+
+    @classmethod
+    def fit(cls, X: Features) -> Scaler:
+        """Estimate means and deviations of (n, d) features."""
+        mean = X.mean(axis=0, dtype=np.float64)
+        deviation = X.std(axis=0, dtype=np.float64)
+        varies = deviation > 1e-6 * np.maximum(1.0, np.abs(mean))
+        inverse = np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0)
+        return cls(mean.astype(np.float32), inverse.astype(np.float32))
+
+    def __call__(self, X: Features) -> Features:
+        """Return the (n, d) standardised features."""
+        return np.asarray((X - self.mean) * self.inverse, np.float32)
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Multinomial logistic regressions of several stages, one for each fold, fitted without that fold."""
+
+    coef: Floats
+    """(n_stages, n_folds, n_classes, d) coefficients."""
+    intercept: Floats
+    """(n_stages, n_folds, n_classes) intercepts; ``ABSENT`` for a class that had no training row."""
+
+    def log_proba(self, Z: Features, folds: Ints) -> Floats:
+        """Return log probabilities of each row by the models that did not train on it.
+
+        Parameters
+        ----------
+        Z : (n, d) standardised features.
+        folds : (n,) fold of each row; -1 for rows that no model trained on, which get the mean of all folds.
+
+        Returns
+        -------
+        (n_stages, n, n_classes)
+        """
+        n_stages, n_folds, n_classes, d = self.coef.shape
+        logits = Z.astype(np.float64) @ self.coef.reshape(-1, d).T + self.intercept.reshape(-1)
+        logits = logits.reshape(len(Z), n_stages, n_folds, n_classes)
+        logits -= logits.max(axis=-1, keepdims=True)
+        log_p = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        own = log_p[np.arange(len(Z)), :, np.maximum(folds, 0)]
+        found = np.where((folds < 0)[:, None, None], log_p.mean(axis=2), own)
+        return np.asarray(found.transpose(1, 0, 2), np.float64)
+
+
+def fit_without_folds(
+    Z: Features, y: Ints, folds: Ints, n_classes: int, weights: Floats | None = None
+) -> CrossFitted:
+    """Fit one stage: a model without each fold.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features.
+    y, folds : (n,) class index; fold in 0 .. n_folds - 1.
+    weights : (n,) sample weights; default all 1.
+    """
+    fits = []
+    for fold in range(int(folds.max()) + 1):
+        rows = np.flatnonzero(folds != fold)
+        fits.append(fit_linear(Z[rows], y[rows], n_classes, None if weights is None else weights[rows]))
+    coef, intercept = (np.stack(parts)[None] for parts in zip(*fits, strict=True))
+    return CrossFitted(coef, intercept)
+
+
+def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = None) -> tuple[Floats, Floats]:
+    """Fit a multinomial logistic regression with scikit-learn's L2 penalty of C = 1.
+
+    Returns
+    -------
+    coef : (n_classes, d)
+    intercept : (n_classes,)
+        With a single class among the rows, the model is the constant prediction of that class.
+    """
+    present = np.unique(y)
+    coef, intercept = np.zeros((n_classes, Z.shape[1])), np.full(n_classes, ABSENT)
+    if len(present) == 1:
+        intercept[present] = 0.0
+        return coef, intercept
+    model = LogisticRegression(max_iter=200, tol=1e-3).fit(Z, y, sample_weight=weights)
+    if len(present) == 2:
+        half, bias = model.coef_[0] / 2, model.intercept_[0] / 2
+        coef[present] = np.stack([-half, half])
+        intercept[present] = [-bias, bias]
+    else:
+        coef[present], intercept[present] = model.coef_, model.intercept_
+    return coef, intercept

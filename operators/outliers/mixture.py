@@ -1,0 +1,194 @@
+"""How common each kind of damage is, and how surely each row has it.
+
+The observed rows are a mixture: clean rows, flipped rows, rows with damaged features. What the last two look
+like is known, since both can be planted in the very rows at hand; clean rows are what remains. A logistic
+regression on the evidence gives the density ratio of each planted kind to the clean rows, and the shares of
+the mixture follow by expectation maximisation (Saerens et al. 2002), where clean rows and the sources of
+planted ones are weighted anew by the posterior of every round. This differs from MAP-D (Siddiqui et al. 2022)
+in that the planted rows are never trained on.
+
+The log ratio is linear in the evidence. This tells a label error from natural ambiguity: errors make the
+share of contradicted labels level off where the models are sure, ambiguity lets it fall on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.linear_model import LogisticRegression
+
+from operators.outliers.linear import Bools, Floats, Ints
+
+START = 0.02
+"""Share of each kind in the first round."""
+MAX_TOTAL = 0.3
+"""Bound on the share of all damaged rows."""
+MAX_LOG_RATIO = 50.0
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Log density ratios of planted kinds to clean rows, linear in standardised evidence."""
+
+    columns: Ints
+    """Columns of the evidence that are used."""
+    mean: Floats
+    """(len(columns),) means of the observed rows."""
+    deviation: Floats
+    """(len(columns),) their standard deviations."""
+    coef: Floats
+    """(n_kinds, len(columns))."""
+    intercept: Floats
+    """(n_kinds,)."""
+    prevalence: Floats
+    """(n_kinds,) estimated share of each kind among the observed rows."""
+
+    def log_ratios(self, E: Floats) -> Floats:
+        """Return (n, n_kinds) log ratios of evidence (n, m)."""
+        standard = (E[:, self.columns] - self.mean) / self.deviation
+        return np.minimum(standard @ self.coef.T + self.intercept, MAX_LOG_RATIO)
+
+
+def posteriors(log_ratios: Floats, prevalence: Floats) -> Floats:
+    """Return (n, n_kinds) the probability of each kind, given the shares of the mixture."""
+    odds = np.exp(log_ratios) * prevalence / max(1 - float(prevalence.sum()), 1e-3)
+    return np.asarray(odds / (1 + odds.sum(axis=1, keepdims=True)), np.float64)
+
+
+def mixture_shares(log_ratios: Floats, start: Floats, max_total: float = MAX_TOTAL) -> Floats:
+    """Return (n_kinds,) the shares of the planted kinds by EM, at most ``max_total`` together."""
+    shares = start
+    for _ in range(100):
+        new = posteriors(log_ratios, shares).mean(axis=0)
+        new = new * min(1.0, max_total / max(float(new.sum()), 1e-12))
+        if np.abs(new - shares).max() < 1e-6:
+            break
+        shares = new
+    return shares
+
+
+def fit_ratios(
+    E: Floats,
+    planted: Sequence[Floats],
+    columns: Sequence[int],
+    *,
+    prevalence: Floats | None = None,
+    rounds: int = 4,
+) -> Ratios:
+    """Fit the density ratios, and the prevalence of each kind unless it is given.
+
+    Parameters
+    ----------
+    E : (n, m) evidence of the observed rows.
+    planted : of each kind, (n, m) evidence of the same rows with that damage.
+    columns : columns of the evidence to use.
+    prevalence : (n_kinds,) shares known from elsewhere.
+    rounds : of weighting rows by how surely they are clean. More rounds mark more rows, less precisely.
+    """
+    used = np.asarray(columns, np.int64)
+    parts = [A[:, used] for A in (E, *planted)]
+    mean, deviation = parts[0].mean(axis=0), parts[0].std(axis=0) + 1e-6
+    stacked = np.vstack([(A - mean) / deviation for A in parts])
+    target = np.repeat(np.arange(len(parts)), len(E))
+    shares = np.full(len(planted), START) if prevalence is None else prevalence
+    clean = np.ones(len(E))
+    for _ in range(rounds):
+        weights = np.tile(clean * (len(E) / clean.sum()), len(parts)) + 1e-12
+        model = LogisticRegression(max_iter=200, tol=1e-3).fit(stacked, target, sample_weight=weights)
+        coef, intercept = _relative_to_first(model.coef_, model.intercept_)
+        ratios = Ratios(used, mean, deviation, coef, intercept, shares)
+        log_ratios = ratios.log_ratios(E)
+        if prevalence is None:
+            shares = mixture_shares(log_ratios, np.maximum(shares, 1e-4))
+        clean = 1 - posteriors(log_ratios, shares).sum(axis=1)
+    return Ratios(used, mean, deviation, coef, intercept, shares)
+
+
+def _relative_to_first(coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+    """Return logits relative to the first class; scikit-learn keeps one row for two classes."""
+    if len(coef) == 1:
+        return coef, intercept
+    return coef[1:] - coef[0], intercept[1:] - intercept[0]
+
+
+def separation(log_ratio: Floats, planted: Floats) -> float:
+    """Return the probability that a planted row has a larger log ratio than an observed one."""
+    ranks = rankdata(np.concatenate([log_ratio, planted]))[len(log_ratio) :]
+    n, m = len(log_ratio), len(planted)
+    return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
+
+
+def prevalence_bound(log_ratio: Floats, planted: Floats, min_share: float = 0.02) -> float:
+    """Return an upper bound on the share of a kind: no part of the mixture exceeds the whole above any cut.
+
+    The least ratio of the observed share above a cut (its upper 95 % limit) to the planted share above it,
+    over cuts above which at least ``min_share`` of the planted rows lie (Blanchard et al. 2010; the best bin
+    of Garg et al. 2021).
+    """
+    cuts = np.quantile(planted, np.linspace(0, 1 - min_share, 100))
+    observed = len(log_ratio) - np.searchsorted(np.sort(log_ratio), cuts, side="left")
+    above = len(planted) - np.searchsorted(np.sort(planted), cuts, side="left")
+    upper = (observed + 1.64 * np.sqrt(observed) + 1.5) / len(log_ratio)
+    return float((upper / (above / len(planted))).min())
+
+
+def estimate_prevalence(E: Floats, planted: Floats, columns: Sequence[int], min_separation: float) -> float:
+    """Estimate the share of one kind from some evidence alone; 0 where planted rows hardly stand out."""
+    ratios = fit_ratios(E, [planted], columns)
+    observed, seen = ratios.log_ratios(E)[:, 0], ratios.log_ratios(planted)[:, 0]
+    share = min(float(ratios.prevalence[0]), prevalence_bound(observed, seen))
+    from_clean = (separation(observed, seen) - share / 2) / (1 - share)
+    return share if from_clean >= min_separation else 0.0
+
+
+def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_suspected: Bools) -> float:
+    """Estimate the share of suspected rows whose features do not predict their labels, as damage has it.
+
+    Naturally extreme rows have as informative features as others; scrambled ones have not. The contradicted
+    share among suspected rows is placed between that among other rows and that among planted rows.
+
+    Parameters
+    ----------
+    wrong, planted_wrong : (n,) 1 where a model that did not see the row predicts another label.
+    suspected, planted_suspected : (n,) bool, by evidence from distances alone.
+
+    Returns
+    -------
+    float
+        In [0, 1]; 0 where the lower 95 % limit is below .3 or labels say nothing.
+    """
+    m = int(suspected.sum())
+    if m < 5 or m == len(wrong) or not planted_suspected.any():
+        return 0.0
+    found, rest = wrong[suspected].mean(), wrong[~suspected].mean()
+    span = planted_wrong[planted_suspected].mean() - rest
+    if span < 0.05:
+        return 0.0
+    share = (found - rest) / span
+    error = np.sqrt(max(found * (1 - found), 1 / m) / m) / span
+    return float(min(share, 1.0)) if share - 1.64 * error >= 0.3 else 0.0
+
+
+def damage_prevalence(
+    E: Floats, planted: Floats, columns: Sequence[int], margins: Sequence[int], min_separation: float
+) -> float:
+    """Estimate the share of rows with damaged features: by distances, confirmed by labels.
+
+    Parameters
+    ----------
+    E, planted : (n, m) evidence of observed rows, and of the same rows damaged.
+    columns : distances, in the evidence.
+    margins : columns of margins. The one that contradicts most planted rows more than observed ones
+        confirms: damage can leave a cue in place, as permuted pixels keep their mean.
+    """
+    share = estimate_prevalence(E, planted, columns, min_separation)
+    if share <= 0:
+        return 0.0
+    ratios = fit_ratios(E, [planted], columns, prevalence=np.array([share]))
+    suspected, seen = (posteriors(ratios.log_ratios(A), ratios.prevalence)[:, 0] >= 0.5 for A in (E, planted))
+    wrong, planted_wrong = ((A[:, margins] > 0).astype(np.float64) for A in (E, planted))
+    best = int((planted_wrong.mean(axis=0) - wrong.mean(axis=0)).argmax())
+    return share * label_check(wrong[:, best], planted_wrong[:, best], suspected, seen)

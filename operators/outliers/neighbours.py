@@ -1,0 +1,119 @@
+"""Labels and distances of the nearest sample rows, in a bounded number of dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from operators.outliers.linear import Features, Floats, Ints
+
+MAX_DIMENSIONS = 64
+CLIP = 4.0
+
+
+@dataclass(frozen=True)
+class NeighbourTable:
+    """Rows of the sample after a linear map, searched exhaustively."""
+
+    basis: Features
+    """(d, r) map of standardised features, clipped at +-4, to the space of the search."""
+    points: Features
+    """(m, r) mapped sample rows."""
+    labels: Ints
+    """(m,) their class."""
+    weights: Floats
+    """(m,) weight of each row's vote."""
+    ids: Ints
+    """(m,) row ids: a row is never its own neighbour."""
+    n_classes: int
+    k: int
+    """Neighbours that vote."""
+
+    def search(self, Z: Features, ids: Ints) -> tuple[Floats, Floats, Floats]:
+        """Find the k nearest other rows of each row.
+
+        Parameters
+        ----------
+        Z : (n, d) standardised features.
+        ids : (n,) row ids.
+
+        Returns
+        -------
+        votes, weighted : (n, n_classes) shares of the votes of each class, plain and weighted, smoothed
+            with one vote of the sample's mix.
+        distance : (n,) mean Euclidean distance of the neighbours.
+        """
+        k = min(self.k, len(self.points) - 1)
+        distances, found = self._index.kneighbors(clipped(Z) @ self.basis, k + 1)
+        own = self.ids[found] == ids[:, None]
+        drop = np.where(own.any(axis=1), own.argmax(axis=1), k)
+        keep = np.arange(k + 1)[None, :] != drop[:, None]
+        found, distances = found[keep].reshape(-1, k), distances[keep].reshape(-1, k)
+        plain = np.ones(len(self.points))
+        mean = distances.mean(axis=1, dtype=np.float64)
+        return self._votes(found, plain), self._votes(found, self.weights), mean
+
+    @cached_property
+    def _index(self) -> NearestNeighbors:
+        return NearestNeighbors(algorithm="brute").fit(self.points)
+
+    def _votes(self, found: Ints, weights: Floats) -> Floats:
+        mix = np.bincount(self.labels, weights, self.n_classes)
+        votes = np.tile(mix / mix.sum(), (len(found), 1))
+        scale = weights.mean()
+        rows = np.arange(len(found))
+        for j in range(found.shape[1]):
+            votes[rows, self.labels[found[:, j]]] += weights[found[:, j]] / scale
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True), np.float64)
+
+
+def clipped(Z: Features) -> Features:
+    """Bound standardised features, so that one long tail does not decide all distances."""
+    return np.clip(Z, -CLIP, CLIP)
+
+
+def principal_basis(Z: Features, removed: Features | None = None) -> Features:
+    """Return (d, r) principal directions, r <= 64, of rows without the span of ``removed``.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features.
+    removed : (d, q) orthonormal directions, which are projected out first.
+    """
+    V = clipped(Z).astype(np.float64)
+    V -= V.mean(axis=0)
+    if removed is not None:
+        V -= (V @ removed.astype(np.float64)) @ removed.T
+    _, vectors = np.linalg.eigh(V.T @ V)
+    kept = vectors[:, ::-1][:, :MAX_DIMENSIONS]
+    if removed is not None:
+        kept = kept - removed.astype(np.float64) @ (removed.T @ kept)
+    return np.asarray(kept, np.float32)
+
+
+def cue_directions(Z: Features, y: Ints, breaks: Floats, n_classes: int, share: float = 0.2) -> Features:
+    """Return (d, q) orthonormal directions in which rows that break the cue differ from their class.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features.
+    breaks : (n,) in [0, 1], how surely a row breaks the cue: the biased model gets it wrong, the robust
+        one right.
+    share : directions are kept down to this share of the largest singular value, n_classes - 1 at most.
+    """
+    V = clipped(Z)
+    patterns = []
+    for c in range(n_classes):
+        rows = np.flatnonzero(y == c)
+        if len(rows) and breaks[rows].sum() > 1:
+            difference = np.average(V[rows], axis=0, weights=breaks[rows])
+            difference -= np.average(V[rows], axis=0, weights=1 - breaks[rows] + 1e-9)
+            patterns.append(difference)
+    if not patterns:
+        return np.zeros((Z.shape[1], 0), np.float32)
+    _, values, vectors = np.linalg.svd(np.stack(patterns), full_matrices=False)
+    kept = (values > share * values[0]) & (np.arange(len(values)) < max(1, n_classes - 1))
+    return np.asarray(vectors[kept].T, np.float32)

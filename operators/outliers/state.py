@@ -1,0 +1,105 @@
+"""Storage of the verdict's state: arrays as ``.npz`` and scalars as JSON. Reading it runs no code."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from operators.outliers.evidence import Mahalanobis, Sources
+from operators.outliers.linear import CrossFitted, Scaler
+from operators.outliers.mixture import Ratios
+from operators.outliers.neighbours import NeighbourTable
+from operators.outliers.verdict import Estimates, State
+
+ARRAYS = "evidence.npz"
+RECORD = "evidence.json"
+TABLES = ("raw", "cue_free")
+TABLE_ARRAYS = ("basis", "points", "labels", "weights", "ids")
+SCALARS = ("combined_share", "threshold", "n_folds", "seed")
+
+
+def save_state(state: State, folder: Path) -> None:
+    """Write ``evidence.npz`` and ``evidence.json`` into a folder."""
+    sources = state.sources
+    parts: dict[str, Any] = {
+        "scaler": state.scaler,
+        "models": sources.models,
+        "mahalanobis": sources.mahalanobis,
+        "ratios": state.ratios,
+        "plain": state.plain,
+    }
+    arrays: dict[str, Any] = {
+        f"{name}.{field.name}": np.asarray(getattr(part, field.name))
+        for name, part in parts.items()
+        for field in fields(part)
+    }
+    for name in TABLES:
+        arrays |= {f"{name}.{key}": getattr(getattr(sources, name), key) for key in TABLE_ARRAYS}
+    arrays |= {
+        "priors": sources.priors,
+        "prevalence": state.prevalence,
+        "classes": state.classes,
+        "sample_ids": state.sample_ids,
+    }
+    np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
+    scalars: dict[str, Any] = {name: getattr(state, name) for name in SCALARS}
+    scalars |= {"n_classes": sources.raw.n_classes, "k": sources.raw.k}
+    estimates: dict[str, Any] = {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in asdict(state.estimates).items()
+    }
+    _write(folder, {"reason": "", **scalars, "estimates": estimates})
+
+
+def save_reason(reason: str, folder: Path) -> None:
+    """Record that there is no evidence, and why."""
+    _write(folder, {"reason": reason})
+
+
+def load_state(folder: Path) -> State | None:
+    """Read what :func:`save_state` wrote; None where :func:`save_reason` did."""
+    record = json.loads((folder / RECORD).read_text("utf-8"))
+    if record["reason"]:
+        return None
+    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+
+    def part(name: str) -> dict[str, Any]:
+        return {
+            key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")
+        }
+
+    def table(name: str) -> NeighbourTable:
+        return NeighbourTable(**part(name), n_classes=record["n_classes"], k=record["k"])
+
+    mahalanobis = part("mahalanobis")
+    sources = Sources(
+        CrossFitted(**part("models")),
+        table("raw"),
+        table("cue_free"),
+        Mahalanobis(**{**mahalanobis, "residual": float(mahalanobis["residual"])}),
+        arrays["priors"],
+    )
+    estimates: dict[str, Any] = {
+        name: math.nan if value is None else value for name, value in record["estimates"].items()
+    }
+    return State(
+        Scaler(**part("scaler")),
+        sources,
+        Ratios(**part("ratios")),
+        Ratios(**part("plain")),
+        prevalence=arrays["prevalence"],
+        classes=arrays["classes"],
+        sample_ids=arrays["sample_ids"],
+        estimates=Estimates(**estimates),
+        **{name: record[name] for name in SCALARS},
+    )
+
+
+def _write(folder: Path, record: dict[str, Any]) -> None:
+    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")

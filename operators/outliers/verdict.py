@@ -1,0 +1,337 @@
+"""Which rows are probably corrupt, with the estimated precision and recall of that verdict.
+
+:func:`fit` learns from a bounded sample; :func:`judge` judges any row, rows of the sample by models that did
+not train on them. The prevalence of damaged features is estimated from distances and confirmed by labels,
+that of label errors from labels alone, so that one kind cannot pass for the other; the posterior of a row
+then uses everything.
+
+Not covered: flips that always point the way a cue points (they look like rows that are merely easy), and
+damage that leaves a row both near its neighbours and consistent with its label. Estimated recall counts
+neither, so that it is an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.hashing import row_hashes
+from operators.outliers.evidence import (
+    BLOCK,
+    DISTANCE_COLUMNS,
+    LABEL_COLUMNS,
+    MARGINS,
+    NAMES,
+    Sources,
+    evidence,
+    fit_sources,
+)
+from operators.outliers.linear import Bools, Features, Floats, Ints, Scaler
+from operators.outliers.mixture import (
+    Ratios,
+    damage_prevalence,
+    estimate_prevalence,
+    fit_ratios,
+    posteriors,
+)
+from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
+from operators.outliers.sample import SAMPLE
+
+FOLDS = "outliers/folds"
+PLANTED = "outliers/planted"
+SHRINKAGE = 500
+"""Rows with planted damage at which the score is half the calibrated combination, half the plain margin."""
+MIN_ROWS = 100
+"""Rows of judged classes below which there is no evidence."""
+MIN_CLASS = 20
+"""Sampled rows of a class below which its rows are not judged."""
+NOBODY = 2.0
+"""Threshold that no posterior reaches."""
+
+
+class NoEvidenceError(ValueError):
+    """The rows cannot support a verdict; the message says why."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """Constants of the verdict."""
+
+    max_calibration: int = 5_000
+    """Rows in which damage is planted."""
+    max_index: int = 10_000
+    """Rows in the neighbour tables."""
+    n_folds: int = 5
+    neighbours: int = 15
+    min_separation: float = 0.9
+    """Area under ROC, planted rows against clean ones, below which a kind counts as undetectable."""
+    min_precision: float = 0.7
+    """Bound on the estimated precision of the marked rows."""
+    min_posterior: float = 0.5
+    """No row is marked that is more probably clean."""
+    min_prevalence: float = 0.0015
+    """A kind that is estimated to be rarer is not marked at all."""
+    rank_prevalence: float = 0.002
+    """Least prevalence of label errors in the score, which ranks rows even where none are marked."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What the planted damage says of the verdict, on the sample."""
+
+    prevalence: dict[str, float]
+    """Share of rows of each kind."""
+    precision: float
+    """Expected share of corrupt rows among the marked; NaN where none are marked."""
+    recall: float
+    """Upper bound on the share of corrupt rows that are marked; NaN where none are expected."""
+    planted_recall: dict[str, float]
+    """Share of planted rows of each kind that would be marked."""
+    marked: float
+    """Share of the rows of the sample that are marked."""
+    n_rows: int
+    """Rows of the sample."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that :func:`judge` needs."""
+
+    scaler: Scaler
+    sources: Sources
+    ratios: Ratios
+    plain: Ratios
+    """Of flipped labels, from the plain margin alone."""
+    combined_share: float
+    """Share of the calibrated combination in the score; the rest is the plain margin."""
+    prevalence: Floats
+    """(3,) shares with rare kinds set to 0: what is marked follows from them."""
+    threshold: float
+    """Least posterior of a marked row; ``NOBODY`` where no row is marked."""
+    classes: Ints
+    """(n_classes,) ascending class indices that are judged; evidence counts them from 0."""
+    sample_ids: Ints
+    """Row ids of the sample, ascending."""
+    n_folds: int
+    seed: int
+    estimates: Estimates = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """Verdicts on n rows."""
+
+    is_outlier: Bools
+    kind: Ints
+    """Index into ``KINDS`` of the most probable kind; -1 where the row is not marked."""
+    posterior: Floats
+    """Probability that the row is corrupt; 0 for rows of a class that is not judged."""
+    score: Floats
+    """Log odds with prevalences floored, which rank rows even where the posterior is 0 for all.
+
+    NaN for rows of a class that is not judged."""
+
+
+def fit(X: Features, y: Ints, row_ids: Ints, *, seed: int = 0, config: Config | None = None) -> State:
+    """Learn to tell corrupt rows. The result depends on neither the order of the rows nor on threads.
+
+    Parameters
+    ----------
+    X : (n, d) float32 finite features.
+    y : (n,) class index.
+    row_ids : (n,) unique ids.
+    seed : of folds and planted damage.
+
+    Raises
+    ------
+    NoEvidenceError
+        There are too few rows, fewer than two classes of ``MIN_CLASS`` rows, or only constant features.
+    """
+    config = config or Config()
+    classes, rows = _judged_rows(y, row_ids, seed)
+    X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
+    y = np.searchsorted(classes, y[rows]).astype(np.int64)
+    scaler = Scaler.fit(X)
+    if not scaler.inverse.any():
+        raise NoEvidenceError("all features are constant")
+    Z, folds = scaler(X), folds_of(ids, config.n_folds, seed)
+    m = slice(0, config.max_calibration)
+    # Another number of threads may round differently.
+    with threadpool_limits(1):
+        sources = fit_sources(Z, y, folds, ids, len(classes), k=config.neighbours, max_index=config.max_index)
+        E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
+        ratios, plain, prevalence = calibrate(E, planted, config)
+        trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
+        posterior, *seen = (posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted))
+    threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
+    return State(
+        scaler,
+        sources,
+        ratios,
+        plain,
+        len(E) / (len(E) + SHRINKAGE),
+        trusted,
+        threshold,
+        classes,
+        np.sort(ids),
+        config.n_folds,
+        seed,
+        estimate(posterior, seen, prevalence, threshold, len(ids)),
+    )
+
+
+def _judged_rows(y: Ints, row_ids: Ints, seed: int) -> tuple[Ints, Ints]:
+    """Return the classes that are judged, and the positions of their rows by the hash of their ids."""
+    classes, counts = np.unique(y, return_counts=True)
+    classes = classes[counts >= MIN_CLASS].astype(np.int64)
+    order = np.lexsort((row_ids, row_hashes(row_ids, seed, SAMPLE)))
+    order = order[np.isin(y[order], classes)]
+    if len(classes) < 2 or len(order) < MIN_ROWS:
+        raise NoEvidenceError(
+            f"{len(classes)} classes have {MIN_CLASS} sampled rows or more ({len(order)} rows in all); two "
+            f"such classes and {MIN_ROWS} rows are needed"
+        )
+    return classes, order
+
+
+def estimate(
+    posterior: Floats, seen: list[Floats], prevalence: Floats, threshold: float, n_rows: int
+) -> Estimates:
+    """Estimate precision and recall from posteriors of observed rows (n,) and of planted ones (n,) each."""
+    marked = posterior >= threshold
+    total = float(posterior.sum())
+    shares = [float((p >= threshold).mean()) for p in seen]
+    return Estimates(
+        dict(zip(KINDS, prevalence.tolist(), strict=True)),
+        float(posterior[marked].mean()) if marked.any() else float("nan"),
+        float(posterior[marked].sum()) / total if total > 0 else float("nan"),
+        dict(zip(KINDS, shares, strict=True)),
+        float(marked.mean()),
+        n_rows,
+    )
+
+
+def folds_of(row_ids: Ints, n_folds: int, seed: int) -> Ints:
+    """Return (n,) the fold of each row, in 0 .. n_folds - 1, by a hash of its id."""
+    return (row_hashes(row_ids, seed, FOLDS) % np.uint64(n_folds)).astype(np.int64)
+
+
+def planted_evidence(
+    sources: Sources, Z: Features, y: Ints, folds: Ints, ids: Ints, seed: int
+) -> tuple[Floats, list[Floats]]:
+    """Return evidence of observed rows, and of the same rows with each kind of ``KINDS``.
+
+    Parameters
+    ----------
+    Z : (n, d) standardised features.
+    y, folds, ids : (n,) class index, fold and row id.
+    """
+    rng = np.random.default_rng(int(row_hashes(np.zeros(1, np.int64), seed, PLANTED)[0]))
+    observed = sources.view(Z, folds, ids)
+    E = evidence(observed, y, sources.priors)
+    planted = [evidence(observed, flip_labels(y, len(sources.priors), rng), sources.priors)]
+    varies = Z.any(axis=0)
+    for damage in (mix_columns, permute_within):
+        view = sources.view(damage(Z, rng) * varies, folds, ids)
+        planted.append(evidence(view, y, sources.priors))
+    return E, planted
+
+
+def calibrate(E: Floats, planted: list[Floats], config: Config) -> tuple[Ratios, Ratios, Floats]:
+    """Estimate the density ratios, that of flips by the plain margin alone, and the (3,) prevalences.
+
+    Of the two kinds of damaged features only the more common one counts, as they overlap.
+    """
+    flipped = estimate_prevalence(E, planted[0], LABEL_COLUMNS, config.min_separation)
+    margins = range(len(MARGINS))
+    damaged = np.array(
+        [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, config.min_separation) for kind in planted[1:]]
+    )
+    damaged[1 - damaged.argmax()] = 0.0
+    prevalence = np.concatenate([[flipped], damaged])
+    ranked = np.maximum(prevalence, [config.rank_prevalence, 1e-4, 1e-4])
+    ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked)
+    plain = fit_ratios(E, planted[:1], [MARGINS.index("plain")], prevalence=ranked[:1])
+    return ratios, plain, prevalence
+
+
+def choose_threshold(p: Floats, min_precision: float, min_posterior: float) -> float:
+    """Choose the least threshold above which posteriors (n,) have a mean of ``min_precision``.
+
+    It lies between two posteriors, so that the last bits of a row's posterior decide nothing.
+
+    Returns
+    -------
+    float
+        ``NOBODY`` where no row can be marked.
+    """
+    ordered = np.sort(p)[::-1]
+    precise = np.cumsum(ordered) / np.arange(1, len(p) + 1) >= min_precision
+    allowed = np.flatnonzero(precise & (ordered >= min_posterior))
+    if not len(allowed):
+        return NOBODY
+    last = int(allowed[-1])
+    below = max(float(ordered[last + 1]), min_posterior) if last + 1 < len(p) else min_posterior
+    return (float(ordered[last]) + below) / 2
+
+
+def judge(state: State, X: Features, y: Ints, row_ids: Ints) -> Verdicts:
+    """Judge rows, each on its own: neither their order nor the other rows change a bit of the result.
+
+    Parameters
+    ----------
+    X, y, row_ids : (n, d) features, (n,) class index, (n,) ids.
+    """
+    n = len(y)
+    posterior, score = np.zeros(n), np.full(n, np.nan)
+    kind = np.full(n, -1, np.int64)
+    known = np.isin(y, state.classes)
+    with threadpool_limits(1):
+        for rows, places in _blocks(row_ids, np.flatnonzero(known)):
+            E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places)
+            by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)[places]
+            posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
+            score[rows] = _score(state, E)[places]
+    marked = posterior >= state.threshold
+    return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
+
+
+def _score(state: State, E: Floats) -> Floats:
+    """Return (n,) log odds: the calibrated combination, shrunk towards the plain margin.
+
+    Of small samples the combination alone ranks worse than the plain margin.
+    """
+    combined = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)
+    plain = state.plain.log_ratios(E)[:, 0] + np.log(state.plain.prevalence[0])
+    return np.asarray(state.combined_share * combined + (1 - state.combined_share) * plain, np.float64)
+
+
+def _block_evidence(state: State, X: Features, y: Ints, row_ids: Ints, places: Ints) -> Floats:
+    """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places."""
+    ids = row_ids.astype(np.int64)
+    nearest = np.minimum(np.searchsorted(state.sample_ids, ids), len(state.sample_ids) - 1)
+    inside = state.sample_ids[nearest] == ids
+    Z = np.zeros((BLOCK, X.shape[1]), np.float32)
+    folds, block_ids, labels = (np.full(BLOCK, value, np.int64) for value in (-1, -1, 0))
+    Z[places] = state.scaler(X)
+    folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed), -1)
+    block_ids[places] = ids
+    labels[places] = np.searchsorted(state.classes, y)
+    view = state.sources.view_block(Z, folds, block_ids)
+    return evidence(view, labels, state.sources.priors)
+
+
+def _blocks(row_ids: Ints, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the rows whose ids share a block, and their places in it: ``row_id % BLOCK``.
+
+    A matrix product may round a row differently at another place of the block.
+    """
+    order = rows[np.argsort(row_ids[rows], kind="stable")]
+    cuts = np.flatnonzero(np.diff(row_ids[order] // BLOCK)) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
+        if stop > start:
+            yield order[start:stop], np.asarray(row_ids[order[start:stop]] % BLOCK, np.int64)

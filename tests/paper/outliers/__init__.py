@@ -1,0 +1,1 @@
+"""The calibrated verdict on corrupt rows against cleanlab, on problems with known damage."""

@@ -1,0 +1,160 @@
+"""The calibrated verdict on generated problems, and its guarantees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from operators.outliers.evidence import Mahalanobis
+from operators.outliers.state import load_state, save_reason, save_state
+from operators.outliers.verdict import (
+    NOBODY,
+    Config,
+    NoEvidenceError,
+    choose_threshold,
+    fit,
+    folds_of,
+    judge,
+)
+from tests.unit.operators.outliers.problems import clean_digits, demo_digits, separable
+
+SMALL = Config(max_calibration=800)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_flips_are_found_with_the_precision_that_is_stated(classes: int) -> None:
+    X, y, ids, bad = separable(flips=0.08, classes=classes)
+    state = fit(X, y, ids, config=SMALL)
+    found = judge(state, X, y, ids)
+    assert bad[found.is_outlier].mean() >= 0.7
+    assert found.is_outlier[bad].mean() >= 0.5
+    assert state.estimates.precision >= 0.7
+    assert set(found.kind[found.is_outlier]) == {0}
+    clean = separable(classes=classes)
+    assert judge(fit(*clean[:3], config=SMALL), *clean[:3]).is_outlier.mean() <= 0.005
+
+
+def test_damage_of_the_demo_is_found_precisely_and_clean_digits_are_left_alone() -> None:
+    precision, recall = [], []
+    for seed in range(3):
+        X, y, ids, bad = demo_digits(seed)
+        found = judge(fit(X, y, ids, seed=seed), X, y, ids)
+        precision.append(bad[found.is_outlier].mean())
+        recall.append(found.is_outlier[bad].mean())
+    assert np.mean(precision) >= 0.7
+    assert np.mean(recall) >= 0.5
+    X, y, ids, _ = clean_digits(0)
+    assert judge(fit(X, y, ids), X, y, ids).is_outlier.mean() <= 0.005
+
+
+def test_scores_depend_on_neither_order_nor_company_to_the_bit() -> None:
+    X, y, ids, _ = separable(n=1200, flips=0.05)
+    order = np.random.default_rng(1).permutation(len(y))
+    state = fit(X[:900], y[:900], ids[:900], config=SMALL)
+    kept = order[order < 900]
+    again = fit(X[kept], y[kept], ids[kept], config=SMALL)
+    whole = judge(state, X, y, ids)
+    np.testing.assert_array_equal(judge(again, X, y, ids).score, whole.score)
+    part = judge(state, X[order[:50]], y[order[:50]], ids[order[:50]])
+    np.testing.assert_array_equal(part.score, whole.score[order[:50]])
+
+
+def test_rows_of_the_sample_are_judged_by_models_without_them() -> None:
+    # Labels that nothing predicts: a model that has seen a row would agree with its label.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 100)).astype(np.float32)
+    y, ids = rng.integers(0, 2, 400), np.arange(400)
+    state = fit(X, y, ids, config=SMALL)
+    Z, folds = state.scaler(X), folds_of(ids, state.n_folds, state.seed)
+    log_p = state.sources.models.log_proba(Z, folds)
+    assert abs((log_p[0].argmax(axis=1) == y).mean() - 0.5) < 0.1
+    assert (state.sources.models.log_proba(Z, (folds + 1) % 5)[0].argmax(axis=1) == y).mean() > 0.7
+
+
+def test_new_rows_and_constant_columns() -> None:
+    X, y, ids, bad = separable(n=1000, flips=0.08, d=6)
+    X[:, 4] = 2.5
+    state = fit(X[:700], y[:700], ids[:700], config=SMALL)
+    found = judge(state, X[700:], y[700:], ids[700:])
+    assert np.isfinite(found.score).all()
+    assert found.score[bad[700:]].min() > np.median(found.score[~bad[700:]])
+
+
+@pytest.mark.parametrize("d", [1, 1000])
+def test_one_feature_and_many(d: int) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    X = (y[:, None] * 4 + rng.normal(size=(200, d))).astype(np.float32)
+    assert np.isfinite(judge(fit(X, y, np.arange(200)), X, y, np.arange(200)).score).all()
+
+
+def test_a_small_class_is_not_judged_and_does_not_disturb() -> None:
+    X, y, ids, _ = separable(flips=0.08)
+    with_rare = np.where(np.arange(1000) % 100 == 0, 7, y)
+    found = judge(fit(X, with_rare, ids, config=SMALL), X, with_rare, ids)
+    assert np.isnan(found.score[with_rare == 7]).all()
+    assert not found.is_outlier[with_rare == 7].any()
+    assert found.is_outlier[with_rare != 7].any()
+
+
+def test_one_hot_columns() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 400)
+    X = np.eye(3, dtype=np.float32)[np.where(rng.random(400) < 0.95, y, 0)]
+    assert np.isfinite(judge(fit(X, y, np.arange(400)), X, y, np.arange(400)).score).all()
+
+
+def test_rows_without_evidence_are_refused_with_the_reason() -> None:
+    X, y, ids, _ = separable(n=400)
+    with pytest.raises(NoEvidenceError, match="1 classes have 20 sampled rows"):
+        fit(X, np.zeros_like(y), ids)
+    with pytest.raises(NoEvidenceError, match=r"\(99 rows in all\)"):
+        fit(X[:99], y[:99], ids[:99])
+    with pytest.raises(NoEvidenceError, match="constant"):
+        fit(np.ones_like(X), y, ids)
+
+
+def test_distance_in_many_dimensions_is_that_of_all_directions() -> None:
+    rng = np.random.default_rng(0)
+    scale = np.r_[np.full(40, 5.0), np.ones(360)]
+    Z = (rng.normal(size=(1500, 400)) * scale).astype(np.float32)
+    found = Mahalanobis.fit(Z, np.arange(1500) % 5)(Z[:300], np.full(300, -1))
+    exact = np.sqrt(((Z[:300] / scale) ** 2).sum(axis=1))
+    assert np.corrcoef(found, exact)[0, 1] > 0.8
+    far = Z[:1].copy()
+    far[0, 399] += 40
+    assert Mahalanobis.fit(Z, np.arange(1500) % 5)(far, np.array([-1]))[0] > found.max()
+
+
+def test_the_threshold_lies_between_posteriors() -> None:
+    p = np.array([0.99, 0.9, 0.6, 0.55, 0.2])
+    assert choose_threshold(p, 0.8, 0.5) == pytest.approx(0.575)
+    assert choose_threshold(p[:3], 0.8, 0.5) == pytest.approx(0.55)
+    assert choose_threshold(np.full(5, 0.3), 0.7, 0.5) == NOBODY
+
+
+def test_state_survives_files(tmp_path: Path) -> None:
+    X, y, ids, _ = separable(flips=0.08)
+    state = fit(X, y, ids, config=SMALL)
+    save_state(state, tmp_path)
+    again = load_state(tmp_path)
+    assert again is not None
+    np.testing.assert_array_equal(judge(again, X, y, ids).score, judge(state, X, y, ids).score)
+    assert again.estimates == state.estimates
+    save_reason("too few rows", tmp_path)
+    assert load_state(tmp_path) is None
+
+
+def test_the_score_of_few_rows_is_close_to_the_plain_margin() -> None:
+    rng = np.random.default_rng(0)
+    X, y, ids, _ = separable(n=120)
+    X += 3 * rng.normal(size=X.shape).astype(np.float32)
+    few = fit(X, y, ids)
+    assert few.combined_share == pytest.approx(120 / 620)
+    Z, folds = few.scaler(X), folds_of(ids, few.n_folds, few.seed)
+    plain = few.sources.models.log_proba(Z, folds)[0]
+    margin = plain[np.arange(120), 1 - y] - plain[np.arange(120), y]
+    assert spearmanr(judge(few, X, y, ids).score, margin).statistic > 0.8
