@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.covariance import ledoit_wolf
 
 from operators.outliers.cross_fit import STAGES, fit_stages
-from operators.outliers.linear import CrossFitted, Features, Floats, Ints
+from operators.outliers.linear import CrossFitted, Features, Floats, Ints, principal_directions
 from operators.outliers.neighbours import NeighbourTable, clipped, cue_directions, principal_basis
 
 MARGINS = (*STAGES, "votes", "cue_free_votes", "balanced_votes")
@@ -66,9 +66,11 @@ class Mahalanobis:
         d = Z.shape[1]
         directions, residual = np.eye(d, dtype=np.float32), 0.0
         if d > MAX_COVARIANCE:
-            values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False))
-            directions = vectors[:, ::-1][:, :MAX_COVARIANCE].astype(np.float32)
-            residual = 1.0 / max(float(values[:-MAX_COVARIANCE].mean()), 1e-3 * float(values.mean()), 1e-12)
+            variances, vectors = principal_directions(Z, MAX_COVARIANCE)
+            directions = vectors.astype(np.float32)
+            total = float(Z.var(axis=0, dtype=np.float64).sum())
+            rest = (total - float(variances.sum())) / (d - len(variances))
+            residual = 1.0 / max(rest, 1e-3 * total / d, 1e-12)
         projected = Z @ directions
         parts = [inverse_covariance(projected[folds != fold]) for fold in range(int(folds.max()) + 1)]
         return cls(directions, np.stack(parts), residual)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.extmath import randomized_svd
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Features: TypeAlias = npt.NDArray[np.float32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
+MAX_EXACT = 1024
+"""Features up to which principal directions are computed exactly."""
 ABSENT = -30.0
 """Logit of a class without a training row: its probability is 0 for all purposes."""
 
@@ -105,7 +110,7 @@ def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = No
     if len(present) == 1:
         intercept[present] = 0.0
         return coef, intercept
-    model = LogisticRegression(max_iter=200, tol=1e-3).fit(Z, y, sample_weight=weights)
+    model = fit_logistic(Z, y, weights)
     if len(present) == 2:
         half, bias = model.coef_[0] / 2, model.intercept_[0] / 2
         coef[present] = np.stack([-half, half])
@@ -113,3 +118,31 @@ def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = No
     else:
         coef[present], intercept[present] = model.coef_, model.intercept_
     return coef, intercept
+
+
+def fit_logistic(X: npt.NDArray[np.floating], y: Ints, weights: Floats | None = None) -> LogisticRegression:
+    """Fit a logistic regression, silently where it stops early: calibration weighs it as it is."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LogisticRegression(max_iter=200, tol=1e-3).fit(X, y, sample_weight=weights)
+
+
+def principal_directions(V: npt.NDArray[np.floating], rank: int) -> tuple[Floats, Floats]:
+    """Compute the directions of largest variance, by randomised iteration beyond ``MAX_EXACT`` features.
+
+    Parameters
+    ----------
+    V : (n, d) rows.
+    rank : number of directions; d if that is less.
+
+    Returns
+    -------
+    variances : (r,) descending, with divisor n - 1.
+    directions : (d, r) orthonormal.
+    """
+    centred = V - V.mean(axis=0, dtype=np.float64)
+    if centred.shape[1] > MAX_EXACT:
+        _, singular, rows = randomized_svd(centred, min(rank, len(V)), random_state=0)
+        return singular**2 / (len(V) - 1), np.asarray(rows.T, np.float64)
+    values, vectors = np.linalg.eigh(centred.T @ centred / (len(V) - 1))
+    return values[::-1][:rank], vectors[:, ::-1][:, :rank]

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.linear_model import LogisticRegression
 
-from operators.outliers.linear import Bools, Floats, Ints
+from operators.outliers.linear import Bools, Floats, Ints, fit_logistic
 
 START = 0.02
 """Share of each kind in the first round."""
@@ -97,7 +96,7 @@ def fit_ratios(
     clean = np.ones(len(E))
     for _ in range(rounds):
         weights = np.tile(clean * (len(E) / clean.sum()), len(parts)) + 1e-12
-        model = LogisticRegression(max_iter=200, tol=1e-3).fit(stacked, target, sample_weight=weights)
+        model = fit_logistic(stacked, target, weights)
         coef, intercept = _relative_to_first(model.coef_, model.intercept_)
         ratios = Ratios(used, mean, deviation, coef, intercept, shares)
         log_ratios = ratios.log_ratios(E)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from operators.outliers.linear import Features, Floats, Ints
+from operators.outliers.linear import Features, Floats, Ints, principal_directions
 
 MAX_DIMENSIONS = 64
 CLIP = 4.0
@@ -84,11 +84,9 @@ def principal_basis(Z: Features, removed: Features | None = None) -> Features:
     removed : (d, q) orthonormal directions, which are projected out first.
     """
     V = clipped(Z).astype(np.float64)
-    V -= V.mean(axis=0)
     if removed is not None:
         V -= (V @ removed.astype(np.float64)) @ removed.T
-    _, vectors = np.linalg.eigh(V.T @ V)
-    kept = vectors[:, ::-1][:, :MAX_DIMENSIONS]
+    _, kept = principal_directions(V, MAX_DIMENSIONS)
     if removed is not None:
         kept = kept - removed.astype(np.float64) @ (removed.T @ kept)
     return np.asarray(kept, np.float32)

@@ -21,7 +21,7 @@ class SplitParams(OperatorParams):
     test: Share = 0.0
     """Share of rows for test, drawn at random before anything else."""
     drop_outliers: bool = False
-    """Leave outliers out; noise is often the minority, so look at it first."""
+    """Leave out rows marked as outliers; look at them and at the estimated precision first."""
     kernel: Literal["linear", "rbf"] = "linear"
     """Of features ``x``; compare methods by their metric ``mmd`` in the same kernel."""
     gamma: Annotated[float, Field(gt=0)] | None = None

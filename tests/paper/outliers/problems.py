@@ -135,7 +135,10 @@ def _read(name: str) -> tuple[Array, Array, Array, list[Array]]:
         y, attribute = rows["is_recid"].to_numpy(int), (rows["race"] == "African-American").to_numpy(int)
         juvenile = ["juv_fel_count", "juv_misd_count", "juv_other_count"]
         kept = rows[[*juvenile, "priors_count", "c_charge_degree"]]
-    parts = [pd.get_dummies(kept[name]) if kept[name].dtype == object else kept[[name]] for name in kept]
+    parts = [
+        kept[[name]] if pd.api.types.is_numeric_dtype(kept[name]) else pd.get_dummies(kept[name])
+        for name in kept
+    ]
     ends = np.cumsum([part.shape[1] for part in parts])
     columns = np.split(np.arange(ends[-1]), ends[:-1])
     return np.hstack([part.to_numpy(np.float32) for part in parts]), y, attribute, columns

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from operators.outliers.evidence import Mahalanobis
+from operators.outliers.linear import principal_directions
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
     NOBODY,
@@ -83,7 +84,7 @@ def test_new_rows_and_constant_columns() -> None:
     assert found.score[bad[700:]].min() > np.median(found.score[~bad[700:]])
 
 
-@pytest.mark.parametrize("d", [1, 1000])
+@pytest.mark.parametrize("d", [1, 1100])
 def test_one_feature_and_many(d: int) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)
@@ -127,6 +128,16 @@ def test_distance_in_many_dimensions_is_that_of_all_directions() -> None:
     far = Z[:1].copy()
     far[0, 399] += 40
     assert Mahalanobis.fit(Z, np.arange(1500) % 5)(far, np.array([-1]))[0] > found.max()
+
+
+def test_principal_directions_of_many_features_are_those_of_few() -> None:
+    rng = np.random.default_rng(0)
+    few = rng.normal(size=(300, 5)) * [9, 7, 5, 3, 1]
+    rotated = few @ np.linalg.qr(rng.normal(size=(1500, 5)))[0].T
+    exact, _ = principal_directions(few, 4)
+    found, directions = principal_directions(rotated, 4)
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+    np.testing.assert_allclose(directions.T @ directions, np.eye(4), atol=1e-9)
 
 
 def test_the_threshold_lies_between_posteriors() -> None:
