@@ -23,6 +23,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "neighbours": "operators.neighbours.adaptor:Neighbours",
         "dckm": "operators.dckm.adaptor:Dckm",
         "decorrelation": "operators.dckm.adaptor:Decorrelation",
+        "cues": "operators.cues.adaptor:Cues",
         "eos": "operators.eos.adaptor:Eos",
         "weights": "operators.weights.adaptor:Weights",
         "split": "operators.splits.adaptor:Split",

@@ -33,6 +33,9 @@ CONTRACT: tuple[pa.Field, ...] = (
 )
 """The columns that every published row has beside those of the source."""
 
+CUES = "cues"
+"""Operator whose weights the default of ``weights`` multiplies; a recipe need not name it."""
+
 USUAL_ADDER = {
     GROUP: "groups",
     IS_OUTLIER: "outliers",
@@ -47,6 +50,18 @@ def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
     """Whether operators mark outliers and no operator combines their marks."""
     added = {field.name for operator in chain for field in operator.adds}
     return IS_OUTLIER not in added and any(name.endswith(MARK) for name in added)
+
+
+def wants_cues(chain: Sequence[Operator[Any]]) -> bool:
+    """Return whether an operator builds on ``cues``, which the recipe does not name."""
+    named = any(operator.name == CUES for operator in chain)
+    return not named and any(CUES in (*operator.uses, *_factors(operator)) for operator in chain)
+
+
+def _factors(operator: Operator[Any]) -> tuple[str, ...]:
+    """Return the names of the operators whose weights this one multiplies unless others are chosen."""
+    found: tuple[str, ...] = getattr(operator, "usual_factors", ())
+    return found
 
 
 def resolve_chain(chain: Sequence[Operator[Any]]) -> list[Operator[Any]]:

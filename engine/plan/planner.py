@@ -16,7 +16,15 @@ from pydantic import ValidationError
 from connectors.base import ConnectorError
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
-from engine.plan.chain import CONTRACT, compose, resolve_chain, topological_order, wants_verdict
+from engine.plan.chain import (
+    CONTRACT,
+    CUES,
+    compose,
+    resolve_chain,
+    topological_order,
+    wants_cues,
+    wants_verdict,
+)
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
 from engine.plan.model import Plan
@@ -54,6 +62,8 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     check_source_columns(chain, recipe, listing.schema)
     check_contract_names(recipe, listing.schema, chain)
     chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
+    if wants_cues(chain):
+        chain.append(build_operator(recipe, CUES, {}))
     if wants_verdict(chain):
         chain.append(build_operator(recipe, "outliers", {}))
     chain = topological_order(resolve_chain(chain))

@@ -32,6 +32,7 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "george": "operators.groups.george:George",
         "eiil": "operators.groups.by_model:Eiil",
         "jtt": "operators.groups.by_model:Jtt",
+        "cues": "operators.groups.by_cue:ByCue",
         "none": "operators.groups.by_column:ClassLabel",
         "oracle": "operators.groups.by_column:Oracle",
     }

@@ -68,6 +68,16 @@ class JttParams(ProbeParams):
     """Passes of Adam, for ``logistic`` too. The paper tunes it on validation groups, from 1 to 60."""
 
 
+class CueGroupsParams(OperatorParams):
+    """Groups by the shortcut that ``cues`` suspects or that the user names."""
+
+    method: Literal["cues"] = "cues"
+    min_rows: Count = 100
+    """Least rows of a group; a smaller one is merged with the rest of its class."""
+    min_share: Annotated[float, Field(ge=0, le=0.5)] = 0.005
+    """Least share of its class in a group."""
+
+
 class NoneParams(OperatorParams):
     """Group = class: the floor."""
 

@@ -18,6 +18,8 @@ import pyarrow as pa
 from operators.base import (
     FACTOR,
     FEATURES,
+    GROUP,
+    LABEL,
     MARK,
     WEIGHT,
     Apply,
@@ -30,9 +32,17 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
+from operators.weights.class_limits import (
+    ClassLimits,
+    Moments,
+    add_moments,
+    class_means,
+    find_limits,
+    sum_products,
+    sum_ratios,
+)
 from operators.weights.kernel import (
     Trust,
-    balance_keys,
     class_priors,
     group_keys,
     group_masses,
@@ -40,7 +50,7 @@ from operators.weights.kernel import (
 )
 from operators.weights.params import WeightsParams
 from operators.weights.totals import add_up, all_shards, warning
-from operators.weights.weighing import COLUMNS, Factors, Scales
+from operators.weights.weighing import COLUMNS, Factors, Scales, keys_of
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob
@@ -51,19 +61,26 @@ _log = logging.getLogger("rowsieve")
 class Weights(Operator[WeightsParams]):
     """Adds ``weight``, mean 1 over all valid rows, or over those that are kept where outliers are dropped.
 
-    An operator named W that adds the column ``W_weight`` multiplies it.
+    An operator named W that adds the column ``W_weight`` multiplies it. By default (``method: robust``) the
+    product is kept within limits, see :mod:`operators.weights.class_limits`, and ``cues`` is one of the
+    factors.
     """
 
     name = "weights"
-    version = 5
+    version = 6
     Params = WeightsParams
     partial_fit_changes_rows = True
 
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
-        self._doubts = params.trust == "self_confidence"
+        self._doubts = not params.trusts_all
         self.uses = ("ingest",) if self._doubts else ()
         self._factors = Factors()
+
+    @property
+    def usual_factors(self) -> tuple[str, ...]:
+        """Names of the operators whose weights ``method: robust`` multiplies unless others are chosen."""
+        return ("cues",) if self.params.method == "robust" and self.params.factors is None else ()
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
         """Multiplied by the weights there are, and dropping what `split` drops.
@@ -102,7 +119,8 @@ class Weights(Operator[WeightsParams]):
         """Count the rows of each group and train without each fold; leaves ``weights.json`` and the models.
 
         Returns groups, largest_weight, effective_sample_size and effective_share (of the kept rows), and
-        ``doubted``: rows that count for less than their share. Warns where the share is below a tenth.
+        ``doubted``: rows that count for less than their share; for robust weights ``shrinkage``, of the class
+        that is shrunk most. Warns where the share is below a tenth.
 
         Raises
         ------
@@ -138,7 +156,8 @@ class Weights(Operator[WeightsParams]):
         balanced: dict[int, float] = {}
         by_class: Counter[tuple[int, int]] = Counter()
         shards = range(len(context.shards.shards))
-        for masses, pairs in executor.map(partial(_count, context.shards, self._factors), shards):
+        by = self.params.method == "class_balanced"
+        for masses, pairs in executor.map(partial(_count, context.shards, self._factors, by), shards):
             balanced = {key: balanced.get(key, 0.0) + masses.get(key, 0.0) for key in {**balanced, **masses}}
             by_class.update(pairs)
         return balanced, by_class
@@ -147,8 +166,10 @@ class Weights(Operator[WeightsParams]):
         self, context: Context, executor: Executor, balanced: dict[int, float], trust: Trust | None
     ) -> dict[str, float]:
         shards = range(len(context.shards.shards))
-        sizes = balanced if self.params.method == "group_balanced" else None
-        scales = Scales(sizes, trust, factors=self._factors)
+        method = self.params.method
+        sizes = balanced if method in ("group_balanced", "class_balanced") else None
+        limits = self._limits(context, executor) if method == "robust" else None
+        scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced")
         work = partial(add_up, context.shards, self.requires, scales, context.state)
         whole = all_shards(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
@@ -160,7 +181,25 @@ class Weights(Operator[WeightsParams]):
             "effective_sample_size": whole.effective(),
             "effective_share": whole.effective() / whole.kept if whole.kept else 0.0,
             "doubted": float(whole.doubted),
+            **({} if limits is None else {"shrinkage": _shrinkage(limits)}),
         }
+
+    def _limits(self, context: Context, executor: Executor) -> ClassLimits:
+        """Measure the factors' product within each class, in two passes over the shards."""
+        shards, params = range(len(context.shards.shards)), self.params
+        count = partial(_sum_products, context.shards, self._factors)
+        sums = add_moments(list(executor.map(count, shards)))
+        work = partial(_sum_ratios, context.shards, self._factors, class_means(sums), params.cap)
+        ratios = add_moments(list(executor.map(work, shards)))
+        limits = find_limits(sums, ratios, params.cap, params.min_effective_share)
+        if shrunk := {c: 1 - t for c, t in limits.trust.items() if t < 1}:
+            _log.info(
+                "operators.weights: the weights of %d classes are shrunk towards class balance, by up to "
+                "%.0f %%, so that cap and min_effective_share hold.",
+                len(shrunk),
+                100 * max(shrunk.values()),
+            )
+        return limits
 
     def _train(
         self, context: Context, executor: Executor, by_class: Counter[tuple[int, int]]
@@ -201,10 +240,27 @@ class Weights(Operator[WeightsParams]):
 
 
 def _count(
-    reader: ShardReader, factors: Factors, shard: int
+    reader: ShardReader, factors: Factors, by_class: bool, shard: int
 ) -> tuple[dict[int, float], dict[tuple[int, int], int]]:
     """Factors' sums over the groups that are balanced; rows of each class and group with all noise."""
     table = reader.read(shard, (*COLUMNS, *factors.reads))
-    y, group, is_outlier = (table.column(name).to_numpy() for name in COLUMNS)
+    y, group = table.column(LABEL).to_numpy(), table.column(GROUP).to_numpy()
     pairs = Counter(zip(y.tolist(), group_keys(y, group).tolist(), strict=True))
-    return group_masses(balance_keys(y, group, is_outlier), factors.product(table)), dict(pairs)
+    return group_masses(keys_of(table, by_class=by_class), factors.product(table)), dict(pairs)
+
+
+def _sum_products(reader: ShardReader, factors: Factors, shard: int) -> Moments:
+    table = reader.read(shard, (*COLUMNS, *factors.reads))
+    return sum_products(factors.product(table), table.column(LABEL).to_numpy(), factors.kept(table))
+
+
+def _sum_ratios(
+    reader: ShardReader, factors: Factors, means: dict[int, float], cap: float, shard: int
+) -> Moments:
+    table = reader.read(shard, (*COLUMNS, *factors.reads))
+    return sum_ratios(factors.product(table), table.column(LABEL).to_numpy(), factors.kept(table), means, cap)
+
+
+def _shrinkage(limits: ClassLimits) -> float:
+    """Return 1 - t of the class that is shrunk most; 0 without classes."""
+    return max((1 - t for t in limits.trust.values()), default=0.0)

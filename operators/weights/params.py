@@ -37,17 +37,27 @@ class WeightsParams(OperatorParams):
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "small_rows"})
 
-    method: Literal["uniform", "group_balanced"] = Field(
-        default="uniform",
-        description="uniform: 1 each; group_balanced: the same sum for every group and every class's noise, "
-        "while rows marked as outliers weigh 1",
+    method: Literal["robust", "class_balanced", "uniform", "group_balanced"] = Field(
+        default="robust",
+        description="robust: the product of the factors within limits (`cap`, `min_effective_share`), the "
+        "same sum for every class; the operator `cues` is one of the factors unless `factors` leaves it "
+        "out. class_balanced: the same sum for every class; uniform: 1 each; group_balanced: the same sum "
+        "for every group and every class's noise, while rows marked as outliers weigh 1. All are multiplied "
+        "by the factors",
     )
-    trust: Literal["all", "self_confidence"] = Field(
-        default="self_confidence",
+    trust: Literal["all", "self_confidence"] | None = Field(
+        default=None,
         description="all: every row alike; self_confidence: a row outside its class's largest group counts "
         "for min(1, p / prior), p being the probability of its label by a classifier that was trained "
-        "without it on groups of equal weight, and prior that of its class under the same classifier",
+        "without it on groups of equal weight, and prior that of its class under the same classifier. "
+        "Default: all for robust and class_balanced, self_confidence for uniform and group_balanced",
     )
+    cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
+    """Largest weight as a multiple of the weight under class balance. Only ``method: robust`` reads it."""
+    min_effective_share: float = Field(default=0.2, gt=0, le=1)
+    """Least effective sample size of each class as a share of its kept rows; weights are shrunk towards class
+    balance
+    until it holds. Only ``method: robust`` reads it."""
     factors: tuple[str, ...] | None = Field(
         default=None,
         description="Other operators' weights that multiply these, such as [eos, dckm]; default: all that "
@@ -66,8 +76,18 @@ class WeightsParams(OperatorParams):
     """Up to so many rows each classifier is trained in one task; above, on Ray, by up to 8 of Ray Train's
     workers each, as far as the cluster has room. Same bytes either way."""
 
+    @property
+    def trusts_all(self) -> bool:
+        """Whether every row's label is taken as it is."""
+        if self.trust is None:
+            return self.method in ("robust", "class_balanced")
+        return self.trust == "all"
+
     @model_validator(mode="after")
-    def _reads_cross_fit(self) -> Self:
-        if self.trust == "all" and "cross_fit" in self.model_fields_set:
+    def _keys_are_read(self) -> Self:
+        if self.trusts_all and "cross_fit" in self.model_fields_set:
             raise ValueError("cross_fit is read by trust: self_confidence only; trust is 'all'")
+        limits = self.model_fields_set & {"cap", "min_effective_share"}
+        if self.method != "robust" and limits:
+            raise ValueError(f"{min(limits)} is read by method: robust only; method is {self.method!r}")
         return self

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from operators.base import IS_OUTLIER, ShardReader
+from operators.base import ShardReader
 from operators.weights.kernel import Floats
 from operators.weights.weighing import Scales
 
@@ -51,9 +51,7 @@ def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: P
     """Of one shard; each factor by itself as well as the product, all over kept rows."""
     table = reader.read(shard, columns)
     weights, trusted = scales.open(state)(table)
-    kept = np.ones(table.num_rows, np.bool_)
-    if scales.factors.drop_outliers:
-        kept = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+    kept = scales.factors.kept(table)
     found = {name: table.column(name).to_numpy().astype(np.float64)[kept] for name in scales.factors.columns}
     return Totals(
         kept=int(kept.sum()),

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from operators.base import GROUP, IS_OUTLIER, LABEL
-from operators.weights.kernel import Floats, Trust, balance_keys, balanced_weights
+from operators.weights.class_limits import ClassLimits
+from operators.weights.kernel import Bools, Floats, Keys, Trust, balance_keys, balanced_weights
 
 COLUMNS = (LABEL, GROUP, IS_OUTLIER)
 STATE = "weights.json"
@@ -50,6 +51,13 @@ class Factors:
             product *= weight
         return np.where(outlier, 0.0, product) if self.drop_outliers else product
 
+    def kept(self, table: pa.Table) -> Bools:
+        """Return the rows that are not dropped, shape (n,)."""
+        if not self.drop_outliers:
+            return np.ones(table.num_rows, np.bool_)
+        kept: Bools = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+        return kept
+
 
 @dataclass(frozen=True)
 class Scales:
@@ -60,6 +68,10 @@ class Scales:
     trust: Trust | None
     scale: float = 1.0
     factors: Factors = Factors()
+    limits: ClassLimits | None = None
+    """Limits of each class, for ``method: robust``."""
+    by_class: bool = False
+    """Whether ``sizes`` are of classes rather than of groups."""
 
     def open(self, state: Path) -> Weigh:
         """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
@@ -71,10 +83,12 @@ class Scales:
             share = open_trust(self.trust, state)
 
         def weigh(table: pa.Table) -> tuple[Floats, Floats]:
-            base = self.scale * self.factors.product(table)
+            base = self.factors.product(table)
+            if self.limits is not None:
+                base = self.limits.apply(base, table.column(LABEL).to_numpy(), self.factors.kept(table))
             if self.sizes is not None:
-                keys = balance_keys(*(table.column(name).to_numpy() for name in COLUMNS))
-                base *= balanced_weights(keys, self.sizes)
+                base *= balanced_weights(keys_of(table, by_class=self.by_class), self.sizes)
+            base *= self.scale
             trusted = share(table) if share else np.ones(table.num_rows)
             return base * trusted, trusted
 
@@ -83,6 +97,8 @@ class Scales:
     def save(self, state: Path) -> None:
         """Leave ``weights.json``."""
         record = asdict(self) | {"sizes": _pairs(self.sizes)}
+        if self.limits is not None:
+            record["limits"] = {name: _as_json(value) for name, value in vars(self.limits).items()}
         if self.trust:
             record["trust"]["largest"] = _pairs(self.trust.largest)
         (state / STATE).write_text(json.dumps(record), "utf-8")
@@ -97,7 +113,21 @@ class Scales:
         if trust is not None:
             trust = Trust(**trust | {"largest": dict(trust["largest"]), "priors": tuple(trust["priors"])})
         sizes = None if sizes is None else dict(sizes)
-        return cls(sizes, trust, record["scale"], found)
+        limits = record.get("limits")
+        if limits is not None:
+            by_name = {name: dict(value) for name, value in limits.items() if name != "cap"}
+            limits = ClassLimits(**by_name, cap=limits["cap"])
+        return cls(sizes, trust, record["scale"], found, limits, record.get("by_class", False))
+
+
+def keys_of(table: pa.Table, *, by_class: bool) -> Keys:
+    """Return the class or the group (``balance_keys``) of each row, shape (n,)."""
+    y, group, is_outlier = (table.column(name).to_numpy() for name in COLUMNS)
+    return y.astype(np.int64) if by_class else balance_keys(y, group, is_outlier)
+
+
+def _as_json(value: Any) -> Any:
+    return _pairs(value) if isinstance(value, Mapping) else value
 
 
 def _pairs(counts: Mapping[int, float] | None) -> list[tuple[int, float]] | None:

@@ -38,7 +38,7 @@ from operators.probe.scoring import logits
 from tests.data import small_recipe
 
 WEAK = {"probe": {"l2": 1.0, "trainer": "in_process"}}  # so that some rows are predicted wrong
-METHODS = ("grasp", "feasp", "kmeans", "george", "eiil", "jtt", "none", "oracle")
+METHODS = ("grasp", "feasp", "kmeans", "george", "eiil", "jtt", "cues", "none", "oracle")
 PARAMS = (
     "grasp.eps=[0.1,0.3]",
     "feasp.eps=[0.1,0.3]",

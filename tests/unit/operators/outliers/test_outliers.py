@@ -39,6 +39,8 @@ VERDICTS: dict[str, Callable[[bool, bool], bool]] = {
     "eos": lambda group, eos: eos,
 }
 
+UNIFORM = WeightsParams(method="uniform", trust="all")
+
 
 def judged(found: list[tuple[bool, bool]]) -> pa.Table:
     return pa.table(
@@ -122,7 +124,7 @@ def test_other_weights_multiply_and_kept_rows_have_mean_one(tmp_path: Path) -> N
         }
     )
     chain = [stand_in("eos", ("eos_weight", pa.float32())), stand_in("dckm", ("dckm_weight", pa.float32()))]
-    operator = Weights(WeightsParams(trust="all", drop_outliers=True)).in_chain(chain)
+    operator = Weights(WeightsParams(method="uniform", trust="all", drop_outliers=True)).in_chain(chain)
     result, metrics = run_operator(operator, split_table(table, [7, 31]), tmp_path)
     expected = np.where(outlier, 0.0, eos * dckm)
     expected /= expected[~outlier].mean()
@@ -130,7 +132,7 @@ def test_other_weights_multiply_and_kept_rows_have_mean_one(tmp_path: Path) -> N
     assert metrics["effective_sample_size"] == pytest.approx(
         expected.sum() ** 2 / (expected**2).sum(), rel=1e-5
     )
-    only = Weights(WeightsParams(trust="all", factors=("eos",))).in_chain(chain)
+    only = Weights(WeightsParams(method="uniform", trust="all", factors=("eos",))).in_chain(chain)
     assert only.requires[3:] == ("eos_weight",)
 
 
@@ -146,7 +148,7 @@ def test_a_weight_of_a_judge_that_was_overruled_does_not_count(tmp_path: Path) -
         }
     )
     chain = [stand_in("eos", ("eos_weight", pa.float32()), ("eos_outlier", pa.bool_()))]
-    even, _ = run_operator(Weights(WeightsParams(trust="all")).in_chain(chain), [table], tmp_path)
+    even, _ = run_operator(Weights(UNIFORM).in_chain(chain), [table], tmp_path)
     np.testing.assert_allclose(even["weight"].to_numpy(), np.array([0, 1, 1.2, 0.8]) * 4 / 3, rtol=1e-6)
     params = WeightsParams(trust="all", method="group_balanced")
     balanced, _ = run_operator(Weights(params).in_chain(chain), [table], tmp_path)
@@ -175,7 +177,7 @@ def test_weights_that_rest_on_few_rows_are_named(tmp_path: Path, caplog: pytest.
     columns = {"dckm_weight": wild, "eos_weight": np.ones(50), LABEL: np.zeros(50, np.int32)}
     table = pa.table({**columns, "group": np.zeros(50, np.int32), IS_OUTLIER: np.zeros(50, bool)})
     chain = [stand_in("eos", ("eos_weight", pa.float32())), stand_in("dckm", ("dckm_weight", pa.float32()))]
-    _, metrics = run_operator(Weights(WeightsParams(trust="all")).in_chain(chain), [table], tmp_path)
+    _, metrics = run_operator(Weights(UNIFORM).in_chain(chain), [table], tmp_path)
     assert metrics["effective_sample_size"] == pytest.approx(2)
     assert "worth 2 of 50 rows" in caplog.text
     assert "dckm alone is worth 2: make its weights more alike" in caplog.text

@@ -79,7 +79,7 @@ def test_every_group_and_every_classs_noise_weighs_the_same(
 
 
 def test_uniform_weights_are_one(tmp_path: Path) -> None:
-    operator = Weights(WeightsParams(trust="all"))
+    operator = Weights(WeightsParams(method="uniform", trust="all"))
     result, _ = run_operator(operator, [as_table([(0, 0, False), (1, -1, True)])], tmp_path)
     assert result.to_pydict() == {WEIGHT: [1, 1]}
 
@@ -168,7 +168,7 @@ def test_a_label_as_likely_as_its_class_keeps_its_weight() -> None:
 def test_doubtful_rows_count_by_their_self_confidence(cuts: list[int], tmp_path: Path) -> None:
     table = doubtful_problem()
     (tmp_path / "classes.json").write_text('{"classes": ["a", "b", "c"]}')
-    operator = Weights(WeightsParams(cross_fit=CrossFit(folds=FOLDS, l2=L2)))
+    operator = Weights(WeightsParams(method="uniform", cross_fit=CrossFit(folds=FOLDS, l2=L2)))
     states = {"ingest": tmp_path}
     result, metrics = run_operator(operator, split_table(table, cuts), tmp_path, seed=4, states=states)
     trust, p = trust_by_scikit_learn(table, 4)
@@ -183,7 +183,7 @@ def test_doubtful_rows_count_by_their_self_confidence(cuts: list[int], tmp_path:
 def test_no_classifier_is_trained_where_each_class_is_one_group(tmp_path: Path) -> None:
     table = doubtful_problem()
     table = table.set_column(2, GROUP, table[LABEL])
-    result, metrics = run_operator(Weights(WeightsParams()), [table], tmp_path)
+    result, metrics = run_operator(Weights(WeightsParams(method="uniform")), [table], tmp_path)
     assert set(result[WEIGHT].to_pylist()) == {1.0}
     assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
     assert metrics["doubted"] == 0

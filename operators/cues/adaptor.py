@@ -1,0 +1,297 @@
+"""``cues`` over shards: draw a bounded sample, fit the robust weights in one task, then weigh every row."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    FACTOR,
+    FEATURES,
+    LABEL,
+    ROW_ID,
+    Apply,
+    CannotPredictError,
+    Context,
+    DatasetDelta,
+    Executor,
+    Operator,
+    OperatorError,
+    copy_state,
+)
+from operators.columns import vectors_to_numpy
+from operators.cues.params import CuesParams
+from operators.cues.references import FeatureColumns, check_references
+
+if TYPE_CHECKING:
+    from operators.cues.named import Named
+    from operators.cues.robust_weights import Settings, State
+    from operators.cues.suspects import Suspect
+
+NAME = "cues"
+WEIGHT_COLUMN = NAME + FACTOR
+BLOCK_VALUES = 4_000_000
+"""Feature values that are weighed at once, which bounds the memory of ``open``."""
+_log = logging.getLogger("rowsieve")
+
+
+class Cues(Operator[CuesParams]):
+    """Adds ``cues_weight``: robust weights where the evidence for a shortcut is strong, else class balance.
+
+    The weight is relative: rows of all classes together, class balance included. ``weights`` brings the mean
+    to 1.
+    """
+
+    name = NAME
+    version = 1
+    Params = CuesParams
+    uses = ("ingest",)
+
+    def __init__(self, params: CuesParams, columns: Sequence[str] = (FEATURES,)) -> None:
+        super().__init__(params)
+        self._columns = tuple(columns)
+
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Cues:
+        """Return the operator with the names of the features that ``ingest`` reads.
+
+        Raises
+        ------
+        OperatorError
+            A named column is no feature.
+
+        """
+        ingest = next((operator for operator in chain if operator.name == "ingest"), None)
+        columns = tuple(getattr(getattr(ingest, "params", None), "features", None) or (FEATURES,))
+        check_references(self.params.spurious, columns, "spurious")
+        check_references(self.params.legitimate, columns, "legitimate")
+        return Cues(self.params, columns)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Features and labels."""
+        return FEATURES, LABEL
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """``cues_weight``."""
+        return (pa.field(WEIGHT_COLUMN, pa.float32()),)
+
+    @property
+    def can_predict(self) -> bool:
+        """Return True: models, slices and counts are kept."""
+        return True
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Fit on a sample; leaves the state and ``suspects.json``.
+
+        Returns
+        -------
+        ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
+        every measurement of the evidence, ``effective_share`` and ``shrinkage`` (of the worst class),
+        ``suspects`` and ``sample_rows``.
+
+        Raises
+        ------
+        OperatorError
+            A feature is not finite, or a named column cannot be used.
+
+        """
+        from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+
+        ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
+        classes = [str(value) for value in ingest["classes"]]
+        columns = self._feature_columns(context, ingest["widths"])
+        counts = count_rows(context, executor, len(classes))
+        n_features = sum(columns.widths)
+        max_rows = rows_that_fit(n_features, self.params.max_rows)
+        settings = _settings(self.params, columns, max_rows, context.seed)
+        with drawn_sample(context, executor, counts, max_rows) as paths:
+            task = FitTask(
+                paths, context.state, self.params, columns, tuple(classes), tuple(counts), settings
+            )
+            (metrics,) = executor.map(_run, [task])
+        _tell(metrics, self.params)
+        return metrics
+
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Keep the state: new rows are weighed by the models there are.
+
+        Raises
+        ------
+        CannotPredictError
+            Rows are gone: a row is judged by the model that was trained without its id, and ids have moved.
+
+        """
+        if delta.rows_removed:
+            raise CannotPredictError(
+                "rows are gone, so that row ids no longer tell which model has seen a row"
+            )
+        copy_state(delta.state, context.state)
+        return dict(delta.metrics)
+
+    def open(self, context: Context) -> Apply:
+        """Load the state."""
+        from operators.cues.serialise import load_state
+
+        weigh = partial(_weigh, load_state(context.state))
+        return lambda table: pa.table({WEIGHT_COLUMN: weigh(table)})
+
+    def _feature_columns(self, context: Context, widths: Sequence[int]) -> FeatureColumns:
+        """Return the features' names and widths; the width of made features is that of the first row."""
+        if widths and len(widths) == len(self._columns):
+            return FeatureColumns(self._columns, tuple(widths))
+        for shard in range(len(context.shards.shards)):
+            table = context.shards.read(shard, [FEATURES])
+            if table.num_rows:
+                return FeatureColumns((FEATURES,), (vectors_to_numpy(table[FEATURES].slice(0, 1)).shape[1],))
+        return FeatureColumns((FEATURES,), (0,))
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Everything that the task that fits needs. Picklable."""
+
+    paths: tuple[Path, ...]
+    state: Path
+    params: CuesParams
+    columns: FeatureColumns
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]
+    settings: Settings
+
+
+def _run(task: FitTask) -> dict[str, float]:
+    """Fit, list suspects, write the state; return the metrics."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    from operators.cues.gather import read_sample
+    from operators.cues.listing import write_suspects
+    from operators.cues.serialise import save_state
+
+    sample = read_sample(task.paths, sum(task.columns.widths))
+    _check_categories(task.settings.spurious, sample.X, task.columns)
+    X, y, ids = sample.X, sample.y, sample.ids
+    settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
+    with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+        state = _fit(X, y, ids, task, settings)
+        suspects = [] if state.reason else _suspects(X, y, ids, task, settings)
+    save_state(state, task.state)
+    binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects}
+    write_suspects(
+        task.state,
+        state,
+        suspects,
+        task.params,
+        task.columns,
+        classes=task.classes,
+        sample_rows=len(y),
+        binary={feature: values for feature, values in binary.items() if values},
+    )
+    return _metrics(state) | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+
+
+def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> State:
+    from operators.cues.robust_weights import fit
+
+    counts = np.array(task.counts)
+    try:
+        return fit(X, y, ids, settings, class_counts=counts, n_classes=len(counts))
+    except ValueError as error:
+        raise OperatorError(f"operators.cues: {error}") from None
+
+
+def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> list[Suspect]:
+    from operators.cues.listing import Answers
+    from operators.cues.suspects import list_suspects
+
+    answers = Answers.of(task.params, task.columns)
+    always = answers.spurious | answers.legitimate
+    return list_suspects(X, y, ids, settings, always=always, n_classes=len(task.counts))
+
+
+def _metrics(state: State) -> dict[str, float]:
+    evidence = {} if state.evidence is None else vars(state.evidence)
+    return {
+        "gate": 0.0 if state.evidence is None else state.evidence.gate(),
+        "blend": state.blend,
+        "slice_blend": state.slice_blend,
+        "named": float(len(state.named or ())),
+        **{name: float(value) for name, value in evidence.items()},
+        "effective_share": float(state.effective.min()),
+        "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
+    }
+
+
+def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> Settings:
+    from operators.cues.robust_weights import Settings
+
+    return Settings(
+        setting=params.robustness,
+        spurious=tuple(columns.named(reference) for reference in params.spurious),
+        legitimate=frozenset(p for reference in params.legitimate for p in columns.named(reference).columns),
+        cap=params.cap,
+        min_effective=params.min_effective_share,
+        max_rows=max_rows,
+        seed=seed,
+    )
+
+
+def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns) -> None:
+    """Raise OperatorError where several columns are named as one category and are not one-hot."""
+    for named in spurious:
+        block = X[:, list(named.columns)]
+        if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
+            first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
+            raise OperatorError(
+                f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
+                f"one category, but their values are not one-hot. Name single features, such as {first}."
+            )
+
+
+def _two_values(x: Any) -> tuple[float, float] | None:
+    low, high = float(x.min()), float(x.max())
+    return (low, high) if bool(((x == low) | (x == high)).all()) else None
+
+
+def _weigh(state: State, table: pa.Table) -> pa.Array:
+    """Return the weights of a shard's rows, block by block."""
+    from threadpoolctl import threadpool_limits
+
+    from operators.cues.robust_weights import weights
+
+    y, ids = table[LABEL].to_numpy().astype(np.int64), table[ROW_ID].to_numpy()
+    found = np.empty(table.num_rows, np.float32)
+    rows = max(BLOCK_VALUES // max(len(state.scaler.mean), 1), 1)
+    with threadpool_limits(limits=1):
+        for start in range(0, table.num_rows, rows):
+            block = slice(start, start + rows)
+            X = vectors_to_numpy(table[FEATURES].slice(start, rows))
+            found[block] = weights(state, X, y[block], ids[block])
+    return pa.array(found)
+
+
+def _tell(metrics: Mapping[str, float], params: CuesParams) -> None:
+    """Log what the weights are, as the effect of the operator cannot be seen in its column."""
+    if params.spurious:
+        _log.info("cues: %d named shortcuts are balanced against the label.", int(metrics["named"]))
+    elif metrics["blend"] or metrics["slice_blend"]:
+        _log.info("cues: the evidence for a shortcut is %.0f %% of the full gate.", 100 * metrics["gate"])
+    else:
+        _log.info(
+            "cues: the evidence for a shortcut is weak, so that every row gets its class-balanced weight."
+        )
+    if metrics["shrinkage"] > 0:
+        _log.warning(
+            "cues: weights are shrunk by %.0f %% towards class balance, since one class would rest on fewer "
+            "than %.0f %% of its rows (operators.cues.min_effective_share).",
+            100 * metrics["shrinkage"],
+            100 * params.min_effective_share,
+        )

@@ -1,0 +1,171 @@
+"""Suspected shortcuts in the words of the source, as ``suspects.json`` keeps them.
+
+The report, ``rowsieve cues`` and programs read this file; ``recipe_section`` turns answers into the recipe's
+text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.cues.params import CueSlice, CuesParams, Reference
+from operators.cues.references import FeatureColumns
+from operators.cues.robust_weights import State, summary
+from operators.cues.suspects import Suspect
+
+SUSPECTS = "suspects.json"
+Answer = Literal["open", "spurious", "legitimate"]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The positions of the features that the recipe answers for."""
+
+    spurious: frozenset[int]
+    legitimate: frozenset[int]
+
+    @classmethod
+    def of(cls, params: CuesParams, columns: FeatureColumns) -> Answers:
+        """Return the answers of a recipe."""
+        return cls(_positions(params.spurious, columns), _positions(params.legitimate, columns))
+
+    def answer(self, position: int) -> Answer:
+        """Return what the recipe says of a feature."""
+        if position in self.spurious:
+            return "spurious"
+        return "legitimate" if position in self.legitimate else "open"
+
+
+def _positions(references: Sequence[Reference], columns: FeatureColumns) -> frozenset[int]:
+    return frozenset(p for reference in references for p in columns.named(reference).columns)
+
+
+def write_suspects(
+    folder: Path,
+    state: State,
+    suspects: Sequence[Suspect],
+    params: CuesParams,
+    columns: FeatureColumns,
+    **more: Any,
+) -> None:
+    """Write ``suspects.json``.
+
+    Parameters
+    ----------
+    folder
+        State folder of the operator.
+    state
+        Fitted weights, whose evidence is recorded.
+    suspects
+        The strongest first.
+    params, columns
+        Answers of the recipe, and the names of the features.
+    more
+        Further entries: ``classes`` (names in the order of their index), ``sample_rows`` and ``binary``
+        (features that have two values, by position).
+
+    """
+    answers = Answers.of(params, columns)
+    binary: Mapping[int, tuple[float, float]] = more.pop("binary")
+    classes: Sequence[str] = more["classes"]
+    record = {
+        **more,
+        "robustness": params.robustness,
+        "spurious": params.model_dump(mode="json")["spurious"],
+        "legitimate": params.model_dump(mode="json")["legitimate"],
+        "gate": state.blend if state.named is None else None,
+        **summary(state),
+        "suspects": [_record(s, columns, answers, classes, binary.get(s.feature)) for s in suspects],
+    }
+    (folder / SUSPECTS).write_text(json.dumps(_finite(record), indent=1, ensure_ascii=False), "utf-8")
+
+
+def read_suspects(folder: Path) -> dict[str, Any]:
+    """Return what ``write_suspects`` wrote."""
+    found: dict[str, Any] = json.loads((folder / SUSPECTS).read_text("utf-8"))
+    return found
+
+
+def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:
+    """Return the recipe's section with these answers, as YAML.
+
+    Parameters
+    ----------
+    spurious, legitimate
+        References as a recipe writes them: text, a list of texts, or a mapping with ``column`` and ``cut``.
+
+    """
+    lines = ["operators:", "  cues:"]
+    lines += [f"    spurious: {_flow(spurious)}"] if spurious else []
+    lines += [f"    legitimate: {_flow(legitimate)}"] if legitimate else []
+    return "\n".join(lines if len(lines) > 2 else ["operators:", "  cues: {}"]) + "\n"
+
+
+def _record(
+    suspect: Suspect,
+    columns: FeatureColumns,
+    answers: Answers,
+    classes: Sequence[str],
+    values: tuple[float, float] | None,
+) -> dict[str, Any]:
+    name, cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
+    cut = float(f"{cut:.6g}")
+    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {cut:g}"
+    return {
+        "feature": name,
+        "position": suspect.feature,
+        "cut": cut,
+        "slice": inside,
+        "answer": answers.answer(suspect.feature),
+        "reference": name,
+        "share": suspect.share,
+        "share_by_class": _by_class(suspect.share_by_class, classes),
+        "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
+        "accuracy_outside": _by_class(suspect.accuracy_outside, classes),
+        "gain": suspect.gain,
+        "cost": suspect.cost,
+        "strength": suspect.strength,
+    }
+
+
+def _by_class(values: npt.NDArray[np.floating[Any]], classes: Sequence[str]) -> dict[str, float]:
+    return dict(zip(classes, values.tolist(), strict=True))
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values with None in place of NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _flow(references: Sequence[Any]) -> str:
+    return f"[{', '.join(_one(reference) for reference in references)}]"
+
+
+def _one(reference: Any) -> str:
+    """Return a reference as YAML's flow style, which JSON is a part of: texts are quoted if they are not
+    words."""
+    if isinstance(reference, CueSlice):
+        reference = {"column": reference.column, "cut": reference.cut}
+    if isinstance(reference, Mapping):
+        cut = "" if reference.get("cut") is None else f", cut: {reference['cut']!r}"
+        return f"{{column: {_one(reference['column'])}{cut}}}"
+    if isinstance(reference, str):
+        return reference if _is_plain(reference) else json.dumps(reference, ensure_ascii=True)
+    return _flow(reference)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether YAML reads the bare text as this very text."""
+    words = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "none")
+    return text.isascii() and text.isidentifier() and text.lower() not in words

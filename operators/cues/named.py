@@ -1,0 +1,123 @@
+"""Balance weights for shortcuts that the user names: a number, a slice (feature with cut) or a one-hot
+category.
+
+Every named shortcut becomes a set of sides. A number has two, below and above the cut on which held-out
+class-balanced models lean most, or the user's cut. A category given by several one-hot columns has one
+per class: each level stands for the class among whose rows it is most over-represented. Within each class
+the sides that occur then get the same total weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.cues.linear import Floats, Ints
+from operators.cues.slices import MAX_FACTOR, Slices
+
+
+@dataclass(frozen=True)
+class Named:
+    """What the user names.
+
+    Attributes
+    ----------
+    columns
+        One column, or all one-hot columns of a category.
+    cut
+        For one column: rows above it, in the feature's own unit, are one side. Default: found.
+
+    """
+
+    columns: tuple[int, ...]
+    cut: float | None = None
+
+
+@dataclass(frozen=True)
+class Sides:
+    """How rows fall on the sides of one named shortcut.
+
+    Attributes
+    ----------
+    columns
+        Columns of the shortcut.
+    cut
+        Cut on the standardised value for one column.
+    level_side
+        Side of each level of a category, shape (len(columns) + 1,); entry 0 is "no column active".
+    factor
+        Weight factor per class and side, shape (C, S).
+
+    """
+
+    columns: tuple[int, ...]
+    cut: float
+    level_side: Ints
+    factor: Floats
+
+    def apply(self, Z: Floats, y: Ints) -> npt.NDArray[np.float64]:
+        """Return the factor within the class of each row, shape (n,)."""
+        return np.asarray(self.factor[y, side_of(Z, self.columns, self.cut, self.level_side)])
+
+
+def fit_sides(named: Named, Z: Floats, y: Ints, n_classes: int, cut: float) -> Sides:
+    """Count the sides of one shortcut on the sample.
+
+    Parameters
+    ----------
+    named
+        The shortcut.
+    Z, y
+        Standardised rows (n, d) and labels (n,).
+    n_classes
+        C.
+    cut
+        Cut on the standardised value; unused for a category.
+
+    """
+    level_side = (
+        np.array([0, 1]) if len(named.columns) == 1 else _level_sides(Z[:, list(named.columns)], y, n_classes)
+    )
+    side = side_of(Z, named.columns, cut, level_side)
+    S = int(level_side.max()) + 1
+    count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S).astype(float)
+    return Sides(named.columns, cut, level_side, balance_table(count))
+
+
+def balance_table(count: Floats) -> npt.NDArray[np.float64]:
+    """Return factors (C, S) under which the sides that occur in a class weigh the same, at most 20.
+
+    ``count`` holds the rows per class and side. A class with one side has factor 1.
+    """
+    occurring = (count > 0).sum(axis=1, keepdims=True)
+    total = count.sum(axis=1, keepdims=True)
+    factor = total / (np.maximum(occurring, 1) * np.maximum(count, 1))
+    return np.asarray(np.where((occurring > 1) & (count > 0), np.minimum(factor, MAX_FACTOR), 1.0))
+
+
+def best_cut(slices: Slices, column: int) -> float | None:
+    """Return the cut of the column on which the models lean most; None if it has no usable cut."""
+    own = np.flatnonzero((slices.feature == column) & ~slices.is_error)
+    return float(slices.cut[own[0]]) if len(own) else None
+
+
+def side_of(Z: Floats, columns: tuple[int, ...], cut: float, level_side: Ints) -> npt.NDArray[np.intp]:
+    """Return the side of each row, shape (n,)."""
+    if len(columns) == 1:
+        return np.asarray((Z[:, columns[0]] > cut).astype(np.intp))
+    return np.asarray(level_side[_level(Z[:, list(columns)])], np.intp)
+
+
+def _level(block: Floats) -> Ints:
+    """Return the active level, 1 .. L, of standardised one-hot columns (n, L); 0 where none is active."""
+    return np.asarray(np.where(block.max(axis=1) > 0, block.argmax(axis=1) + 1, 0))
+
+
+def _level_sides(block: Floats, y: Ints, n_classes: int) -> Ints:
+    """Assign every level to the class with the largest P(level | class)."""
+    L = block.shape[1] + 1
+    count = np.bincount(y * L + _level(block), minlength=n_classes * L).reshape(n_classes, L)
+    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
+    return np.asarray(share.argmax(axis=0))

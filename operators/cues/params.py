@@ -1,0 +1,71 @@
+"""Parameters of the operator ``cues``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from operators.base import OperatorParams
+
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class CueSlice(OperatorParams):
+    """A feature with the cut that divides its rows."""
+
+    column: Name
+    """Source column, or one entry of a vector column: ``image[48]``."""
+    cut: float | None = Field(default=None, allow_inf_nan=False)
+    """Rows above it are one side, in the column's own unit. Default: found."""
+
+
+Reference: TypeAlias = Name | CueSlice | Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class CuesParams(OperatorParams):
+    """How suspected shortcuts are searched for, and what is known of them."""
+
+    robustness: Literal["safe", "bold"] = Field(
+        default="safe",
+        description="safe: robust weights as far as five kinds of evidence agree, else class balance. bold: "
+        "robust weights unless the evidence speaks against them, which gains on some tables without a "
+        "shortcut and loses on others (worst group up to .05 below class balance in the study)",
+    )
+    spurious: tuple[Reference, ...] = Field(
+        default=(),
+        description="Known shortcuts, which are balanced against the label in place of a search: source "
+        "columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, for "
+        "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice",
+    )
+    legitimate: tuple[Reference, ...] = Field(
+        default=(),
+        description="Columns that are honest signal and have no part in the search, written as for "
+        "`spurious`; the cut of a slice does not matter",
+    )
+    cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
+    """Largest weight as a multiple of the weight under class balance."""
+    min_effective_share: float = Field(default=0.2, gt=0, le=1)
+    """Least effective sample size of each class as a share of its rows; weights are shrunk towards class
+    balance
+    until it holds."""
+    max_rows: int = Field(default=50_000, ge=100)
+    """Rows of the sample on which models are fitted; fewer where there are very many features."""
+
+    @model_validator(mode="after")
+    def _answers_agree(self) -> Self:
+        both = sorted(_names(self.spurious) & _names(self.legitimate))
+        if both:
+            raise ValueError(f"{both[0]!r} is named as spurious and as legitimate: remove one of the two")
+        return self
+
+
+def _names(references: tuple[Reference, ...]) -> set[str]:
+    return {name for reference in references for name in names_of(reference)}
+
+
+def names_of(reference: Reference) -> tuple[str, ...]:
+    """Return the column names of a reference as written: several for a list."""
+    if isinstance(reference, CueSlice):
+        return (reference.column,)
+    return (reference,) if isinstance(reference, str) else reference

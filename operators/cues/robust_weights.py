@@ -1,0 +1,393 @@
+"""Row weights that make a model robust against shortcuts, without group labels: ``fit`` and ``weights``.
+
+``fit`` reads a bounded sample and returns a small state. ``weights`` then gives a weight to any row, one
+batch at a time: rows of the sample are judged by models that were not trained on them, because halves
+follow from a hash of the row id. Settings:
+
+safe
+    Robust weights as far as independent kinds of evidence agree (``evidence.gate``), else class balance.
+bold
+    Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
+spurious, legitimate
+    What the user knows. A named shortcut is balanced against the label, half by half with class balance, and
+    replaces the search. A legitimate feature is left out of slices and twins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.cues.draws import Ids, draw_sample
+from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
+from operators.cues.evidence import Evidence, class_correlation, measure
+from operators.cues.limits import Limits, effective_share, fit_limits
+from operators.cues.linear import Floats, Ints, Scaler, class_balance
+from operators.cues.named import Named, Sides, best_cut, fit_sides
+from operators.cues.slices import Slices, find_slices, slice_factor
+
+Setting = Literal["safe", "bold"]
+
+MIN_ROWS = 100
+"""Smaller tables get class balance: five measurements on held-out rows would be noise."""
+MAX_CLASSES = 100
+"""Tables with more classes get class balance: no measurement has been tried there."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to do; the defaults are the safe ones.
+
+    Attributes
+    ----------
+    setting
+        "safe" or "bold".
+    spurious
+        Shortcuts that the user names.
+    legitimate
+        Columns that are honest signal.
+    cap
+        Largest weight relative to class balance.
+    min_effective
+        Least effective sample size of each class, as a share of its rows.
+    named_share
+        Part of the weight that balances a named shortcut; the rest is class balance.
+    l2
+        Ridge penalty of the probe.
+    max_rows
+        Rows of the sample; more are drawn down by a hash of their ids.
+    seed
+        Decides sample, halves and flips.
+
+    """
+
+    setting: Setting = "safe"
+    spurious: Sequence[Named] = ()
+    legitimate: frozenset[int] = frozenset()
+    cap: float = 20.0
+    min_effective: float = 0.2
+    named_share: float = 0.75
+    l2: float = 1e-3
+    max_rows: int = 50_000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that ``weights`` needs, and what a report shows.
+
+    Attributes
+    ----------
+    scaler
+        Standardisation of the features.
+    class_factor
+        Class balance, shape (C,).
+    twins, mean_error
+        Models and class means of the environment factor; None where a shortcut is named.
+    slices
+        Slices with their scores.
+    named
+        Sides of the named shortcuts; None where shortcuts were searched for.
+    blend
+        Part of the robust factor (or of the named balance) against class balance, before ``limits``.
+    slice_blend
+        Further part of the slice factor alone: what ``bold`` adds.
+    limits
+        Cap and shrinkage per class.
+    evidence
+        Measurements; None where a shortcut is named.
+    effective
+        Effective sample share per class on the sample, shape (C,).
+    legitimate
+        Columns left out.
+    seed
+        Decides the halves.
+    reason
+        Why nothing was searched for and every row has class balance; empty where it was.
+
+    """
+
+    scaler: Scaler
+    class_factor: Floats
+    twins: Twins | None
+    mean_error: Floats
+    slices: Slices
+    named: tuple[Sides, ...] | None
+    blend: float
+    slice_blend: float
+    limits: Limits
+    evidence: Evidence | None
+    effective: Floats
+    legitimate: frozenset[int] = field(default_factory=frozenset)
+    seed: int = 0
+    reason: str = ""
+
+
+def fit(
+    X: Floats,
+    y: Ints,
+    ids: Ids,
+    settings: Settings | None = None,
+    *,
+    class_counts: Ints | None = None,
+    n_classes: int | None = None,
+) -> State:
+    """Fit the weights on a sample.
+
+    Parameters
+    ----------
+    X
+        Features, float32, shape (n, d), finite.
+    y
+        Labels 0 .. C - 1, shape (n,).
+    ids
+        Unsigned 64-bit row ids, shape (n,); they decide halves and flips.
+    settings
+        Default ``Settings()``.
+    class_counts
+        Rows of each class in the whole table, shape (C,); default those of ``y``.
+    n_classes
+        C; default the largest label + 1.
+
+    Returns
+    -------
+    State. The cost is 20 fits of the probe on the sample at most, and one pass per feature. Where nothing
+    can be learnt (``State.reason``) it has class balance.
+
+    Raises
+    ------
+    ValueError
+        A feature is not finite.
+
+    """
+    s = settings or Settings()
+    C = n_classes or int(y.max()) + 1
+    counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
+    rows = draw_sample(y, ids, s.max_rows, s.seed)
+    X, y, ids = X[rows], y[rows], ids[rows]
+    _check(X)
+    scaler = (
+        Scaler.from_rows(X)
+        if X.size
+        else Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
+    )
+    class_factor = counts.sum() / (max((counts > 0).sum(), 1) * np.maximum(counts, 1))
+    if reason := _nothing_to_learn(X, y):
+        return _class_balance_only(scaler, class_factor, s, reason)
+    Z = scaler.apply(X)
+    if s.spurious:
+        return _fit_named(Z, y, ids, s, C, scaler, class_factor)
+    return _fit_searched(Z, y, ids, s, C, scaler, class_factor)
+
+
+def weights(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+    """Return the weight of each row, shape (n,): finite, not negative, at most ``cap`` times class balance.
+
+    Parameters
+    ----------
+    state
+        From ``fit``.
+    X, y, ids
+        Any rows: features (n, d), labels (n,), row ids (n,). The result for a row does not depend on the
+        others.
+
+    """
+    Z = state.scaler.apply(X)
+    factor = state.limits.apply(_raw_factor(state, Z, y, ids), y)
+    return np.asarray(state.class_factor[y] * factor, np.float64)
+
+
+def breaks(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.bool_]:
+    """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
+
+    A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
+    twins that have learnt the shortcut, and not this row, give its label a mean probability under one half.
+    Parameters are those of ``weights``.
+    """
+    if state.blend <= 0:
+        return np.zeros(len(y), np.bool_)
+    Z = state.scaler.apply(X)
+    if state.named is not None:
+        return np.asarray(np.mean([sides.apply(Z, y) for sides in state.named], axis=0) > 1.0)
+    if state.twins is None:
+        raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
+    p = held_out(state.twins.after, _mask(Z, state.legitimate), ids, state.seed)
+    error = 1.0 - p[:, np.arange(len(y)), y].mean(axis=0)
+    return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
+
+
+def _raw_factor(state: State, Z: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+    """Return the factor relative to class balance ahead of the limits, shape (n,)."""
+    if state.blend <= 0 and state.slice_blend <= 0:
+        return np.ones(len(y))
+    if state.named is not None:
+        robust = np.mean([sides.apply(Z, y) for sides in state.named], axis=0)
+        return np.asarray(1.0 - state.blend + state.blend * robust)
+    if state.twins is None:
+        raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
+    Z = _mask(Z, state.legitimate)
+    by_twins = environment_factor(held_out(state.twins.after, Z, ids, state.seed), y, state.mean_error)
+    return _mix(slice_factor(state.slices, Z, y), by_twins, state.blend, state.slice_blend)
+
+
+def _mix(by_slices: Floats, by_twins: Floats, blend: float, slice_blend: float) -> npt.NDArray[np.float64]:
+    """Return 1 + blend * (robust - 1) + slice_blend * (slices - 1), shape (n,).
+
+    ``robust`` is half slice factor, half environment factor.
+    """
+    robust = 0.5 * by_slices + 0.5 * by_twins
+    return np.asarray(1.0 + blend * (robust - 1.0) + slice_blend * (by_slices - 1.0))
+
+
+def _fit_searched(
+    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+) -> State:
+    """Search for shortcuts: twins, slices, evidence, blend and limits."""
+    Z = _mask(Z, s.legitimate)
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
+    before, after = held_out(twins.before, Z, ids, s.seed), held_out(twins.after, Z, ids, s.seed)
+    slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
+    errors = mean_errors(after, y, C)
+    by_slices, by_twins = slice_factor(slices, Z, y), environment_factor(after, y, errors)
+    agreement = class_correlation(np.log(by_slices), np.log(by_twins), y)
+    robust = 0.5 * by_slices + 0.5 * by_twins
+    limits = fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective)
+    w = class_balance(y, C) * limits.apply(robust, y)
+    evidence = measure(Z, y, ids, twins, before, after, agreement, w, s.l2)
+    blend = evidence.gate()
+    slice_blend = 0.0 if s.setting == "safe" else (1.0 - blend) * 0.5 * evidence.bold_gate()
+    factor = _mix(by_slices, by_twins, blend, slice_blend)
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    share = effective_share(limits.apply(factor, y), y, C)
+    return State(
+        scaler,
+        class_factor,
+        twins,
+        errors,
+        slices,
+        None,
+        blend,
+        slice_blend,
+        limits,
+        evidence,
+        share,
+        s.legitimate,
+        s.seed,
+    )
+
+
+def _fit_named(
+    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+) -> State:
+    """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most."""
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
+    slices = find_slices(Z, y, held_out(twins.before, Z, ids, s.seed).mean(axis=0), s.legitimate)
+    named = _named_sides(slices, Z, y, s, C, scaler)
+    blend = s.named_share if named else 0.0
+    robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
+    factor = 1.0 - blend + blend * robust
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    share = effective_share(limits.apply(factor, y), y, C)
+    return State(
+        scaler,
+        class_factor,
+        None,
+        np.empty(0),
+        slices,
+        named,
+        blend,
+        0.0,
+        limits,
+        None,
+        share,
+        s.legitimate,
+        s.seed,
+    )
+
+
+def _named_sides(
+    slices: Slices, Z: Floats, y: Ints, s: Settings, C: int, scaler: Scaler
+) -> tuple[Sides, ...]:
+    """Return the sides of every named shortcut that has a usable cut."""
+    found = []
+    for name in s.spurious:
+        cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
+        if name.cut is not None:
+            cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])
+        if cut is not None:
+            found.append(fit_sides(name, Z, y, C, cut))
+    return tuple(found)
+
+
+def _mask(Z: Floats, legitimate: frozenset[int]) -> Floats:
+    """Return ``Z`` with the legitimate columns at 0, their mean."""
+    if not legitimate:
+        return Z
+    Z = Z.copy()
+    Z[:, sorted(legitimate)] = 0.0
+    return Z
+
+
+def _check(X: Floats) -> None:
+    bad = np.argwhere(~np.isfinite(X))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(
+            f"feature {column} of sample row {row} is {X[row, column]}: fill missing values first"
+        )
+
+
+def _nothing_to_learn(X: Floats, y: Ints) -> str:
+    """Return why models cannot be compared on these rows; empty if they can."""
+    n_classes = len(np.unique(y))
+    if n_classes < 2:
+        return "only one class has rows"
+    if n_classes > MAX_CLASSES:
+        return f"{n_classes} classes are more than {MAX_CLASSES}"
+    if len(y) < MIN_ROWS:
+        return f"{len(y)} rows are fewer than {MIN_ROWS}"
+    return "" if X.shape[1] and np.ptp(X, axis=0).any() else "every feature is constant"
+
+
+def _class_balance_only(scaler: Scaler, class_factor: Floats, s: Settings, reason: str) -> State:
+    """Return the state under which every row has the weight of its class."""
+    C = len(class_factor)
+    none = np.empty(0)
+    slices = Slices(
+        np.empty(0, np.int64), none.astype(np.float32), np.empty((0, C)), none, none, np.empty(0, bool)
+    )
+    limits = Limits(np.ones(C), np.zeros(C), s.cap)
+    return State(
+        scaler,
+        class_factor,
+        None,
+        none,
+        slices,
+        None,
+        0.0,
+        0.0,
+        limits,
+        None,
+        np.ones(C),
+        s.legitimate,
+        s.seed,
+        reason,
+    )
+
+
+def summary(state: State) -> dict[str, Any]:
+    """Return what a report shows of the weights, as plain numbers and lists."""
+    evidence = state.evidence
+    return {
+        "blend": state.blend,
+        "slice_blend": state.slice_blend,
+        "evidence": None if evidence is None else evidence.__dict__,
+        "weakest": None if evidence is None else evidence.weakest(),
+        "reason": state.reason,
+        "effective_share": state.effective.tolist(),
+        "trust": state.limits.trust.tolist(),
+    }

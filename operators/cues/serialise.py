@@ -1,0 +1,79 @@
+"""The fitted state as a folder: ``cues.json`` with the structure and ``cues.npz`` with the arrays.
+
+Equal states give equal bytes, reading gives the same bits, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.cues.environments import Twins
+from operators.cues.evidence import Evidence
+from operators.cues.limits import Limits
+from operators.cues.linear import Scaler
+from operators.cues.named import Sides
+from operators.cues.robust_weights import State
+from operators.cues.slices import Slices
+
+STRUCTURE, ARRAYS = "cues.json", "cues.npz"
+TYPES: dict[str, type] = {t.__name__: t for t in (State, Scaler, Twins, Slices, Sides, Limits, Evidence)}
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def save_state(state: State, folder: Path) -> None:
+    """Write the state into an existing folder."""
+    arrays: Arrays = {}
+    structure = _encode(state, arrays)
+    (folder / STRUCTURE).write_text(json.dumps(structure, sort_keys=True), "utf-8")
+    np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+
+
+def load_state(folder: Path) -> State:
+    """Return the state that ``save_state`` wrote.
+
+    Raises
+    ------
+    ValueError
+        The folder holds something else.
+
+    """
+    structure = json.loads((folder / STRUCTURE).read_text("utf-8"))
+    with np.load(folder / ARRAYS, allow_pickle=False) as stored:
+        found = _decode(structure, {name: stored[name] for name in stored.files})
+    if not isinstance(found, State):
+        raise ValueError(f"{folder / STRUCTURE} holds no state of the operator cues: run the recipe again")
+    return found
+
+
+def _encode(value: Any, arrays: Arrays) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        body = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}
+        return {"type": type(value).__name__, **body}
+    if isinstance(value, np.ndarray):
+        name = f"a{len(arrays)}"
+        arrays[name] = value
+        return {"type": "array", "name": name}
+    if isinstance(value, frozenset):
+        return {"type": "set", "data": sorted(value)}
+    if isinstance(value, tuple):
+        return {"type": "tuple", "data": [_encode(v, arrays) for v in value]}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decode(value: Any, arrays: Arrays) -> Any:
+    if not isinstance(value, dict):
+        return value
+    kind = value.pop("type")
+    if kind == "array":
+        return arrays[value["name"]]
+    if kind == "set":
+        return frozenset(value["data"])
+    if kind == "tuple":
+        return tuple(_decode(v, arrays) for v in value["data"])
+    return TYPES[kind](**{name: _decode(v, arrays) for name, v in value.items()})

@@ -1,0 +1,195 @@
+"""The list of suspected shortcuts for the report: where a model leans, what balancing would win and what
+it would cost.
+
+A suspect is shown with what was measured on held-out rows. The list accuses nobody: honest features that
+decide a label look like shortcuts, and only the user can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.cues.draws import Ids, draw_sample, halves
+from operators.cues.environments import fit_twins, held_out
+from operators.cues.evidence import class_mean
+from operators.cues.linear import Floats, Ints, Scaler, class_balance, fit_softmax, predict
+from operators.cues.robust_weights import Settings
+from operators.cues.slices import Slices, balance_factor, find_slices
+
+TOP = 8
+MIN_CELL_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """One suspected shortcut, measured on rows that the models did not see.
+
+    Attributes
+    ----------
+    feature
+        Column.
+    cut
+        Rows above it, in the feature's own unit, are inside the slice.
+    share
+        Part of the rows inside.
+    share_by_class
+        The same per class, shape (C,).
+    accuracy_inside, accuracy_outside
+        Held-out accuracy of class-balanced models per class, shape (C,); NaN for a cell without rows.
+    gain
+        Rise of the worst cell's held-out accuracy if label and slice are balanced; cells are class x side
+        with at least 20 rows.
+    cost
+        Loss of held-out balanced accuracy by the same.
+    strength
+        Geometric mean of the explained shares of probabilities and error, in [0, 1].
+
+    """
+
+    feature: int
+    cut: float
+    share: float
+    share_by_class: Floats
+    accuracy_inside: Floats
+    accuracy_outside: Floats
+    gain: float
+    cost: float
+    strength: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The rows on which suspects are measured.
+
+    Attributes
+    ----------
+    scaler
+        Turns cuts into the features' own units.
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    before
+        Held-out probabilities of class-balanced models for split 0, shape (n, C).
+    l2, seed
+        As in ``Settings``.
+
+    """
+
+    scaler: Scaler
+    Z: Floats
+    y: Ints
+    ids: Ids
+    before: Floats
+    l2: float
+    seed: int
+
+
+def list_suspects(
+    X: Floats,
+    y: Ints,
+    ids: Ids,
+    settings: Settings | None = None,
+    *,
+    top: int = TOP,
+    always: Collection[int] = (),
+    n_classes: int | None = None,
+) -> list[Suspect]:
+    """Return at most ``top`` suspected shortcuts of a table, the strongest first.
+
+    Parameters
+    ----------
+    X, y, ids
+        As for ``fit``; the same sample of at most ``settings.max_rows`` rows is drawn.
+    settings
+        Sample, seed and ridge penalty; features that the user has named are listed like all others. Default
+        ``Settings()``.
+    top
+        Each suspect costs one fit of the probe, the search two.
+    always
+        Columns that are listed whatever their strength, if they have a usable cut.
+    n_classes
+        C; default the largest label + 1.
+
+    """
+    s = settings or Settings()
+    C = n_classes or int(y.max()) + 1
+    rows = draw_sample(y, ids, s.max_rows, s.seed)
+    X, y, ids = X[rows], y[rows], ids[rows]
+    scaler = Scaler.from_rows(X)
+    Z = scaler.apply(X)
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
+    before = held_out(twins.before, Z, ids, s.seed)
+    slices = find_slices(Z, y, before.mean(axis=0))
+    sample = Sample(scaler, Z, y, ids, before[0], s.l2, s.seed)
+    return measure_suspects(slices, sample, top=top, always=always)
+
+
+def measure_suspects(
+    slices: Slices, sample: Sample, *, top: int = TOP, always: Collection[int] = ()
+) -> list[Suspect]:
+    """Return at most ``top`` suspects among the slices, one per feature, and ``always``."""
+    strength = np.sqrt(slices.lean * slices.error)
+    order = np.argsort(-strength, kind="stable")
+    _, first = np.unique(slices.feature[order], return_index=True)
+    ranked = order[np.sort(first)]
+    kept = (np.arange(len(ranked)) < top) & (strength[ranked] > 0) | np.isin(
+        slices.feature[ranked], list(always)
+    )
+    chosen = ranked[kept]
+    return [_measure(slices, int(k), float(strength[k]), sample) for k in chosen]
+
+
+def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect:
+    """Refit with the slice balanced and compare on held-out rows."""
+    y, C = sample.y, sample.before.shape[1]
+    j = int(slices.feature[k])
+    inside = sample.Z[:, j] > slices.cut[k]
+    balanced = class_balance(y, C) * balance_factor(slices.above[k], inside, y)
+    right_before = (sample.before.argmax(axis=1) == y).astype(float)
+    right_after = (_cross_fit(sample, balanced).argmax(axis=1) == y).astype(float)
+    old, new = _cells(right_before, inside, y, C), _cells(right_after, inside, y, C)
+    everything = np.ones(len(y), bool)
+    return Suspect(
+        feature=j,
+        cut=float(slices.cut[k] * sample.scaler.scale[j] + sample.scaler.mean[j]),
+        share=float(inside.mean()),
+        share_by_class=slices.above[k],
+        accuracy_inside=old[:, 1],
+        accuracy_outside=old[:, 0],
+        gain=_worst(new, inside, y, C) - _worst(old, inside, y, C),
+        cost=class_mean(right_before, y, everything, C) - class_mean(right_after, y, everything, C),
+        strength=strength,
+    )
+
+
+def _cross_fit(sample: Sample, w: Floats) -> npt.NDArray[np.float64]:
+    """Return probabilities (n, C) of models trained with weights ``w`` on the half without the row."""
+    half = halves(sample.ids, sample.seed, 0)
+    C = sample.before.shape[1]
+    p = np.empty((len(sample.y), C))
+    for h in (0, 1):
+        part = half == h
+        coef = fit_softmax(sample.Z[part], sample.y[part], w[part], C, l2=sample.l2)
+        p[~part] = predict(coef, sample.Z[~part])
+    return p
+
+
+def _count(inside: npt.NDArray[np.bool_], y: Ints, C: int) -> npt.NDArray[np.float64]:
+    return np.bincount(y * 2 + inside, minlength=2 * C).reshape(C, 2).astype(float)
+
+
+def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Ints, C: int) -> npt.NDArray[np.float64]:
+    """Return the accuracy per class and side, shape (C, 2), outside first; NaN without rows."""
+    count = _count(inside, y, C)
+    total = np.bincount(y * 2 + inside, right, minlength=2 * C).reshape(C, 2)
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+
+def _worst(cells: Floats, inside: npt.NDArray[np.bool_], y: Ints, C: int) -> float:
+    """Return the smallest accuracy of the cells that have enough rows; of all that occur if none has."""
+    count = _count(inside, y, C)
+    enough = count >= MIN_CELL_ROWS
+    return float(cells[enough if enough.any() else count > 0].min())

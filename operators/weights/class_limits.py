@@ -1,0 +1,147 @@
+"""Weights that are safe in every class: the same sum for each, a capped ratio, and enough effective rows.
+
+``method: robust`` of the operator ``weights``. Within a class the product of the factors is divided by its
+mean over the kept rows and cut at ``cap``; with f the result divided by its own mean, a row weighs
+
+    N / (K n_c) * (1 - t_c + t_c f),
+
+for N kept rows in K classes, n_c of them in the class. The shrinkage 1 - t_c is the smallest for which no row
+weighs more than ``cap`` times as much as under class balance, and for which Kish's effective sample size of
+the class, n_c / (1 + t_c^2 var f), is at least ``min_effective_share`` of n_c. Every class then weighs N / K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from operators.weights.kernel import Bools, Floats, Ints
+
+LARGEST = float(np.finfo(np.float32).max)
+
+Moments = dict[int, tuple[float, ...]]
+"""Class index to sums over its kept rows."""
+
+
+@dataclass(frozen=True)
+class ClassLimits:
+    """Normalisation and shrinkage of each class.
+
+    Attributes
+    ----------
+    balance
+        Weight of a row of each class under class balance.
+    mean
+        Mean of the factors' product.
+    capped_mean
+        Mean of the product over ``mean``, cut at ``cap``.
+    trust
+        t_c in [0, 1].
+    cap
+        Largest weight as a multiple of ``balance``.
+
+    """
+
+    balance: dict[int, float]
+    mean: dict[int, float]
+    capped_mean: dict[int, float]
+    trust: dict[int, float]
+    cap: float
+
+    def apply(self, product: Floats, y: Ints, kept: Bools) -> Floats:
+        """Return the weights, shape (n,): finite, not negative, 0 for rows that are not kept.
+
+        Parameters
+        ----------
+        product
+            Factors' product, shape (n,).
+        y
+            Class of each row, shape (n,). A class that had no kept row has balance 1.
+        kept
+            Rows that are not dropped, shape (n,).
+
+        """
+        capped = _ratios(product, y, self.mean, self.cap) / _of(self.capped_mean, y)
+        trust = _of(self.trust, y, 0.0)
+        weights: Floats = np.where(kept, _of(self.balance, y) * (1.0 - trust + trust * capped), 0.0)
+        return weights
+
+
+def sum_products(product: Floats, y: Ints, kept: Bools) -> Moments:
+    """Return per class the number of kept rows and the sum of the factors' product over them."""
+    finite = np.nan_to_num(product, nan=1.0, posinf=LARGEST, neginf=0.0)
+    found: Moments = {}
+    for c in np.unique(y[kept]):
+        rows = kept & (y == c)
+        found[int(c)] = float(rows.sum()), float(finite[rows].sum())
+    return found
+
+
+def sum_ratios(product: Floats, y: Ints, kept: Bools, means: Mapping[int, float], cap: float) -> Moments:
+    """Return per class the sum, the sum of squares and the maximum of the capped ratios of its kept rows."""
+    ratio = _ratios(product, y, means, cap)
+    found: Moments = {}
+    for c in np.unique(y[kept]):
+        r = ratio[kept & (y == c)]
+        found[int(c)] = float(r.sum()), float(r @ r), float(r.max())
+    return found
+
+
+def class_means(sums: Moments) -> dict[int, float]:
+    """Return the mean product of each class, from ``sum_products``; 1 where all are 0."""
+    return {c: total / n if total > 0 else 1.0 for c, (n, total) in sums.items()}
+
+
+def find_limits(sums: Moments, ratios: Moments, cap: float, min_effective_share: float) -> ClassLimits:
+    """Choose normalisation and shrinkage from the sums over all shards.
+
+    Parameters
+    ----------
+    sums, ratios
+        From ``sum_products`` and ``sum_ratios``, added up by ``add_moments``.
+    cap, min_effective_share
+        As in the parameters of ``weights``.
+
+    """
+    n_rows = sum(n for n, _ in sums.values())
+    balance, capped_mean, trust = {}, {}, {}
+    for c, (n, _) in sums.items():
+        total, squares, largest = ratios[c]
+        balance[c] = n_rows / (len(sums) * n)
+        capped_mean[c] = total / n if total > 0 else 1.0
+        trust[c] = 0.0 if total <= 0 else _trust(total / n, squares / n, largest, cap, min_effective_share)
+    return ClassLimits(balance, class_means(sums), capped_mean, trust, cap)
+
+
+def add_moments(parts: Sequence[Moments]) -> Moments:
+    """Add the sums of several shards up. The third entry, where there is one, is a maximum."""
+    whole: Moments = {}
+    for part in parts:
+        for c, values in part.items():
+            before = whole.get(c, (0.0,) * len(values))
+            added = [a + b for a, b in zip(before[:2], values[:2], strict=True)]
+            whole[c] = (*added, *(max(a, b) for a, b in zip(before[2:], values[2:], strict=True)))
+    return dict(sorted(whole.items()))
+
+
+def _trust(mean: float, mean_square: float, largest: float, cap: float, share: float) -> float:
+    """Return the largest t under which cap and effective share hold."""
+    variance = max(mean_square / mean**2 - 1.0, 0.0)
+    top = largest / mean
+    by_share = np.sqrt((1.0 / share - 1.0) / variance) if variance > 1e-12 else 1.0
+    by_cap = (cap - 1.0) / (top - 1.0) if top > cap else 1.0
+    return float(min(1.0, by_share, by_cap))
+
+
+def _ratios(product: Floats, y: Ints, means: Mapping[int, float], cap: float) -> Floats:
+    finite = np.nan_to_num(product, nan=1.0, posinf=LARGEST, neginf=0.0)
+    ratios: Floats = np.clip(finite / _of(means, y), 0.0, cap)
+    return ratios
+
+
+def _of(values: Mapping[int, float], y: Ints, default: float = 1.0) -> Floats:
+    """Return each row's value by its class, shape (n,)."""
+    classes, place = np.unique(y, return_inverse=True)
+    return np.array([values.get(c, default) for c in classes.tolist()], np.float64)[place]

@@ -1,0 +1,221 @@
+"""``cues`` over shards: the same bytes for any number of them, answers of the user, and small tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from engine.execution.local_executor import LocalExecutor
+from operators.base import FEATURES, LABEL, CannotPredictError, Context, DatasetDelta, OperatorError
+from operators.columns import numpy_to_vectors
+from operators.cues import Settings, fit, weights
+from operators.cues.adaptor import WEIGHT_COLUMN, Cues
+from operators.cues.draws import draw_sample
+from operators.cues.gather import rows_that_fit
+from operators.cues.params import CuesParams
+from operators.cues.references import FeatureColumns
+from operators.ingest.adaptor import Ingest
+from operators.ingest.params import IngestParams
+from tests.unit.in_memory import MemoryReader, run_operator, split_table
+
+NAMES = (*(f"f{j}" for j in range(6)), "background", "constant")
+
+
+def as_table(X: Any, y: Any) -> pa.Table:
+    return pa.table({FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32())})
+
+
+def ingest_state(folder: Path, classes: list[str], widths: list[int]) -> dict[str, Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "classes.json").write_text(json.dumps({"classes": classes, "widths": widths}))
+    return {"ingest": folder}
+
+
+def run_cues(
+    folder: Path, tables: list[pa.Table], params: CuesParams | None = None, *, classes: int = 2, seed: int = 0
+) -> tuple[Any, dict[str, float], Path]:
+    """Weights, metrics and state folder."""
+    width = next(len(table[FEATURES][0]) for table in tables if table.num_rows)
+    names = NAMES if width == len(NAMES) else tuple(f"c{j}" for j in range(width))
+    state = folder / "state"
+    state.mkdir(parents=True)
+    states = ingest_state(folder / "ingest", [str(c) for c in range(classes)], [1] * width)
+    operator = Cues(params or CuesParams(), names)
+    found, metrics = run_operator(operator, tables, state, seed, states)
+    return found[WEIGHT_COLUMN].to_numpy(), metrics, state
+
+
+@pytest.mark.parametrize("max_rows", [50_000, 2000])
+def test_any_cut_into_shards_gives_the_same_bytes(cue_problem: Any, tmp_path: Path, max_rows: int) -> None:
+    X, label, _, _, _ = cue_problem
+    table, params = as_table(X, label), CuesParams(max_rows=max_rows)
+    whole, metrics, state = run_cues(tmp_path / "one", [table], params)
+    for cuts in ([100, 101, 4000], list(range(0, 6000, 500)), [0, 6000]):
+        parts = split_table(table, cuts)
+        found, others, folder = run_cues(tmp_path / str(len(cuts)), parts, params)
+        assert np.array_equal(found, whole)
+        assert others == metrics
+        for name in ("cues.json", "cues.npz", "suspects.json"):
+            assert (folder / name).read_bytes() == (state / name).read_bytes()
+        assert sorted(path.name for path in folder.iterdir()) == ["cues.json", "cues.npz", "suspects.json"]
+    assert min(max_rows, 6000) - 2 <= metrics["sample_rows"] <= min(max_rows, 6000)
+    assert metrics["gate"] > 0.5
+
+
+def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, _, ids = cue_problem
+    found, _, _ = run_cues(tmp_path, split_table(as_table(X, label), [777, 3000]), CuesParams(max_rows=2000))
+    assert len(draw_sample(label, ids, 2000, 0)) in range(1998, 2001)
+    expected = weights(fit(X, label, ids, Settings(max_rows=2000)), X, label, ids)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_named_column_is_balanced_and_listed(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, _, _ = cue_problem
+    params = CuesParams(spurious=("background",), legitimate=("f0",))
+    found, metrics, state = run_cues(tmp_path, [as_table(X, label)], params)
+    broken = (X[:, 6] > 1) != label
+    assert found[broken].mean() > 3 * found[~broken].mean()
+    assert metrics["named"] == 1
+    record = json.loads((state / "suspects.json").read_text())
+    answers = {s["feature"]: s["answer"] for s in record["suspects"]}
+    assert (answers.pop("background"), answers.pop("f0")) == ("spurious", "legitimate")
+    assert set(answers.values()) == {"open"}
+    assert record["spurious"] == ["background"]
+
+
+def test_the_first_suspect_is_told_in_words_of_the_source(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, cue, _ = cue_problem
+    X = X.copy()
+    X[:, 6] = cue
+    _, _, state = run_cues(tmp_path, [as_table(X, label)])
+    first = json.loads((state / "suspects.json").read_text())["suspects"][0]
+    assert first["slice"] == "background is 1 (not 0)"
+    assert first["share"] == pytest.approx((cue == 1).mean())
+    assert first["accuracy_inside"]["0"] < 0.6 < 0.9 < first["accuracy_inside"]["1"]
+    assert first["gain"] > 0.1 > first["cost"] - 0.1
+
+
+def test_a_slice_takes_the_cut_of_the_user(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, _, _ = cue_problem
+    params = CuesParams.model_validate({"spurious": [{"column": "f1", "cut": 0.25}]})
+    found, _, _ = run_cues(tmp_path, [as_table(X, label)], params)
+    for c in (0, 1):
+        for side in (X[:, 1] > 0.25, X[:, 1] <= 0.25):
+            assert len(np.unique(found[(label == c) & side])) == 1
+    assert len(np.unique(found)) == 4
+
+
+def test_one_hot_columns_are_one_category(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000)
+    level = np.where(rng.random(2000) < 0.9, y, rng.integers(0, 3, 2000))
+    X = np.column_stack([np.eye(3)[level], rng.normal(size=(2000, 1)) + y[:, None]]).astype(np.float32)
+    for spurious in (["c0", "c1", "c2"], "c*"):
+        folder = tmp_path / str(len(spurious))
+        if spurious == "c*":
+            with pytest.raises(OperatorError, match="4 features c0 to c3 are named as one category"):
+                run_cues(folder, [as_table(X, y)], CuesParams.model_validate({"spurious": [spurious]}))
+            continue
+        found, _, _ = run_cues(folder, [as_table(X, y)], CuesParams.model_validate({"spurious": [spurious]}))
+        assert found[level != y].mean() > 3 * found[level == y].mean()
+
+
+@pytest.mark.parametrize("columns", [1, 2, 40])
+@pytest.mark.parametrize("n", [1, 20, 99, 130])
+@pytest.mark.parametrize("params", [{}, {"robustness": "bold"}, {"spurious": ["c0"]}])
+def test_tables_with_few_rows_never_fail(
+    columns: int, n: int, params: dict[str, Any], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(n + columns)
+    y = np.minimum(np.arange(n), 3) % 4  # three classes of one row
+    X = rng.normal(size=(n, columns)).astype(np.float32)
+    X[:, -1] = 7.0
+    tables = split_table(as_table(X, y), [n // 2])
+    found, metrics, _ = run_cues(tmp_path, tables, CuesParams.model_validate(params), classes=5)
+    assert np.isfinite(found).all()
+    assert all(np.isfinite(list(metrics.values())))
+    if n < 100:
+        sums = [found[y == c].sum() for c in np.unique(y)]
+        np.testing.assert_allclose(sums, sums[0], rtol=1e-5)
+
+
+def test_where_the_evidence_is_weak_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(3000) < 0.25).astype(int)
+    X = (rng.normal(size=(3000, 6)) + 0.3 * y[:, None]).astype(np.float32)
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        found, metrics, _ = run_cues(tmp_path, [as_table(X, y)])
+    assert metrics["gate"] == metrics["blend"] == 0
+    assert len(np.unique(found)) == 2
+    assert "evidence for a shortcut is weak" in caplog.text
+
+
+def test_a_feature_that_is_not_finite_is_named(tmp_path: Path) -> None:
+    X = np.ones((200, 2), np.float32)
+    X[7, 1] = np.inf
+    with pytest.raises(OperatorError, match="feature 1 of sample row 7 is inf"):
+        run_cues(tmp_path, [as_table(X, np.arange(200) % 2)])
+
+
+def test_new_rows_are_weighed_by_the_kept_state(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, _, _ = cue_problem
+    _, metrics, old = run_cues(tmp_path / "a", [as_table(X, label)])
+    new = tmp_path / "b"
+    new.mkdir()
+    context = Context(MemoryReader([]), new, {})
+    operator = Cues(CuesParams(), NAMES)
+    delta = DatasetDelta(old, metrics, (1,), False)
+    assert operator.can_predict
+    assert operator.partial_fit(context, delta, LocalExecutor()) == metrics
+    assert (new / "cues.npz").read_bytes() == (old / "cues.npz").read_bytes()
+    with pytest.raises(CannotPredictError, match="rows are gone"):
+        operator.partial_fit(context, DatasetDelta(old, metrics, (), True), LocalExecutor())
+
+
+def test_names_are_checked_when_the_chain_is_made() -> None:
+    ingest = Ingest(IngestParams(label="y", features=("PAY_0", "image", "race_a", "race_b")))
+
+    def planned(**params: Any) -> Cues:
+        return Cues(CuesParams.model_validate(params)).in_chain([ingest])
+
+    planned(spurious=["PAY_0", "image[3]", ["race_a", "race_b"], "race_*", {"column": "image[1]", "cut": 2}])
+    with pytest.raises(OperatorError, match=r"cues.spurious: .*no column 'PAY_1'. Did you mean 'PAY_0'\?"):
+        planned(spurious=["PAY_1"])
+    with pytest.raises(OperatorError, match=r"cues.legitimate: .*no column 'img\[2\]'"):
+        planned(legitimate=["img[2]"])
+    with pytest.raises(OperatorError, match=r"write x\[0\]"):
+        Cues(CuesParams(spurious=("PAY_0",))).in_chain([])
+    Cues(CuesParams(spurious=("x[7]",))).in_chain([])
+
+
+def test_names_become_positions_and_back() -> None:
+    columns = FeatureColumns(("a", "image", "b_1", "b_2"), (1, 3, 1, 1))
+    assert columns.positions("image") == (1, 2, 3)
+    assert columns.positions("image[2]") == (3,)
+    assert columns.positions("b_*") == (4, 5)
+    assert [columns.name(p) for p in range(6)] == ["a", "image[0]", "image[1]", "image[2]", "b_1", "b_2"]
+    assert FeatureColumns(("x",), (1,)).name(0) == "x[0]"
+    assert columns.named(("a", "b_1")).columns == (0, 4)
+    with pytest.raises(OperatorError, match="the entries 0 to 2"):
+        columns.positions("image[3]")
+    with pytest.raises(OperatorError, match="a cut does not divide the 3 features"):
+        columns.named(CuesParams.model_validate({"spurious": [{"column": "image", "cut": 1}]}).spurious[0])
+
+
+def test_one_answer_for_each_column() -> None:
+    with pytest.raises(ValidationError, match="'a' is named as spurious and as legitimate"):
+        CuesParams.model_validate({"spurious": ["a"], "legitimate": [{"column": "a", "cut": 1}]})
+
+
+def test_many_features_are_sampled_on_fewer_rows() -> None:
+    assert rows_that_fit(640, 50_000) == 50_000
+    assert rows_that_fit(3200, 50_000) == 10_000
+    assert rows_that_fit(0, 50_000) == 50_000

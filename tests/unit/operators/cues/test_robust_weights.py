@@ -1,0 +1,181 @@
+"""fit and weights as a whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from operators.cues import Named, Settings, fit, list_suspects, load_state, save_state, weights
+from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+
+
+def worst(X, w, label, y, cue):
+    Z = Scaler.from_rows(X).apply(X)
+    right = predict(fit_softmax(Z, label, w, 2, l2=1e-4), Z).argmax(axis=1) == y
+    return min(right[(y == a) & (cue == b)].mean() for a in (0, 1) for b in (0, 1))
+
+
+def test_a_strong_cue_opens_the_gate_and_helps_the_minority(cue_problem):
+    X, label, y, cue, ids = cue_problem
+    state = fit(X, label, ids)
+    w = weights(state, X, label, ids)
+    assert state.blend > 0.9
+    assert worst(X, w, label, y, cue) > worst(X, class_balance(label, 2), label, y, cue) + 0.1
+
+
+def test_without_a_cue_a_hard_table_gets_class_balance():
+    rng = np.random.default_rng(0)
+    y = (rng.random(4000) < 0.25).astype(int)
+    X = (rng.normal(size=(4000, 6)) + 0.3 * y[:, None]).astype(np.float32)
+    ids = np.arange(4000)
+    state = fit(X, y, ids)
+    assert state.blend == 0
+    assert np.allclose(weights(state, X, y, ids), class_balance(y, 2))
+
+
+def test_weights_stream_and_do_not_depend_on_the_order_of_rows(cue_problem):
+    X, label, _, _, ids = cue_problem
+    state = fit(X, label, ids)
+    whole = weights(state, X, label, ids)
+    parts = [
+        weights(state, X[i : i + 700], label[i : i + 700], ids[i : i + 700]) for i in range(0, len(ids), 700)
+    ]
+    assert np.array_equal(np.float32(np.concatenate(parts)), np.float32(whole))
+    order = np.random.default_rng(1).permutation(len(ids))
+    again = fit(X[order], label[order], ids[order])
+    assert np.allclose(weights(again, X, label, ids), whole, rtol=0.05)
+
+
+def test_fit_is_deterministic_and_survives_its_files(cue_problem, tmp_path):
+    X, label, _, _, ids = cue_problem
+    state = fit(X, label, ids)
+    for name, value in (("one", state), ("two", fit(X, label, ids))):
+        (tmp_path / name).mkdir()
+        save_state(value, tmp_path / name)
+    for file in ("cues.json", "cues.npz"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    again = load_state(tmp_path / "one")
+    assert np.array_equal(weights(again, X, label, ids), weights(state, X, label, ids))
+
+
+def test_other_files_are_no_state(tmp_path):
+    (tmp_path / "cues.json").write_text("[]")
+    np.savez(tmp_path / "cues.npz", a=np.zeros(1))
+    with pytest.raises(ValueError, match="no state"):
+        load_state(tmp_path)
+
+
+def test_rows_outside_the_sample_are_weighted_like_those_inside(cue_problem):
+    X, label, y, cue, ids = cue_problem
+    state = fit(X, label, ids, Settings(max_rows=2000))
+    w = weights(state, X, label, ids)
+    broken = (y != cue) & (label == y)
+    assert w[broken].mean() > 2 * w[~broken].mean()
+
+
+def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
+    X, label, _, _, ids = cue_problem
+    for name in (Named((6,)), Named((6,), cut=1.0)):
+        state = fit(X, label, ids, Settings(spurious=(name,), named_share=1.0, min_effective=0.01))
+        w = weights(state, X, label, ids)
+        cells = np.bincount(2 * label + (X[:, 6] > 1), w).reshape(2, 2)
+        assert np.allclose(cells, cells.mean(), rtol=1e-3)
+        folder = tmp_path / str(name.cut)
+        folder.mkdir()
+        save_state(state, folder)
+        assert np.array_equal(weights(load_state(folder), X, label, ids), w)
+
+
+def test_naming_a_constant_gives_class_balance(cue_problem):
+    X, label, _, _, ids = cue_problem
+    w = weights(fit(X, label, ids, Settings(spurious=(Named((7,)),))), X, label, ids)
+    assert np.allclose(w, class_balance(label, 2))
+
+
+def test_a_legitimate_feature_has_no_part_in_the_weights(cue_problem):
+    X, label, _, _, ids = cue_problem
+    settings = Settings(legitimate=frozenset({6}), setting="bold")
+    state = fit(X, label, ids, settings)
+    other = X.copy()
+    other[:, 6] = 0.0
+    assert 6 not in state.slices.feature
+    assert np.allclose(weights(state, X, label, ids), weights(state, other, label, ids))
+
+
+@pytest.mark.parametrize("setting", ["safe", "bold"])
+@pytest.mark.parametrize("columns", [1, 60])
+def test_small_and_odd_tables(setting, columns):
+    rng = np.random.default_rng(2)
+    sizes = [20, 300, 2, 150, 40, 40, 40, 40, 40, 40]
+    y = np.repeat(np.arange(10), sizes)
+    X = (rng.random((len(y), columns)) < 0.05 + 0.08 * y[:, None]).astype(np.float32)
+    X[:, -1] = 1.0
+    ids = np.arange(len(y))
+    state = fit(X, y, ids, Settings(setting=setting))
+    w = weights(state, X, y, ids)
+    assert np.isfinite(w).all()
+    assert w.min() >= 0
+    assert (w <= 20 * class_balance(y, 10) * (1 + 1e-9)).all()
+    assert (state.effective >= 0.2 - 1e-6).all()
+
+
+def test_class_counts_of_the_whole_table_decide_the_class_balance(cue_problem):
+    X, label, _, _, ids = cue_problem
+    state = fit(X, label, ids, class_counts=np.array([9000, 1000]))
+    assert np.allclose(state.class_factor, [10 / 18, 5.0])
+
+
+def test_bad_input_is_named():
+    X, y, ids = np.ones((4, 2), np.float32), np.array([0, 0, 1, 1]), np.arange(4)
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match="feature 1 of sample row 2 is nan"):
+        fit(X, y, ids)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ((np.ones((300, 2)), np.arange(300) % 2), "every feature is constant"),
+        ((np.arange(300.0).reshape(300, 1), np.zeros(300, int)), "only one class has rows"),
+        ((np.arange(99.0).reshape(99, 1), np.arange(99) % 2), "99 rows are fewer than 100"),
+        ((np.arange(909.0).reshape(909, 1), np.arange(909) % 101), "101 classes are more than 100"),
+        ((np.empty((0, 3)), np.empty(0, int)), "only one class has rows"),
+        ((np.empty((200, 0)), np.arange(200) % 2), "every feature is constant"),
+    ],
+)
+def test_where_nothing_can_be_learnt_weights_are_class_balanced(rows, reason):
+    X, y = rows[0].astype(np.float32), rows[1]
+    ids = np.arange(len(y))
+    for settings in (Settings(setting="bold"), Settings(spurious=(Named((0,)),))):
+        state = fit(X, y, ids, settings, n_classes=max(len(np.unique(y)), 2))
+        assert state.reason == reason
+        assert np.allclose(weights(state, X, y, ids), class_balance(y, 101))
+
+
+@pytest.mark.parametrize("columns", [1, 3, 300])
+@pytest.mark.parametrize("spurious", [(), (Named((0,)),)])
+def test_classes_of_one_row_and_huge_values(columns, spurious):
+    rng = np.random.default_rng(4)
+    y = np.append(np.arange(400) % 2, [2, 3])
+    X = rng.normal(size=(402, columns)).astype(np.float32)
+    X[:5, 0] = [3.4e38, -3.4e38, 1e-38, 0, 3.4e38]
+    ids = np.arange(402)
+    for setting in ("safe", "bold"):
+        state = fit(X, y, ids, Settings(setting=setting, spurious=spurious), n_classes=5)
+        w = weights(state, X, y, ids)
+        assert np.isfinite(w).all()
+        assert (w <= 20 * class_balance(y, 5) * (1 + 1e-9)).all()
+    list_suspects(X, y, ids, n_classes=5)
+
+
+def test_the_cue_is_the_first_suspect(cue_problem):
+    X, label, _, _, ids = cue_problem
+    found = list_suspects(X, label, ids)
+    first = found[0]
+    assert first.feature == 6
+    assert first.strength > 2 * found[1].strength
+    assert 0 < first.cut < 2
+    assert abs(first.share - 0.5) < 0.05
+    assert first.gain > 0.1
+    assert first.cost < 0.2
+    assert len({s.feature for s in found}) == len(found)

@@ -1,0 +1,92 @@
+"""``groups: {method: cues}``: rows that follow a shortcut and rows that break it, whatever the shards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.base import FEATURES, GROUP, LABEL
+from operators.columns import numpy_to_vectors
+from operators.cues.adaptor import Cues
+from operators.cues.params import CuesParams
+from operators.groups import assign
+from operators.groups.by_cue import ByCue
+from operators.groups.params import CueGroupsParams
+from tests.unit.in_memory import run_operator, split_table
+
+
+def cue_table(agrees: float = 0.95, n: int = 6000) -> tuple[pa.Table, Any, Any]:
+    """Labels, 5 % of them wrong, a core of 4 features, and a cue in feature 5."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 6)).astype(np.float32)
+    X[:, :4] += (2 * y[:, None] - 1) * 0.7
+    cue = np.where(rng.random(n) < agrees, y, 1 - y)
+    X[:, 5] = cue * 2 + 0.1 * rng.normal(size=n)
+    y = np.where(rng.random(n) < 0.05, 1 - y, y)
+    return pa.table({FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32())}), y, cue
+
+
+def groups_of(folder: Path, tables: list[pa.Table], cues: CuesParams | None = None, **params: Any) -> Any:
+    """Groups, metrics and the state folder of the groups."""
+    states = {name: folder / name for name in ("ingest", "cues", "groups")}
+    for path in states.values():
+        path.mkdir(parents=True)
+    (states["ingest"] / "classes.json").write_text(json.dumps({"classes": ["a", "b"], "widths": [1] * 6}))
+    run_operator(Cues(cues or CuesParams(), list("abcdef")), tables, states["cues"], 0, states)
+    operator = ByCue(CueGroupsParams(**params))
+    found, metrics = run_operator(operator, tables, states["groups"], 0, states)
+    return found, metrics, states["groups"]
+
+
+def test_a_group_holds_the_rows_that_break_the_cue(tmp_path: Path) -> None:
+    table, y, cue = cue_table()
+    found, metrics, _ = groups_of(tmp_path / "one", [table])
+    group = found[GROUP].to_numpy()
+    assert metrics["groups"] == 4
+    breaks = group % 2 == 1
+    assert (group // 2 == y).all()
+    assert breaks[y != cue].mean() > 0.7
+    assert breaks[y == cue].mean() < 0.05
+    assert metrics["minority_share"] == pytest.approx(breaks.mean())
+    assert set(found["group_outlier"].to_pylist()) == {""}
+    again, _, _ = groups_of(tmp_path / "many", split_table(table, [1, 2000, 2001]))
+    assert again.to_pydict() == found.to_pydict()
+
+
+def test_a_named_shortcut_divides_each_class_by_its_rarer_side(tmp_path: Path) -> None:
+    table, y, cue = cue_table()
+    found, _, _ = groups_of(tmp_path, [table], CuesParams(spurious=("f",)))
+    breaks = found[GROUP].to_numpy() % 2 == 1
+    assert breaks[y != cue].mean() > 0.95
+    assert breaks[y == cue].mean() < 0.05
+
+
+def test_where_the_gate_is_shut_a_class_is_one_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(2000) < 0.25).astype(int)
+    X = (rng.normal(size=(2000, 6)) + 0.3 * y[:, None]).astype(np.float32)
+    table = pa.table({FEATURES: numpy_to_vectors(X), LABEL: pa.array(y, pa.int32())})
+    found, metrics, _ = groups_of(tmp_path, [table])
+    assert found[GROUP].to_numpy().tolist() == y.tolist()
+    assert (metrics["groups"], metrics["minority_share"]) == (2, 0)
+
+
+@pytest.mark.parametrize("limit", [{"min_rows": 1000}, {"min_share": 0.4}])
+def test_small_groups_are_merged(limit: dict[str, float], tmp_path: Path) -> None:
+    table, y, _ = cue_table()
+    found, metrics, _ = groups_of(tmp_path, [table], **limit)
+    assert found[GROUP].to_numpy().tolist() == y.tolist()
+    assert metrics["groups"] == 2
+
+
+def test_new_rows_are_placed_from_the_state_alone(tmp_path: Path) -> None:
+    table, _, _ = cue_table()
+    found, _, state = groups_of(tmp_path, [table], CuesParams(spurious=("f",)))
+    placed = assign(state, table.slice(100, 50))
+    assert placed[GROUP].to_pylist() == found[GROUP].slice(100, 50).to_pylist()

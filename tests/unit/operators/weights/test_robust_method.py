@@ -1,0 +1,151 @@
+"""``weights: {method: robust}``: every class the same sum, a capped ratio, enough effective rows, never
+NaN."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from engine.core.errors import InputError
+from engine.plan.planner import make_plan
+from operators.base import GROUP, IS_OUTLIER, LABEL, WEIGHT, OperatorParams
+from operators.weights.adaptor import Weights
+from operators.weights.params import WeightsParams
+from tests.data import small_recipe
+from tests.unit.in_memory import run_operator, split_table
+
+
+class Factor:
+    """Stands for an operator that adds a weight."""
+
+    name, params, uses = "cues", OperatorParams(), ()
+    adds = (pa.field("cues_weight", pa.float32()),)
+
+
+def as_table(y: Any, factor: Any, outlier: Any = None) -> pa.Table:
+    y = np.asarray(y)
+    return pa.table(
+        {
+            LABEL: pa.array(y, pa.int32()),
+            GROUP: pa.array(y, pa.int32()),
+            IS_OUTLIER: pa.array(np.zeros(len(y), bool) if outlier is None else outlier),
+            "cues_weight": pa.array(np.asarray(factor), pa.float32()),
+        }
+    )
+
+
+def weigh(tables: list[pa.Table], **params: Any) -> tuple[Any, dict[str, float]]:
+    operator = Weights(WeightsParams.model_validate(params)).in_chain([Factor()])  # type: ignore[list-item]
+    with TemporaryDirectory() as folder:
+        found, metrics = run_operator(operator, tables, Path(folder))
+    return found[WEIGHT].to_numpy().astype(np.float64), metrics
+
+
+rows = st.lists(
+    st.tuples(st.integers(0, 3), st.floats(0, 1e6, width=32), st.booleans()), min_size=1, max_size=60
+)
+
+
+@given(
+    found=rows,
+    cap=st.floats(1, 50),
+    share=st.floats(0.05, 1),
+    drop=st.booleans(),
+    cuts=st.sets(st.integers(1, 59)),
+)
+def test_the_limits_hold_in_every_class(
+    found: list[Any], cap: float, share: float, drop: bool, cuts: set[int]
+) -> None:
+    y, factor, outlier = (np.array(column) for column in zip(*found, strict=True))
+    table = as_table(y, factor, outlier)
+    weight, metrics = weigh(
+        split_table(table, sorted(cuts)), cap=cap, min_effective_share=share, drop_outliers=drop
+    )
+    kept = ~outlier if drop else np.ones(len(y), bool)
+    assert np.isfinite(weight).all()
+    assert (weight[~kept] == 0).all()
+    classes = np.unique(y[kept])
+    for c in classes:
+        w = weight[kept & (y == c)]
+        even = kept.sum() / (len(classes) * len(w))
+        assert w.mean() == pytest.approx(even, rel=1e-4)
+        assert w.min() >= 0
+        assert w.max() <= cap * even * (1 + 1e-4)
+        assert w.sum() ** 2 / (w**2).sum() >= share * len(w) * (1 - 1e-4)
+    assert 0 <= metrics["shrinkage"] <= 1
+
+
+def test_within_the_limits_weights_are_proportional_to_the_factors() -> None:
+    rng = np.random.default_rng(0)
+    y, factor = rng.integers(0, 3, 900), rng.uniform(0.5, 2, 900)
+    weight, metrics = weigh([as_table(y, factor)])
+    for c in range(3):
+        own = y == c
+        np.testing.assert_allclose(
+            weight[own] / weight[own].sum() * factor[own].sum(), factor[own], rtol=1e-5
+        )
+        assert weight[own].sum() == pytest.approx(300, rel=1e-5)
+    assert metrics["shrinkage"] == 0
+
+
+def test_a_larger_cap_never_lowers_the_largest_weight() -> None:
+    rng = np.random.default_rng(1)
+    y, factor = rng.integers(0, 2, 500), np.exp(2.5 * rng.normal(size=500))
+    for share in (0.01, 0.3):
+        tops = [
+            weigh([as_table(y, factor)], cap=c, min_effective_share=share)[0].max() for c in (1, 2, 5, 20, 80)
+        ]
+        assert all(a <= b * (1 + 1e-6) for a, b in itertools.pairwise(tops))
+        assert tops[0] < 1.2 < tops[-1]
+
+
+def test_shrinkage_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    factor = np.where(np.arange(1000) < 10, 1000.0, 1.0)
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        _, metrics = weigh([as_table(np.zeros(1000, int), factor)])
+    assert metrics["shrinkage"] > 0.3
+    assert metrics["effective_share"] >= 0.2
+    assert "shrunk towards class balance, by up to" in caplog.text
+
+
+def test_class_balanced_gives_every_class_the_same_sum() -> None:
+    y = np.repeat([0, 1], [90, 10])
+    weight, _ = weigh([as_table(y, np.tile([1.0, 3.0], 50))], method="class_balanced")
+    assert weight[y == 1].sum() == pytest.approx(50)
+    np.testing.assert_allclose(weight[1::2] / weight[::2], 3, rtol=1e-5)
+
+
+def test_limits_are_keys_of_the_robust_method_alone() -> None:
+    for key in ("cap", "min_effective_share"):
+        with pytest.raises(ValidationError, match=f"{key} is read by method: robust only"):
+            WeightsParams.model_validate({"method": "uniform", key: 1})
+
+
+def names(tmp_path: Path, operators: dict[str, Any]) -> list[str]:
+    recipe = small_recipe(tmp_path)
+    chain = {"groups": {"method": "none"}, "split": {}, **operators}
+    return [planned.name for planned in make_plan(recipe.model_copy(update={"operators": chain})).operators]
+
+
+def test_cues_joins_the_chain_where_weights_are_robust(tmp_path: Path) -> None:
+    assert "cues" in names(tmp_path / "a", {"weights": {}})
+    assert names(tmp_path / "b", {"weights": {}, "cues": {"robustness": "bold"}}).count("cues") == 1
+    assert "cues" not in names(tmp_path / "c", {"weights": {"factors": []}})
+    for method in ("uniform", "class_balanced", "group_balanced"):
+        assert "cues" not in names(tmp_path / method, {"weights": {"method": method}})
+    assert "cues" in names(tmp_path / "d", {"weights": {"method": "uniform"}, "groups": {"method": "cues"}})
+
+
+def test_planning_names_an_unknown_column(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no column 'vectr'. Did you mean 'vector'\?"):
+        names(tmp_path, {"weights": {}, "cues": {"spurious": ["vectr"]}})
