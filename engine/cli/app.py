@@ -17,6 +17,7 @@ from engine.cli.common import (
     shown_errors,
     stopping_in_order,
 )
+from engine.cli.cues import cues
 from engine.cli.deploy import deploy
 from engine.cli.export import export
 from engine.cli.jobs import add_jobs, address_for, show_jobs
@@ -255,5 +256,5 @@ app.command()(export)
 app.command()(sources)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
-for command in (versions, diff, schedule, policy):
+for command in (cues, versions, diff, schedule, policy):
     app.command()(command)

@@ -117,7 +117,7 @@ def _record(
 ) -> dict[str, Any]:
     name, cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
     cut = float(f"{cut:.6g}")
-    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {cut:g}"
+    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {cut:.4g}"
     return {
         "feature": name,
         "position": suspect.feature,

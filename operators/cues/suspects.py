@@ -21,6 +21,8 @@ from operators.cues.robust_weights import Settings
 from operators.cues.slices import Slices, balance_factor, find_slices
 
 TOP = 8
+MIN_STRENGTH = 0.02
+"""Weaker slices are not listed unless the user has named their feature."""
 MIN_CELL_ROWS = 20
 
 
@@ -135,7 +137,7 @@ def measure_suspects(
     order = np.argsort(-strength, kind="stable")
     _, first = np.unique(slices.feature[order], return_index=True)
     ranked = order[np.sort(first)]
-    kept = (np.arange(len(ranked)) < top) & (strength[ranked] > 0) | np.isin(
+    kept = (np.arange(len(ranked)) < top) & (strength[ranked] >= MIN_STRENGTH) | np.isin(
         slices.feature[ranked], list(always)
     )
     chosen = ranked[kept]

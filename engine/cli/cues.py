@@ -1,0 +1,124 @@
+"""``rowsieve cues``: suspected shortcuts of a published version, and the recipe section with the answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.core.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.training.version import Version
+
+console = Console(highlight=False)
+
+
+def cues(
+    dataset: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe, or OUTPUT@VERSION")
+    ],
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """List suspected shortcuts: features on which a model leans, what balancing them wins and costs."""
+    with shown_errors(verbose):
+        from engine.cli.show import show_json
+        from engine.training.version import open_version
+
+        found = read_cues(open_version(dataset))
+        show_json(found) if as_json else _show(found)
+
+
+def read_cues(version: Version) -> dict[str, Any]:
+    """Read what the operator ``cues`` has found for a version.
+
+    Returns
+    -------
+    The content of ``suspects.json``, with ``version`` and ``recipe_section``: the recipe's text with the
+    answers of today.
+
+    Raises
+    ------
+    InputError
+        The version was made without ``cues``, or the run store no longer has its state.
+
+    """
+    from engine.storage.stores import store_of
+    from operators.cues.listing import SUSPECTS, read_suspects, recipe_section
+
+    known = {entry["name"]: entry["fingerprint"] for entry in version.manifest["operators"]}
+    if "cues" not in known:
+        raise InputError(
+            f"The version {version.name} was made without the operator `cues`. Add `cues: {{}}` to the "
+            "operators of its recipe, or use `weights: {}`, and run the recipe again."
+        )
+    folder = store_of(version.output).state(known["cues"])
+    if not (folder / SUSPECTS).exists():
+        raise InputError(
+            f"The run store of {version.output} no longer has the state of `cues` for the version "
+            f"{version.name}. Run its recipe again."
+        )
+    found = read_suspects(folder)
+    section = recipe_section(found["spurious"], found["legitimate"])
+    return {"version": version.name, **found, "recipe_section": section}
+
+
+def _show(found: dict[str, Any]) -> None:
+    console.print(f"[bold]{found['version']}[/]: {_verdict(found)}", soft_wrap=True)
+    if not found["suspects"]:
+        console.print("No feature separates the rows on which a model is right from the others.")
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
+    for name in columns:
+        table.add_column(name, justify="left" if name in ("slice", "answer") else "right")
+    for suspect in found["suspects"]:
+        table.add_row(
+            escape(suspect["slice"]),
+            f"{suspect['share']:.1%}",
+            *(escape(_by_class(suspect[key])) for key in ("accuracy_inside", "accuracy_outside")),
+            f"{suspect['gain']:+.3f}",
+            f"{suspect['cost']:+.3f}",
+            f"{suspect['strength']:.2f}",
+            suspect["answer"],
+        )
+    console.print(table)
+    console.print(
+        "accuracy: of a class-balanced model on rows that it has not seen, by class. gain: rise of the "
+        "worst class and side, cost: loss of balanced accuracy, if label and slice are balanced. strength: "
+        "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
+        "and run it again, for example:",
+        soft_wrap=True,
+    )
+    console.print(escape(example_section(found)), soft_wrap=True)
+
+
+def example_section(found: dict[str, Any]) -> str:
+    """Return the recipe section to copy: today's answers, with the open suspects as comments."""
+    text = str(found["recipe_section"])
+    names = [suspect["reference"] for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if not names:
+        return text
+    return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    if found["reason"]:
+        return f"nothing was searched for ({found['reason']}); the weights balance the classes."
+    if found["gate"] is None:
+        return "the shortcuts that the recipe names are balanced against the label."
+    if found["gate"] > 0:
+        return f"the evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
+    weakest = str(found["weakest"]).replace("_", " ")
+    extra = "; robustness: bold balances the slices below in part" if found["slice_blend"] else ""
+    return f"the evidence for a shortcut is weak ({weakest}), so that the weights balance the classes{extra}."
+
+
+def _by_class(accuracies: dict[str, float | None]) -> str:
+    texts = [f"{name}: " + ("-" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
+    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")
