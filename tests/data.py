@@ -54,7 +54,7 @@ def recipe_for(path: Path, out: Path, **sections: Any) -> dict[str, Any]:
             "probe": {"l2": 0.05, "trainer": "in_process"},
             "gradients": {},
             "groups": {"min_samples": [5, 10]},
-            "weights": {},
+            "weights": {"method": "uniform"},
             "split": {},
         },
         "output": {"path": str(out)},

@@ -34,7 +34,7 @@ def main(folder: Path, rows: int, shard_rows: int) -> None:
         "probe": {"trainer": "in_process", "small_rows": 1, "epochs": 1, "batch_size": 1024},
         "gradients": {},
         "groups": {"method": "kmeans", "k": [2], "n_init": 1, "silhouette_rows": 500},
-        "weights": {},
+        "weights": {"method": "uniform"},
         "split": {},
     }
     truth = {"group": None}

@@ -20,7 +20,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "gradients": {},
     "neighbours": {"n_neighbors": 5},
     "groups": {"min_samples": [5, 10]},
-    "weights": {},
+    "weights": {"method": "uniform"},
     "split": {},
 }
 DRAWN = {"enabled": True}  # the report is among what a kill may interrupt

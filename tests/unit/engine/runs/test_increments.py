@@ -123,7 +123,7 @@ def test_parts_that_nothing_has_changed_are_taken_over(tmp_path: Path) -> None:
 
     def night(out: str) -> RunResult:
         value = recipe(tmp_path, out).model_dump(mode="json", exclude_defaults=True)
-        value["operators"]["weights"] = {"trust": "all"}
+        value["operators"]["weights"] = {"method": "uniform", "trust": "all"}
         return run(Recipe.parse(value))
 
     nights(tmp_path / "data", 160, 80)

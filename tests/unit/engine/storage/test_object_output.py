@@ -29,7 +29,7 @@ from tests.s3 import SECRET, USER, S3Server
 
 CHEAP: dict[str, dict[str, Any]] = {
     "groups": {"method": "kmeans", "space": "features", "k": 2},
-    "weights": {"trust": "all"},
+    "weights": {"method": "uniform", "trust": "all"},
     "split": {"method": "random"},
 }
 """The whole chain is for the slow tests."""

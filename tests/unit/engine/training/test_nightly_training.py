@@ -17,7 +17,7 @@ ERM: dict[str, Any] = {"trainer": "erm", "params": {"epochs": 2, "batch_size": 3
 
 def recipe(folder: Path, **sections: Any) -> Recipe:
     value = recipe_for(folder / "data", folder / "out", **sections)
-    value["operators"]["weights"] = {"trust": "all"}
+    value["operators"]["weights"] = {"method": "uniform", "trust": "all"}
     return Recipe.parse(value)
 
 

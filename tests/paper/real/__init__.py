@@ -1,0 +1,1 @@
+"""Real tables end to end: ``python -m tests.paper.real`` writes ``tests/paper/REAL.md``."""

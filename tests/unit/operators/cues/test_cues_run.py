@@ -1,0 +1,123 @@
+"""The README's recipe through the engine: shards do not matter, and an answer recomputes weights only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import rowsieve
+from engine.cli.app import app
+from engine.cli.cues import example_section
+from operators.cues.listing import recipe_section
+
+OPERATORS: dict[str, Any] = {
+    "cues": {},
+    "groups": {"method": "cues"},
+    "weights": {},
+    "split": {"validation": 0.2},
+}
+
+
+@pytest.fixture(scope="module")
+def frame(cue_problem: Any) -> pd.DataFrame:
+    X, label, _, _, _ = cue_problem
+    names = [*(f"f{j}" for j in range(6)), "background", "constant"]
+    return pd.DataFrame(X, columns=names).assign(label=label)
+
+
+def run(frame: pd.DataFrame, folder: Path, shards: int = 3, **cues: Any) -> Any:
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    for index, rows in enumerate(np.array_split(np.arange(len(frame)), shards)):
+        path = data / f"{index}.parquet"
+        if not path.exists():
+            frame.iloc[rows].to_parquet(path, index=False)
+    recipe = {
+        "name": "cue",
+        "source": {"path": str(data), "label": "label"},
+        "operators": {**OPERATORS, "cues": cues},
+        "output": {"path": str(folder / "out")},
+        "run": {"executor": "local"},
+        "report": {"enabled": False},
+    }
+    return rowsieve.run(rowsieve.Recipe.parse(recipe))
+
+
+@pytest.fixture(scope="module")
+def first(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("first")
+    return run(frame, folder), folder
+
+
+def test_default_weights_favour_the_rows_that_break_the_cue(
+    first: Any, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    found = rowsieve.open(str(first[1] / "out")).to_pandas()
+    broken = (frame["background"] > 1) != frame["label"].astype(bool)
+    assert found["weight"].mean() == pytest.approx(1, abs=1e-5)
+    assert found.loc[broken, "weight"].mean() > 2 * found.loc[~broken, "weight"].mean()
+    assert found["group"].nunique() == 4
+    run(frame, tmp_path, shards=1)
+    again = rowsieve.open(str(tmp_path / "out")).to_pandas()
+    np.testing.assert_allclose(again["weight"], found["weight"], rtol=1e-6)
+    for column in ("group", "split", "is_outlier"):
+        assert again[column].tolist() == found[column].tolist()
+
+
+def test_the_command_lists_the_cue_first(first: Any) -> None:
+    result = CliRunner().invoke(app, ["cues", str(first[1] / "out"), "--json"])
+    found = json.loads(result.stdout)
+    assert found["suspects"][0]["feature"] == "background"
+    assert found["gate"] > 0.5
+    assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {}}}
+    assert "background" in example_section(found).splitlines()[-1]
+    text = CliRunner().invoke(app, ["cues", str(first[1] / "out")])
+    assert text.exit_code == 0
+    assert "background" in text.stdout
+
+
+def test_an_answer_recomputes_weights_only(first: Any, frame: pd.DataFrame) -> None:
+    second = run(frame, first[1], spurious=["background"])
+    computed = {operator.name: operator.computed for operator in second.operators}
+    assert computed["ingest"] == 0
+    assert computed["cues"] == computed["weights"] == 3
+    found = json.loads(CliRunner().invoke(app, ["cues", str(first[1] / "out"), "--json"]).stdout)
+    assert found["suspects"][0]["answer"] == "spurious"
+    assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {"spurious": ["background"]}}}
+
+
+def test_a_version_without_cues_says_what_to_do(frame: pd.DataFrame, tmp_path: Path) -> None:
+    chain = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
+    rowsieve.curate(frame[:200], label="label", operators=chain, output=str(tmp_path))
+    result = CliRunner().invoke(app, ["cues", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "without the operator `cues`" in result.output
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "PAY_0",
+        "yes",
+        "a b",
+        "image[48]",
+        "x: y",
+        "{",
+        '"',
+        "ü",
+        "-",
+        "1",
+        {"column": "PAY_0", "cut": 1.5},
+        ["a", "no"],
+    ],
+)
+def test_the_section_to_copy_reads_back(reference: Any) -> None:
+    text = recipe_section([reference], ["f1"])
+    assert yaml.safe_load(text) == {"operators": {"cues": {"spurious": [reference], "legitimate": ["f1"]}}}
