@@ -24,7 +24,6 @@ from operators.base import (
     OUTLIER_SOURCE,
     ROW_ID,
     Apply,
-    CannotPredictError,
     Context,
     DatasetDelta,
     Executor,
@@ -174,16 +173,17 @@ class Outliers(Operator[OutliersParams]):
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
         """Count the marks of all rows again; the learnt verdict and its estimates stay.
 
-        Raises
-        ------
-        CannotPredictError
-            Rows are gone: a sampled row is judged by models without its fold, and row ids have moved.
+        If rows are gone, the ids of the sample's rows have moved, and new rows may have them: no row counts
+        as one of the sample then.
         """
         if not self._by_evidence:
             return self.fit(context, executor)
-        if delta.rows_removed:
-            raise CannotPredictError("rows are gone, so that the row ids of the sample have moved")
         copy_state(delta.state, context.state)
+        if delta.rows_removed:
+            # Not at the top: planning imports this module.
+            from operators.outliers.state import forget_row_ids
+
+            forget_row_ids(context.state)
         return {**delta.metrics, **self._count(context, executor)}
 
     def open(self, context: Context) -> Apply:

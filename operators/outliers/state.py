@@ -101,5 +101,18 @@ def load_state(folder: Path) -> State | None:
     )
 
 
+def forget_row_ids(folder: Path) -> None:
+    """Replace the row ids of the sample by -1, so that every row is judged as one that was not in it."""
+    if not (folder / ARRAYS).exists():
+        return
+    with np.load(folder / ARRAYS, allow_pickle=False) as file:
+        arrays: dict[str, Any] = {name: file[name] for name in file.files}
+    for name in ("sample_ids", *(f"{table}.ids" for table in TABLES)):
+        arrays[name] = np.full_like(arrays[name], -1)
+    # A copied state may be a link to the old one, which must stay as it is.
+    (folder / ARRAYS).unlink()
+    np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
+
+
 def _write(folder: Path, record: dict[str, Any]) -> None:
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")

@@ -19,7 +19,6 @@ from operators.base import (
     MARKED_BY,
     OUTLIER_SOURCE,
     VECTOR,
-    CannotPredictError,
     Context,
     DatasetDelta,
     OperatorError,
@@ -30,6 +29,7 @@ from operators.columns import numpy_to_vectors
 from operators.outliers.adaptor import Outliers
 from operators.outliers.params import EvidenceParams, OutliersParams
 from operators.outliers.sample import gather_sample
+from operators.outliers.state import load_state
 from operators.outliers.verdict import fit, judge
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.operators.outliers.problems import Problem, separable
@@ -129,7 +129,7 @@ def test_without_evidence_no_row_is_marked_and_a_sentence_says_so(
     assert "no row is marked" in caplog.text
 
 
-def test_new_rows_are_judged_by_the_old_state_unless_rows_are_gone(tmp_path: Path) -> None:
+def test_new_rows_are_judged_by_the_old_state_which_forgets_ids_that_moved(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     new.mkdir()
@@ -145,8 +145,12 @@ def test_new_rows_are_judged_by_the_old_state_unless_rows_are_gone(tmp_path: Pat
     assert apply(context.shards.read(0, OPERATOR.requires)).equals(before)
     found = apply(context.shards.read(1, OPERATOR.requires))[IS_OUTLIER].to_numpy()
     assert found[problem.bad[1000:]].mean() >= 0.5
-    with pytest.raises(CannotPredictError, match="rows are gone"):
-        OPERATOR.partial_fit(context, replace(delta, rows_removed=True), LocalExecutor())
+    OPERATOR.partial_fit(context, replace(delta, rows_removed=True), LocalExecutor())
+    forgotten, kept = load_state(new), load_state(old)
+    assert forgotten is not None
+    assert kept is not None
+    assert set(forgotten.sample_ids) == {-1}
+    assert set(kept.sample_ids) == set(range(1000))
 
 
 class ReportStub:
