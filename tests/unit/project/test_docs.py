@@ -84,6 +84,16 @@ def test_the_recipe_is_a_recipe() -> None:
     assert Recipe.parse(yaml.safe_load(block)).name == "churn"
 
 
+def test_tests_that_are_named_exist() -> None:
+    named = {
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in [*ROOT.glob("*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "engine/runs/README.md"]
+        for path in re.findall(r"tests/[\w/]+\.py", page.read_text("utf-8"))
+    }
+    assert len(named) > 20
+    assert {entry for entry in named if not (ROOT / entry.split(": ")[1]).exists()} == set()
+
+
 def test_links_lead_somewhere() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {link}"
