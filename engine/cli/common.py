@@ -1,4 +1,4 @@
-"""What the commands share: their options, and errors as one paragraph and an exit code."""
+"""Options that commands share, and the conversion of errors to one paragraph and an exit code."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 
 def load(recipe: Path, overrides: list[str] | None) -> Recipe:
-    """Read a recipe, with what ``--set`` changes."""
+    """Read a recipe and apply the ``--set`` overrides."""
     from engine.recipe.recipe import Recipe
 
     return Recipe.load(recipe, overrides or ())
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: of a cancelled job, or of a pod that is moved."""
+    """Raised on SIGTERM, which a cancelled job or an evicted pod receives."""
 
 
 @contextmanager
 def stopping_in_order() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that the run gives its lease back; a second one ends all.
+    """Let SIGTERM end the block as Ctrl-C does, so that the run releases its lease; a second one kills.
 
-    Whoever goes on with the run, on another node mostly, need not wait then until the lease is stale.
+    A successor, usually on another node, then need not wait until the lease is stale.
     """
 
     def stop(*_: object) -> None:
@@ -61,32 +61,32 @@ def stopping_in_order() -> Iterator[None]:
 
 @contextmanager
 def shown_errors(verbose: bool) -> Iterator[None]:
-    """Turn errors into one paragraph and an exit code; the trace only with -v."""
+    """Convert errors to one paragraph and an exit code; show the trace only with -v."""
     try:
         yield
     except typer.Exit:
         raise
-    except BrokenPipeError:  # as with `| head`: whoever read has seen enough
+    except BrokenPipeError:  # as with `| head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from None
     except RowsieveError as error:
         if verbose:
             traceback.print_exc()
         else:
-            _complain(str(error))
+            _print_error(str(error))
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt as signalled:
-        _complain("stopped. What was committed is kept; the same command goes on from there.")
+        _print_error("stopped. Committed work is kept; the same command continues from there.")
         raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
         if verbose:
             traceback.print_exc()
         else:
-            _complain(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
+            _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
         raise typer.Exit(Exit.CRASH) from None
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     styled = sys.stderr.isatty()
-    said = redact(text)
-    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + said, err=True)
+    safe = redact(text)
+    typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + safe, err=True)

@@ -1,15 +1,16 @@
-"""The table of ``rowsieve compare``."""
+"""``rowsieve compare``: methods of group inference on one recipe, and the table of their scores."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.show import near
+from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
 
 if TYPE_CHECKING:
     from engine.runs.compare.comparison import Comparison
@@ -19,7 +20,9 @@ MOST_SIZES = 6
 
 
 def show_comparison(found: Comparison) -> None:
-    """One line a method, the floor first."""
+    """Print one line for each method, the floor first."""
+    from engine.cli.output import near
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("method")
     numbers = ("ARI", "minority recall", "outlier precision", "outlier recall", "groups")
@@ -49,3 +52,34 @@ def sizes_text(scores: Scores) -> str:
 
 def _number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def compare(
+    recipe: RecipeFile,
+    methods: Annotated[
+        str, typer.Option(help="Methods of `groups`, with commas between")
+    ] = "grasp,feasp,kmeans,george,eiil,jtt",
+    params: Annotated[
+        list[str] | None, typer.Option("--param", metavar="METHOD.KEY=C", help="A method's key; repeatable")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    log_format: LogFormat = "auto",
+    verbose: Verbose = False,
+) -> None:
+    """Infer groups by several methods and score them against the recipe's truth, without publishing."""
+    with shown_errors(verbose):
+        from engine.cli.output import show_json
+        from engine.cli.progress import listener_for
+        from engine.execution.cluster import set_environment
+        from engine.runs.compare.comparison import compare as engine_compare
+
+        set_environment(verbose)
+        loaded = load(recipe, overrides)
+        names = [name for name in dict.fromkeys(methods.replace(" ", "").split(",")) if name]
+        with listener_for(log_format) as listener:
+            found = engine_compare(loaded, names, params or (), listener=listener, verbose=verbose)
+        if as_json:
+            show_json(found.rows())
+        else:
+            show_comparison(found)

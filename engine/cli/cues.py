@@ -27,7 +27,7 @@ def cues(
 ) -> None:
     """List suspected shortcuts: features on which a model leans, what balancing them wins and costs."""
     with shown_errors(verbose):
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
         from engine.training.version import open_version
 
         found = read_cues(open_version(dataset))

@@ -122,7 +122,7 @@ def address_for(recipe_or_job: Path) -> str | None:
 
 def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
     """State of a job, or of every job of a recipe, for ``rowsieve status RECIPE|JOB --address``."""
-    from engine.cli.show import show_json
+    from engine.cli.output import show_json
     from engine.jobs.handle import attach, jobs_of
 
     if recipe_or_job.is_file():
@@ -176,7 +176,7 @@ def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
 def _show(submitted: Submission, as_json: bool) -> None:
     info, handle = submitted.info, submitted.handle
     if as_json:
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
 
         show_json(info.to_dict() | {"new": submitted.new, "address": handle.address})
         return

@@ -12,7 +12,7 @@ def policy(as_json: AsJson = False, verbose: Verbose = False) -> None:
     with shown_errors(verbose):
         from dataclasses import asdict
 
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
         from engine.core.policy import VARIABLES, current_policy, policy_source
 
         found = asdict(current_policy())

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.show import show_quarantine
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
 from engine.core.errors import InputError
-from engine.core.suggestions import nearest
-from engine.execution.quarantine import read_quarantine
-from engine.plan.planner import make_plan
-from engine.recipe.recipe import Recipe
-from engine.runs.replay import export, replay
+
+if TYPE_CHECKING:
+    from engine.recipe.recipe import Recipe
 
 ACTIONS = ("list", "export", "replay")
 
 
 def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, verbose: bool) -> None:
-    """Carry one action out. Raises RowsieveError."""
+    """Carry out one action. Raises RowsieveError."""
+    from engine.cli.output import show_quarantine
+    from engine.core.suggestions import nearest
+    from engine.execution.quarantine import read_quarantine
+    from engine.plan.planner import make_plan
+    from engine.runs.replay import export, replay
+
     if action == "list":
         show_quarantine(read_quarantine(make_plan(recipe), limit))
     elif action == "export":
@@ -40,3 +45,16 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
             f"rowsieve quarantine RECIPE {action}: choose one of {', '.join(ACTIONS)}."
             f"{nearest(action, ACTIONS)}"
         )
+
+
+def quarantine(
+    recipe: RecipeFile,
+    action: Annotated[str, typer.Argument(help="list, export or replay")] = "list",
+    to: Annotated[Path | None, typer.Option(help="File for export: .parquet, .csv or .jsonl")] = None,
+    overrides: Overrides = None,
+    limit: Annotated[int, typer.Option(help="Most rows to show", min=1)] = 20,
+    verbose: Verbose = False,
+) -> None:
+    """List the rows that were set aside with the reason, export them, or run them again after a fix."""
+    with shown_errors(verbose):
+        run_quarantine(load(recipe, overrides), action, to, limit, verbose=verbose)

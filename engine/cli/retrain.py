@@ -1,22 +1,19 @@
-"""``rowsieve retrain``: options to a training, and the table of its scores."""
+"""``rowsieve retrain``: options of a training, and the table of its scores."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.show import show_json
+from engine.cli.common import AsJson, Verbose, shown_errors
 from engine.core.errors import InputError
-from engine.execution.cluster import executor as open_executor
-from engine.execution.cluster import set_environment
-from engine.recipe.recipe import RunSection
-from engine.recipe.trainers import parse_params
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
@@ -29,7 +26,7 @@ console = Console(highlight=False)
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, as typed."""
+    """Options of the command line."""
 
     dataset: str
     trainer: str
@@ -43,6 +40,12 @@ class Options:
 
 def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, verbose: bool) -> None:
     """Carry out the command. Raises InputError."""
+    from engine.cli.output import show_json
+    from engine.execution.cluster import executor as open_executor
+    from engine.execution.cluster import set_environment
+    from engine.recipe.recipe import RunSection
+    from engine.recipe.trainers import parse_params
+
     set_environment(verbose)
     from engine.training.retrain import find_dataset, parse_grid, parse_settings, retrain
     from engine.training.running import TrainSpec
@@ -70,7 +73,7 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
 
 
 def needs_no_ray(spec: TrainSpec) -> bool:
-    """Whether one process is done before a Ray of one's own has started; never where a cluster is named."""
+    """Return whether the training is small enough for this process; never where a cluster is named."""
     params = spec.params
     if "RAY_ADDRESS" in os.environ or params.where == "ray" or params.resources.gpus:
         return False
@@ -81,7 +84,7 @@ def needs_no_ray(spec: TrainSpec) -> bool:
 
 
 def show_retrained(found: Retrained) -> None:
-    """Scores by split and group, then what the registry has."""
+    """Print the scores by split and group, then the registered version."""
     from engine.training.page import PAGE
 
     result = found.result
@@ -125,7 +128,7 @@ def _groups(table: GroupTable) -> Table:
 
 
 def _tails(evaluation: Evaluation) -> Table:
-    """CVaR of a mixture beside what a single model of its error has."""
+    """Return a table with the CVaR of a mixture beside that of a single model with the same error."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("CVaR of alpha", "mixture", "mixed for this alpha", "single model of this error"):
         shown.add_column(name, justify="right")
@@ -137,3 +140,38 @@ def _tails(evaluation: Evaluation) -> Table:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def retrain(
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME[@VERSION]", help="Output folder of a recipe, or its name on MLflow")
+    ],
+    trainer: Annotated[str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")] = "erm",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=C", help="A key of the trainer; repeatable")
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=C,C", help="Try these; the worst inferred group decides; repeatable"),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
+    ] = None,
+    register: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Register the model on MLflow as challenger")
+    ] = None,
+    promote_if: Annotated[
+        str | None, typer.Option(help='Such as "worst_group_accuracy > champion + 0.01"')
+    ] = None,
+    truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores alone")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    executor: Annotated[
+        str, typer.Option(help="ray, local, or auto: local for small data without a grid or a cluster")
+    ] = "auto",
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a robust model on a published version, evaluate it, and register it."""
+    with shown_errors(verbose):
+        options = Options(dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth)
+        run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)

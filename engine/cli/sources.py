@@ -19,7 +19,7 @@ def sources(
     with shown_errors(verbose):
         from connectors.base import ConnectorError
         from connectors.registry import connector, connectors
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
 
         try:
             found = [*connectors().values()] if name is None else [connector(name)]
@@ -47,7 +47,7 @@ def _record(found: Any) -> dict[str, Any]:
 def _show_all(found: list[Any]) -> None:
     from rich.markup import escape
 
-    from engine.cli.show import console, plain_table
+    from engine.cli.output import console, plain_table
     from engine.recipe.reference import default_text
 
     table = plain_table("format", "what it reads", "told by", "options (defaults)")
@@ -67,7 +67,7 @@ def _show_all(found: list[Any]) -> None:
 def _show_one(found: Any) -> None:
     from rich.markup import escape
 
-    from engine.cli.show import console, plain_table
+    from engine.cli.output import console, plain_table
     from engine.recipe.reference import default_text, type_text
 
     console.print(f"[bold]{found.name}[/]: {escape(found.summary)}", soft_wrap=True)

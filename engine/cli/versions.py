@@ -27,7 +27,7 @@ def versions(
 ) -> None:
     """List the published versions, or remove old ones and what the run store has of them."""
     with shown_errors(verbose):
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
         from engine.core.output_layout import output_of
         from engine.runs.history import history, prune
 
@@ -53,7 +53,7 @@ def diff(
 ) -> None:
     """Show what differs between two versions: groups born, gone, grown; rows that changed."""
     with shown_errors(verbose):
-        from engine.cli.show import show_json
+        from engine.cli.output import show_json
         from engine.runs.diff import diff as compare
         from engine.training.version import open_version
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine import Recipe, run
-from engine.cli.show import unread_columns
+from engine.cli.output import unread_columns
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from tests.data import recipe_for, spurious_table

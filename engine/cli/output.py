@@ -1,4 +1,4 @@
-"""Tables and trees for people; JSON for programs."""
+"""Output of the commands: tables and trees for a terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def show_json(value: Any) -> None:
 
 
 def show_plan(plan: Plan) -> None:
-    """Shards, operators and the published schema."""
+    """Print the shards, operators and the published schema of a plan."""
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
         f"[bold]{escape(plan.recipe.name)}[/]: {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in "
@@ -76,7 +76,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> None:
-    """What a run goes on from, and why operators learnt again or did not."""
+    """Print the base version of a run, and why operators were fitted again or not."""
     from engine.plan.decisions import describe, describe_base
 
     said = "decided once the new rows are placed" if undecided else describe(record)
@@ -85,7 +85,7 @@ def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> Non
 
 
 def show_status(found: dict[str, Any]) -> None:
-    """Committed shards of each operator."""
+    """Print the state of a run and the committed shards of each operator."""
     state = (
         "published, current" if found["current"] else "published" if found["published"] else "not published"
     )

@@ -1,0 +1,36 @@
+"""``rowsieve lineage``: walks from a version to its MLflow run and source files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.core.errors import InputError
+
+
+def lineage(
+    version: Annotated[str | None, typer.Argument(help="A version's name or its folder")] = None,
+    output: Annotated[str | None, typer.Option(help="Output of the recipe; default: search")] = None,
+    sync: Annotated[bool, typer.Option(help="First deliver records that MLflow lacks")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the MLflow runs, models and source files of a published version."""
+    with shown_errors(verbose):
+        from engine.cli.output import show_json, show_lineage
+        from engine.core.output_layout import output_of
+        from engine.publish.lineage import sync_records, trace
+
+        if sync:
+            typer.echo(sync_records(version, output_of(output) if output else None))
+        if version is None and sync:
+            return
+        if version is None:
+            raise InputError("rowsieve lineage: name a version, such as v8332abe5d7e9, or its folder.")
+        found = trace(version, output_of(output) if output else None)
+        if as_json:
+            show_json(found)
+        else:
+            show_lineage(found)

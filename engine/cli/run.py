@@ -1,0 +1,25 @@
+"""``rowsieve run``: runs a recipe and publishes a version."""
+
+from __future__ import annotations
+
+from engine.cli.common import LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors, stopping_in_order
+
+
+def run(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    log_format: LogFormat = "auto",
+    verbose: Verbose = False,
+) -> None:
+    """Run a recipe and publish a version. Committed work is reused."""
+    with shown_errors(verbose):
+        from engine.cli.output import show_result
+        from engine.cli.progress import listener_for
+        from engine.execution.cluster import set_environment
+        from engine.runs.runner import run as engine_run
+
+        set_environment(verbose)
+        loaded = load(recipe, overrides)
+        with stopping_in_order(), listener_for(log_format) as listener:
+            result = engine_run(loaded, listener=listener, verbose=verbose)
+        show_result(result, as_json=log_format == "json")
