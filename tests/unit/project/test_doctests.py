@@ -12,7 +12,6 @@ import rowsieve
 API = ["rowsieve", *(f"rowsieve.{name}" for name in ("curation", "estimators", "execution", "published"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 WITHOUT_EXAMPLE = {
-    "DBSCAN",
     "GroupInference",
     "NeighbourGraph",
 }

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import engine.cli.retrain as command
 from engine.cli.retrain import Options, run_retrain
 from engine.core.errors import InputError
 
@@ -28,7 +27,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         raise StartedError(section.executor)
 
     manifest = {"summary": {"splits": {"train": ROWS - 20, "validation": 20}}}
-    monkeypatch.setattr(command, "open_executor", opened)
+    monkeypatch.setattr("engine.execution.cluster.executor", opened)
     monkeypatch.setattr("engine.training.version.open_version", lambda _: SimpleNamespace(manifest=manifest))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
