@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
@@ -245,6 +245,11 @@ class ReportContext(Protocol):
     @property
     def shards(self) -> ShardReader:
         """Reader of all columns that the recipe's operators add, including this operator's own."""
+        ...
+
+    @property
+    def columns(self) -> Collection[str]:
+        """Names of the columns that the recipe's operators add."""
         ...
 
     @property

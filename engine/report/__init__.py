@@ -1,4 +1,8 @@
-"""The report of one version: a single HTML file that needs nothing else to be read."""
+"""The report of one version: a single HTML file that needs no other file.
+
+Operators contribute sections through :meth:`operators.base.Operator.report_section`; this package knows the
+published columns and no operator by name.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ if TYPE_CHECKING:
     from engine.plan.model import Plan
     from operators.base import Executor
 
+__all__ = ["write_report"]
+
 
 def write_report(
     plan: Plan,
@@ -17,24 +23,35 @@ def write_report(
     path: Place,
     executor: Executor | None = None,
 ) -> Place:
-    """Write the report of a published version to ``path`` and return it.
+    """Write the report of a published version to ``path``, unless it is there and up to date.
 
-    Workers count each shard's rows and choose from them; the driver holds sums of counts and a bounded
-    sample. The same plan gives the same pictures. What only the report needs (an image column, fields,
-    truth) never ends a run: the report says in its place what is wrong.
+    Workers count each shard's rows and choose some of them; the driver holds counts and a bounded sample. The
+    same plan gives the same page. What only the report needs (an image column, fields, truth) never ends a
+    run: the report says in its place what is wrong.
 
     Parameters
     ----------
-    plan : the plan whose operators have all been committed.
+    plan : the plan, all of whose operators have been committed.
     manifest : the version's manifest, see ``engine.publish.publisher``.
-    metrics : operator name -> metric -> value, listed as they are.
-    path : the file to write; its folder is made if absent.
-    executor : where shards are counted; default: here.
+    metrics : operator name to metric to value.
+    path : the file to write; its folder is created if it does not exist. A digest of everything that the page
+        depends on is kept beside it, in ``<name>.digest``.
+    executor : where shards are counted; default: in this process.
+
+    Returns
+    -------
+    ``path``.
     """
     from engine.core.json_files import write_text
     from engine.core.redaction import redact
+    from engine.report.digest import report_digest
+
+    mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics)
+    if path.exists() and mark.exists() and mark.read_text("utf-8").strip() == digest:
+        return path
     from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
 
     write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor())))
+    write_text(mark, digest + "\n")
     return path

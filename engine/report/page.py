@@ -1,31 +1,29 @@
-"""Puts the sections together and renders the template."""
+"""Assembles the page of a version from the engine's sections and the operators' sections."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.core.output_layout import version_folder
 from engine.plan.model import Plan
 from engine.publish.parts import DATA
-from engine.report.duplicates import near_duplicates
-from engine.report.findings import Findings, sentences
-from engine.report.grid_truth import grid_aris
-from engine.report.groups import GroupRow, focus, group_rows, worst_group
-from engine.report.measured import measured
-from engine.report.pictures import NOISE_STYLE, style, symbol
-from engine.report.rows import gallery
+from engine.report.context import operator_sections, plan_operator, read_classes
+from engine.report.groups import GroupRow, group_rows, group_to_inspect, summary_sentences, worst_group
+from engine.report.pictures import NOISE_STYLE, data_uri, png, style, symbol
+from engine.report.point_maps import point_map_figures
+from engine.report.rows import Album, make_gallery
 from engine.report.scores import score
-from engine.report.selection import projected, read_grids, selection_figures
-from engine.report.spaces import space_figures
-from engine.report.statistics import Stat
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
-from engine.report.times import where_time_went
-from engine.report.verdicts import sentence, verdicts
-from operators.base import Executor
+from engine.report.times import time_section
+from operators.base import PREDICTION, Executor
+from operators.report import Content, ExampleRows, Notice, ReportFigure, ReportSection, ReportTable
 
 MOST_FILES = 200
+MOST_TABLE_ROWS = 200
+"""Rows of a table that an operator contributes."""
 OPENING = "pandas.read_parquet({folder!r})"
 SPLITS = ("train", "validation", "test", "dropped")
 
@@ -33,12 +31,15 @@ SPLITS = ("train", "validation", "test", "dropped")
 def render(
     plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], executor: Executor
 ) -> str:
-    """The report as HTML."""
+    """Render the report as HTML."""
     classes = read_classes(plan)
     found = survey(plan, executor)
     groups = group_rows(found, classes)
-    truth, grids = plan.recipe.truth, read_grids(plan, classes)
-    verdict = verdicts(plan, found)
+    contributed = operator_sections(plan, found, classes, metrics, executor)
+    sections = [section for _, section in contributed]
+    examples = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
+    gallery = make_gallery(plan, found, groups, classes, examples)
+    truth = plan.recipe.truth
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
     return template("report.html.j2").render(
@@ -48,33 +49,39 @@ def render(
         folder=folder,
         opening=OPENING.format(folder=folder),
         prefix=plan.recipe.output.prefix,
-        sentences=[*sentences(findings(found, groups, classes)), *filter(None, [sentence(verdict)])],
-        verdicts=verdict,
-        steps=measured(plan, metrics, classes),
+        classifier=_classifier(plan),
+        sentences=summary_sentences(groups, len(classes), found.quarantined),
+        findings=[finding for one in sections for finding in one.findings],
         **table_of_groups(found, groups),
-        spaces=space_figures(plan, found, groups),
-        selections=selection_figures(grids, grid_aris(plan, found, grids)),
-        projected=projected(plan),
-        duplicates=near_duplicates(plan),
-        gallery=gallery(plan, found, groups, classes),
+        maps=point_map_figures(plan, [one for section in sections for one in section.point_maps], groups),
+        sections=list(printable_sections(contributed, iter(gallery.examples))),
+        gallery=gallery,
         truth=truth,
         scores=score(found, truth.group, truth.outlier),
         operators=operator_records(plan, metrics),
-        time=where_time_went(plan),
+        time=time_section(plan),
         files=sources[:MOST_FILES],
         more_files=max(0, len(sources) - MOST_FILES),
     )
 
 
+def _classifier(plan: Plan) -> str:
+    """Return the name of the operator whose predictions the report shows; empty if there is none."""
+    try:
+        return plan_operator(plan, PREDICTION).name
+    except KeyError:
+        return ""
+
+
 def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
-    """What the table of groups is made of."""
+    """Return the values that the table of groups is made from."""
     there = {name for group in groups for name in group.splits}
     splits = [name for name in SPLITS if name in there] + sorted(there.difference(SPLITS))
     return {
         "groups": groups,
-        "everything": found.total(lambda key: None).get(None, Stat()),
+        "everything": found.everything,
         "worst": worst_group(groups),
-        "look_at": focus(groups),
+        "inspect": group_to_inspect(groups),
         "splits": splits,
         "split_rows": {name: sum(group.splits.get(name, 0) for group in groups) for name in splits},
         "colour": {(g.y, g.group): NOISE_STYLE[0] if g.is_noise else style(g.rank)[0] for g in groups},
@@ -82,32 +89,48 @@ def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
     }
 
 
-def read_classes(plan: Plan) -> list[str]:
-    """Names of the classes; ``y`` counts in this order."""
-    path = plan.store.state(plan.fingerprint_of("ingest")) / "classes.json"
-    return [str(name) for name in json.loads(path.read_text("utf-8"))["classes"]]
+def printable_sections(
+    sections: Sequence[tuple[str, ReportSection]], albums: Iterator[Album]
+) -> Iterator[dict[str, Any]]:
+    """Convert the operators' sections for the template; those without content are left out.
+
+    Parameters
+    ----------
+    albums : the rows of every ``ExampleRows`` in ``sections``, in their order.
+    """
+    for operator, section in sections:
+        items = [_printable(item, albums) for item in section.content]
+        if items:
+            yield {"operator": operator, "title": section.title, "items": items}
 
 
-def findings(found: Survey, groups: list[GroupRow], classes: list[str]) -> Findings:
-    """The numbers of the first paragraph."""
-    everything = found.total(lambda key: None).get(None, Stat())
-    noise = tuple(group for group in groups if group.is_noise)
-    return Findings(
-        rows=everything.rows,
-        n_classes=len(classes),
-        quarantined=found.quarantined,
-        noise=sum(group.stat.rows for group in noise),
-        outliers=sum(group.outliers for group in groups),
-        groups=tuple(group for group in groups if not group.is_noise),
-        noise_rows=noise,
-        worst=worst_group(groups),
-        class_rows={y: sum(g.stat.rows for g in groups if g.y == y) for y in {g.y for g in groups}},
-        accuracy=everything.accuracy,
-    )
+def _printable(item: Content, albums: Iterator[Album]) -> dict[str, Any]:
+    """Convert one item of a section; ``kind`` tells the template how to print it."""
+    if isinstance(item, Notice):
+        return {"kind": "notice", "text": item.text}
+    if isinstance(item, ReportTable):
+        rows = item.rows[:MOST_TABLE_ROWS]
+        numeric = [
+            all(isinstance(row[i], int | float | None) or _is_share(row[i]) for row in rows)
+            for i in range(len(item.columns))
+        ]
+        hidden = len(item.rows) - len(rows)
+        return {"kind": "table", "table": item, "rows": rows, "numeric": numeric, "hidden": hidden}
+    if isinstance(item, ReportFigure):
+        uri = data_uri(item.image) if isinstance(item.image, bytes) else png(item.image)
+        return {"kind": "figure", "figure": item, "png": uri}
+    if isinstance(item, ExampleRows):
+        return {"kind": "rows", "album": next(albums)}
+    return {"kind": "text", "text": item}
+
+
+def _is_share(value: object) -> bool:
+    """Return whether a text is a share in percent, a dash or empty, which is aligned as a number."""
+    return isinstance(value, str) and (value in ("", "–") or value.endswith("%"))
 
 
 def operator_records(plan: Plan, metrics: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    """Each operator with its parameters and metrics."""
+    """List each operator with its parameters and metrics."""
     return [
         {
             "name": planned.name,

@@ -1,9 +1,11 @@
-"""The rows themselves: thumbnails where the recipe says how to draw one, else their fields."""
+"""Example rows: as images if the recipe says how to draw one, else as a table of their fields."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,22 +13,39 @@ from numpy.typing import NDArray
 
 from engine.core.suggestions import nearest
 from engine.plan.model import Plan
+from engine.recipe.recipe import ImageSection
 from engine.report.groups import GroupRow
 from engine.report.pictures import sprite
-from engine.report.sampling import gather
-from engine.report.survey import SMALL, Survey
-from engine.report.thumbnails import rows_at_most, thumbnails
-from engine.report.words import count, number, percent, short
+from engine.report.survey import SMALL, Survey, gather
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
+from operators.report import ExampleRows
+from operators.report.text import count, number, percent, short
 
 MOST_GROUPS = 24
-OUTLIERS, CONTESTED = "outliers", "contested"
+MOST_EXAMPLES = 24
+"""Rows of one list that an operator asks for."""
 MOST_FIELDS = 8
 NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
+LONGEST_SIDE = 96
+"""Pixels of a thumbnail; larger images are thinned out."""
+MOST_PIXELS = 2**25
+"""At most this many numbers of images are held in memory; of large images, fewer rows are shown."""
 
 
 @dataclass(frozen=True)
-class Shown:
+class Request:
+    """Rows to show under one title. ``slug`` becomes the CSS class of their picture."""
+
+    slug: str
+    title: str
+    about: str
+    row_ids: Sequence[int]
+    one_class: bool = False
+    """Whether all rows have the same label, which the title names."""
+
+
+@dataclass(frozen=True)
+class ShownRow:
     """One row, ready to print."""
 
     row_id: int
@@ -34,23 +53,21 @@ class Shown:
     prediction: str
     wrong: bool
     loss: str
-    group: int
     why: str
-    """What marks it, whether or not it is judged an outlier; or "noise"; empty for neither."""
+    """Why it is marked, even if it is no outlier by the rule; or "noise"; empty for neither."""
     fields: list[str]
 
 
 @dataclass(frozen=True)
 class Album:
-    """The shown rows of one group, or the strongest outliers. ``picture`` is a strip of all thumbnails."""
+    """The rows of one request. ``picture`` is a strip of all thumbnails."""
 
     slug: str
-    """Name of its picture in the style sheet."""
+    """CSS class of the picture."""
     title: str
     about: str
-    rows: list[Shown]
+    rows: list[ShownRow]
     one_class: bool
-    """All rows have the same label, and the title names it."""
     picture: str = ""
     shape: tuple[int, int] = (1, 1)
     """Height and width of one thumbnail."""
@@ -58,71 +75,97 @@ class Album:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Everything of the section. ``fields`` names the entries of each row's ``fields``."""
+    """Example rows of the whole page. ``fields`` names the entries of each row's ``fields``."""
 
     albums: list[Album] = field(default_factory=list)
+    """Groups and strongest outliers."""
+    examples: list[Album] = field(default_factory=list)
+    """Rows that operators ask for, in the order of their requests."""
     fields: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def gallery(plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str]) -> Gallery:
-    """Read and lay out the rows to show.
+def make_gallery(
+    plan: Plan, found: Survey, groups: list[GroupRow], classes: list[str], examples: Sequence[ExampleRows]
+) -> Gallery:
+    """Read and lay out all rows to show.
 
-    Groups, and noise on which the probe is clearly worse, by rising accuracy; then the strongest outliers.
+    Groups, and noise on which the classifier is clearly worse, come by rising accuracy; then the strongest
+    outliers.
     """
-    inferred = sorted((g for g in groups if not g.is_noise or g.clearly_worse), key=by_accuracy)
-    chosen, hidden = inferred[:MOST_GROUPS], inferred[MOST_GROUPS:]
-    fields, notes = shown_fields(plan)
-    if hidden:
-        notes.append(f"{count(len(hidden), 'more group')}, on which the probe does better, are not shown.")
-    limit = rows_at_most(plan.recipe.report.image, len(chosen) + 1)
-    wanted = [found.shown[group.y, group.group][:limit] for group in chosen]
-    strongest, differing = found.strongest[:limit], found.contested[:limit]
-    ids = np.concatenate([*wanted, strongest, differing])
-    if not len(ids):
-        return Gallery(notes=notes)
-    table, pictures, note = read_rows(plan, ids, fields)
-    if pictures is not None and plan.recipe.report.fields is None:
-        fields = []  # a picture says enough
+    requests, notes = group_requests(found, groups)
+    extra = [
+        Request(f"example-{i}", one.title, one.caption, one.row_ids[:MOST_EXAMPLES])
+        for i, one in enumerate(examples)
+    ]
+    fields, missing = shown_fields(plan)
+    limit = rows_per_request(plan.recipe.report.image, len(requests) + len(extra))
+    wanted = [list(request.row_ids[:limit]) for request in (*requests, *extra)]
+    row_ids = np.unique(np.array([row_id for ids in wanted for row_id in ids], np.int64))
+    if not len(row_ids):
+        return Gallery(notes=[*notes, *missing])
+    table, images, fault = read_rows(plan, row_ids, fields)
+    if images is not None and plan.recipe.report.fields is None:
+        fields = []  # an image says enough
     shown = shown_rows(table, fields, classes)
     place = {row_id: i for i, row_id in enumerate(table.column(ROW_ID).to_pylist())}
-
-    def album(slug: str, title: str, about: str, row_ids: NDArray[np.int64]) -> Album:
-        places = [place[row_id] for row_id in row_ids.tolist()]
-        plain = Album(slug, title, about, [shown[i] for i in places], slug not in (OUTLIERS, CONTESTED))
-        if pictures is None:
-            return plain
-        own = pictures[places]
-        return replace(plain, picture=sprite(own), shape=(own.shape[1], own.shape[2]))
-
     albums = [
-        album(
-            f"noise-{g.y}" if g.is_noise else f"group-{g.group}",
-            f"Noise of class {g.class_name}" if g.is_noise else f"Group {g.group} of class {g.class_name}",
-            f"{len(ids):,} of {count(g.stat.rows, 'row')}, {percent(g.stat.accuracy)} right",
-            ids,
-        )
-        for g, ids in zip(chosen, wanted, strict=True)
+        make_album(request, [place[row_id] for row_id in ids], shown, images)
+        for request, ids in zip((*requests, *extra), wanted, strict=True)
     ]
-    if len(strongest):
-        about = f"marked rows, then noise, by falling loss; the first {len(strongest)}"
-        albums.append(album(OUTLIERS, "Strongest outliers", about, strongest))
-    if len(differing):
-        about = f"some operators mark them, others do not; by falling loss; the first {len(differing)}"
-        albums.append(album(CONTESTED, "Contested rows", about, differing))
-    return Gallery(albums, fields, [*notes, *([note] if note else [])])
+    n = len(requests)
+    return Gallery(albums[:n], albums[n:], fields, [*missing, *notes, *([fault] if fault else [])])
+
+
+def group_requests(found: Survey, groups: list[GroupRow]) -> tuple[list[Request], list[str]]:
+    """List the groups and the strongest outliers to show, and notes on what is left out."""
+    inferred = sorted((g for g in groups if not g.is_noise or g.clearly_worse), key=by_accuracy)
+    chosen, hidden = inferred[:MOST_GROUPS], inferred[MOST_GROUPS:]
+    notes = []
+    if hidden:
+        notes.append(
+            f"{count(len(hidden), 'more group')}, on which the classifier is more accurate, are not shown."
+        )
+    requests = [group_request(group, found.shown[group.y, group.group]) for group in chosen]
+    strongest = found.strongest.tolist()
+    if strongest:
+        about = f"outliers, then noise, by falling loss; the first {len(strongest)}"
+        requests.append(Request("strongest", "Strongest outliers", about, strongest))
+    return requests, notes
+
+
+def group_request(group: GroupRow, row_ids: NDArray[np.int64]) -> Request:
+    """Ask for the rows of one group."""
+    name = "Noise" if group.is_noise else f"Group {group.group}"
+    about = f"{len(row_ids):,} of {count(group.stat.rows, 'row')}"
+    if not math.isnan(group.stat.accuracy):
+        about += f", accuracy {percent(group.stat.accuracy)}"
+    slug = f"noise-{group.y}" if group.is_noise else f"group-{group.group}"
+    return Request(slug, f"{name} of class {group.class_name}", about, row_ids.tolist(), one_class=True)
 
 
 def by_accuracy(group: GroupRow) -> tuple[float, int]:
-    """Sort key: rising accuracy (none known: by size alone)."""
+    """Sort key: rising accuracy, then size."""
     accuracy = group.stat.accuracy
     return 0.0 if math.isnan(accuracy) else accuracy, group.stat.rows
+
+
+def make_album(
+    request: Request, places: list[int], shown: list[ShownRow], images: NDArray[np.float32] | None
+) -> Album:
+    """Lay out one request; ``places`` are the positions of its rows in ``shown`` and ``images``."""
+    rows = [shown[place] for place in places]
+    plain = Album(request.slug, request.title, request.about, rows, request.one_class)
+    if images is None or not rows:
+        return plain
+    own = images[places]
+    return replace(plain, picture=sprite(own), shape=(own.shape[1], own.shape[2]))
 
 
 def read_rows(
     plan: Plan, row_ids: NDArray[np.int64], fields: list[str]
 ) -> tuple[pa.Table, NDArray[np.float32] | None, str]:
-    """Sidecar and source columns of some rows, in row order; their pictures, or what is wrong with them."""
+    """Read some rows in row order; also their images, or a text that says what is wrong with them."""
     image = plan.recipe.report.image
     names = [*fields, image.column] if image and image.column in plan.listing.schema.names else fields
     small = [name for name in SMALL if name in plan.reader().columns]
@@ -131,7 +174,7 @@ def read_rows(
 
 
 def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
-    """Source columns to show beside the label, and notes on those that are named but not there."""
+    """Choose the source columns to show beside the label; also return notes on missing ones."""
     schema, report, label = plan.listing.schema, plan.recipe.report, plan.recipe.source.label
     if report.fields is not None:
         missing = [name for name in report.fields if name not in schema.names]
@@ -146,25 +189,79 @@ def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
     return (scalar or names)[:MOST_FIELDS], []
 
 
-def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[Shown]:
-    """Every row as text."""
+def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[ShownRow]:
+    """Format every row as text."""
     small = table.select([name for name in table.column_names if not name.startswith("source.")])
     columns = [table.column(f"source.{name}") for name in fields]
     rows = []
     for i, row in enumerate(small.to_pylist()):
         prediction, loss = row.get(PREDICTION), row.get(LOSS)
-        noise = "noise" if row[GROUP] < 0 else ""
+        noise = "noise" if (row[GROUP] or 0) < 0 else ""
         why = (row[OUTLIER_SOURCE] or "marked") if row[IS_OUTLIER] else row.get(MARKED_BY) or noise
         rows.append(
-            Shown(
+            ShownRow(
                 row_id=row[ROW_ID],
-                label=short(classes[row[LABEL]], 24),
+                label="not valid" if row[LABEL] is None else short(classes[row[LABEL]], 24),
                 prediction="" if prediction is None else short(classes[prediction], 24),
                 wrong=prediction is not None and prediction != row[LABEL],
                 loss="" if loss is None else number(loss, 2),
-                group=row[GROUP],
                 why=why,
                 fields=[short(column[i].as_py()) for column in columns],
             )
         )
     return rows
+
+
+def rows_per_request(image: ImageSection | None, n_requests: int) -> int:
+    """Return the number of rows to show of each request, so that all images stay within ``MOST_PIXELS``."""
+    pixels = image.height * image.width * image.channels if image else 1
+    return max(1, MOST_PIXELS // (pixels * max(n_requests, 1)))
+
+
+def thumbnails(table: pa.Table, image: ImageSection) -> tuple[NDArray[np.float32] | None, str]:
+    """Convert the image column of some rows.
+
+    Returns
+    -------
+    Images in [0, 1], (n, height, width) or (n, height, width, 3), and ""; or None and the reason.
+    """
+    name = f"source.{image.column}"
+    if name not in table.column_names:
+        return (
+            None,
+            f"report.image.column: the source has no column {image.column!r}; fields are shown instead.",
+        )
+    shape = (image.height, image.width, image.channels)
+    step = -(-max(image.height, image.width) // LONGEST_SIDE)
+    images = []
+    for row_id, value in zip(table.column(ROW_ID).to_pylist(), table.column(name), strict=True):
+        pixels = flat_numbers(value.as_py())
+        if len(pixels) != math.prod(shape):
+            size = " x ".join(map(str, shape))
+            return None, (
+                f"report.image: column {image.column!r} has {count(len(pixels), 'number')} in row {row_id}, "
+                f"but {size} = {math.prod(shape):,} are needed; fields are shown instead. Correct height, "
+                f"width or channels."
+            )
+        images.append(pixels.reshape(shape)[::step, ::step])
+    found = scaled(np.stack(images))
+    return (found[..., 0] if image.channels == 1 else found), ""
+
+
+def flat_numbers(value: Any) -> NDArray[np.float32]:
+    """Flatten a (nested) list of numbers; anything else gives an empty array."""
+    try:
+        return np.asarray(value, dtype=np.float32).ravel()
+    except (TypeError, ValueError):
+        return np.empty(0, np.float32)
+
+
+def scaled(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale values to [0, 1]: unchanged, divided by 255 if they look like bytes, or by their range."""
+    pixels = np.nan_to_num(pixels)
+    low, high = float(pixels.min()), float(pixels.max())
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    elif low >= 0 and 127 < high <= 255:
+        low, high = 0.0, 255.0
+    return np.asarray((pixels - low) / max(high - low, 1e-12), np.float32)

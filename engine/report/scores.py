@@ -1,75 +1,93 @@
-"""Scores against the truth that the recipe names. No operator has seen these columns."""
+"""Scores against the truth columns that the recipe names. No operator reads these columns."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from engine.report.sampling import NOISE
-from engine.report.statistics import Stat, adjusted_rand_index
-from engine.report.survey import Key, Survey
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from engine.plan.model import Plan
+from engine.report.survey import NOISE, Key, Survey, cast_or_null
+from operators.base import LABEL, ROW_ID, Labelings
+from operators.report import RowStatistics
 
 MOST_NAMES = 40
+"""Groups that a table shows."""
+MOST_TRUE_GROUPS = 200
+"""A truth column with more distinct values than this holds no groups, and would make the tables large."""
+A = TypeVar("A", bound=Hashable)
+B = TypeVar("B", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Flagging:
-    """How well a set of flagged rows meets the true outliers."""
+    """Counts from which precision and recall of a set of flagged rows follow."""
 
     name: str
     flagged: int
     hits: int
+    """Flagged rows that are true outliers."""
     outliers: int
     rows: int
 
     @property
     def flagged_share(self) -> float:
-        """Share of all rows that are flagged: the recall of as many rows drawn at random."""
+        """Share of all rows that are flagged, which is the recall of flagging as many rows at random."""
         return self.flagged / self.rows if self.rows else math.nan
 
     @property
     def precision(self) -> float:
-        """Share of flagged rows that are outliers; nan where none is flagged."""
+        """Share of flagged rows that are outliers; nan if none is flagged."""
         return self.hits / self.flagged if self.flagged else math.nan
 
     @property
     def recall(self) -> float:
-        """Share of outliers that are flagged; nan where there is none."""
+        """Share of outliers that are flagged; nan if there is none."""
         return self.hits / self.outliers if self.outliers else math.nan
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the truth says. Fields stay empty where the recipe names no such column."""
+    """Scores by the truth. Fields stay empty where the recipe names no such column."""
 
     ari: float = math.nan
-    """Of the inferred groups; noise counts as one group."""
+    """Adjusted Rand index of the inferred groups with the true ones; noise counts as one group."""
     floor: float = math.nan
-    """Of the class label alone."""
-    true_groups: list[tuple[str, Stat]] = field(default_factory=list)
+    """The same for the class label alone."""
+    true_groups: list[tuple[str, RowStatistics]] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
+    """Inferred groups that the table shows."""
     table: list[tuple[str, list[int]]] = field(default_factory=list)
-    """True group, then its rows in each inferred group of ``columns``."""
+    """True group and its rows in each inferred group of ``columns``."""
     flaggings: list[Flagging] = field(default_factory=list)
     base_rate: float = math.nan
+    """Share of true outliers."""
     note: str = ""
 
 
 def score(found: Survey, group: str | None, outlier: str | None) -> Scores:
-    """Compare with the truth columns of these names."""
+    """Compare the groups and outliers with the truth columns of these names."""
     scores = Scores()
     if group is not None:
         scores = group_scores(found)
     if outlier is not None:
         flaggings, base_rate = outlier_scores(found)
-        note = f"truth.outlier: the values of the column {outlier!r} cannot be read as true or false, so "
-        note += "outliers are not scored. Use true/false or 1/0."
+        note = (
+            f"truth.outlier: the values of the column {outlier!r} cannot be read as true or false, so "
+            "outliers are not scored. Use true/false or 1/0."
+        )
         scores = replace(scores, flaggings=flaggings, base_rate=base_rate, note="" if flaggings else note)
     return scores
 
 
 def group_scores(found: Survey) -> Scores:
-    """ARI of the inferred groups and of the label, and each true group's accuracy and whereabouts."""
+    """Score the inferred groups and the class label, and tabulate where the rows of each true group are."""
     inferred = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.group)).items()}
     labels = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.y)).items()}
     stats = {str(name): stat for name, stat in found.total(lambda key: key.true_group).items()}
@@ -88,7 +106,7 @@ def group_scores(found: Survey) -> Scores:
 
 
 def outlier_scores(found: Survey) -> tuple[list[Flagging], float]:
-    """Marked rows, and noise, against the true outliers; and the share of true outliers (the floor)."""
+    """Compare outliers, and noise, with the true outliers; also return the share of true outliers."""
     known = {key: stat.rows for key, stat in found.cells.items() if key.true_outlier is not None}
     if not known:
         return [], math.nan
@@ -100,5 +118,94 @@ def outlier_scores(found: Survey) -> tuple[list[Flagging], float]:
 
     marked = {key: rows for key, rows in known.items() if key.is_outlier}
     noise = {key: rows for key, rows in known.items() if key.group == NOISE}
-    found_by = [flagging("marked is_outlier", marked), flagging("noise (group -1)", noise)]
+    found_by = [flagging("is_outlier", marked), flagging("noise (group -1)", noise)]
     return found_by, outliers / sum(known.values())
+
+
+def agreement_with_truth(
+    plan: Plan, found: Survey, labelings: Labelings
+) -> dict[tuple[int, Hashable], float]:
+    """Score alternative labelings; see :meth:`operators.base.ReportContext.agreement_with_truth`.
+
+    One table of counts for each class and labeling is added up, shard by shard. Memory: the tables, and the
+    labels of one shard's rows.
+    """
+    names = sorted({str(name) for name in found.total(lambda key: key.true_group)})
+    if plan.recipe.truth.group is None or len(names) > MOST_TRUE_GROUPS:
+        return {}
+    tables: dict[tuple[int, Hashable], NDArray[np.int64]] = {}
+    for info in plan.shards:
+        row_ids, classes, true = _shard_truth(plan, info.index, names)
+        for y in np.unique(classes).tolist():
+            own = classes == y
+            for name, labels in labelings(y, row_ids[own]):
+                counts = _contingency(labels, true[own], len(names))
+                tables[y, name] = _sum(tables.get((y, name)), counts)
+    return {key: _index_of(table) for key, table in tables.items()}
+
+
+def _shard_truth(
+    plan: Plan, shard: int, names: list[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return row id, class and true group (its position in ``names``) of a shard's valid rows."""
+    reader, column = plan.reader(), str(plan.recipe.truth.group)
+    table = reader.read_all(shard, [LABEL])
+    true = cast_or_null(reader.read_unhidden(shard, [column]).column(column), pa.string())
+    place = pc.index_in(pc.fill_null(true, "None"), pa.array(names))
+    valid = pc.is_valid(table.column(LABEL)).to_numpy()
+    classes = table.column(LABEL).fill_null(-1).to_numpy()
+    return table.column(ROW_ID).to_numpy()[valid], classes[valid], place.to_numpy()[valid]
+
+
+def _contingency(labels: NDArray[np.integer], true: NDArray[np.int64], n_true: int) -> NDArray[np.int64]:
+    """Count rows by label, from -1, and true group."""
+    n_labels = int(labels.max(initial=-1)) + 2
+    pairs = (labels.astype(np.int64) + 1) * n_true + true
+    return np.bincount(pairs, minlength=n_labels * n_true).reshape(n_labels, n_true)
+
+
+def _sum(table: NDArray[np.int64] | None, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Add two tables, of which one may have more labels."""
+    if table is None:
+        return counts
+    longer, shorter = (table, counts) if len(table) >= len(counts) else (counts, table)
+    longer = longer.copy()
+    longer[: len(shorter)] += shorter
+    return longer
+
+
+def _index_of(table: NDArray[np.int64]) -> float:
+    return adjusted_rand_index({(int(a), int(b)): int(table[a, b]) for a, b in np.argwhere(table)})
+
+
+def adjusted_rand_index(table: Mapping[tuple[A, B], int]) -> float:
+    """Compute the adjusted Rand index of two labelings from their contingency counts.
+
+    Parameters
+    ----------
+    table : (label of the first, label of the second) to the number of rows.
+
+    Returns
+    -------
+    1.0 for equal partitions, about 0 for independent ones; 1.0 also if there is no pair of rows. All
+    operations before the last division are exact, on integers.
+
+    Notes
+    -----
+    Hubert and Arabie: Comparing partitions, 1985, equation 5.
+    """
+    first: dict[A, int] = {}
+    second: dict[B, int] = {}
+    for (a, b), rows in table.items():
+        first[a] = first.get(a, 0) + rows
+        second[b] = second.get(b, 0) + rows
+    both = sum(rows * rows for rows in table.values())
+    together = sum(rows * rows for rows in first.values())
+    predicted = sum(rows * rows for rows in second.values())
+    n = sum(first.values())
+    # Ordered pairs: in both, only in the first, only in the second, in neither.
+    tp, fn, fp = both - n, together - both, predicted - both
+    tn = n * n - both - fn - fp
+    if fn == 0 and fp == 0:
+        return 1.0
+    return 2 * (tp * tn - fn * fp) / ((tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))

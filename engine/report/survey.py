@@ -1,8 +1,8 @@
-"""One pass over the shards: counts of everything the report speaks of, and which rows to draw.
+"""One pass over the shards: counts of rows by the small columns, and which rows to draw and to show.
 
-Every count is kept in cells, one for each combination of the small columns in :class:`Key`; all
-tables and scores are sums over cells. Rows to draw are chosen by a seeded hash of their row_id, so
-that they do not depend on how the data is cut into shards.
+All tables and scores of the report are sums over cells of counts; a cell is a combination of values of the
+columns in :class:`Key`. Rows are chosen by a seeded hash of their row_id, so the choice depends neither on
+how the data is cut into shards nor on their order.
 """
 
 from __future__ import annotations
@@ -19,18 +19,6 @@ from numpy.typing import NDArray
 
 from engine.plan.model import Plan
 from engine.recipe.recipe import TruthSection
-from engine.report.sampling import (
-    ROW,
-    Rows,
-    contested,
-    first_per_group,
-    judges,
-    keep_strongest,
-    row_hash,
-    rows_of,
-    suspects,
-)
-from engine.report.statistics import Stat
 from engine.storage.reader import StoreReader
 from operators.base import (
     GROUP,
@@ -45,10 +33,15 @@ from operators.base import (
     WEIGHT,
     Executor,
 )
+from operators.hashing import row_hashes
+from operators.report import RowStatistics
 
+NOISE = -1
+"""Value of ``group`` for rows in no cluster."""
+STRONGEST = 24
 DRAWN_PER_GROUP = 1_000
 DRAWN_SHARDS = 64
-"""Gradients are wide: past this many shards, the rows to draw come from so many of them."""
+"""Vectors are wide: with more shards than this, the rows to draw come from this many of them."""
 SMALL: dict[str, pa.DataType] = {
     LABEL: pa.int64(),
     GROUP: pa.int64(),
@@ -60,13 +53,14 @@ SMALL: dict[str, pa.DataType] = {
     LOSS: pa.float64(),
     WEIGHT: pa.float64(),
 }
-"""Sidecar columns read for every row, and what they are cast to."""
-
+"""Columns that are read for every row, and the types they are cast to."""
+ROW = np.dtype([("y", "i8"), ("group", "i8"), ("hash", "u8"), ("row_id", "i8")])
+Rows = NDArray[np.void]
 H = TypeVar("H", bound=Hashable)
 
 
 class Key(NamedTuple):
-    """What the rows of a cell have in common. ``y`` is None for rows that were quarantined."""
+    """Values that the rows of a cell have in common. ``y`` is None for rows that were quarantined."""
 
     y: int | None
     group: int | None
@@ -80,68 +74,64 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass found."""
+    """Counts and chosen rows of the whole dataset."""
 
-    cells: dict[Key, Stat]
-    """Rows that operators saw."""
+    cells: dict[Key, RowStatistics]
+    """Counts of the valid rows."""
     quarantined: int
     drawn: NDArray[np.int64]
-    """Row ids for scatter plots, so ordered that any beginning holds each group as evenly as can be."""
+    """Row ids for point maps, ordered so that any prefix holds the groups as evenly as possible."""
     shown: dict[tuple[int, int], NDArray[np.int64]]
-    """(class, group) -> row ids to show."""
+    """(class, group) to the row ids to show."""
     strongest: NDArray[np.int64]
-    """Row ids of outliers and noise: marked ones first, then by falling loss."""
-    contested: NDArray[np.int64]
-    """Row ids on which the judges of outliers differ, in the same order."""
+    """Row ids of outliers and noise: outliers first, then by falling loss."""
 
-    def total(self, key: Callable[[Key], H]) -> dict[H, Stat]:
-        """Sums of cells with the same ``key(cell)``."""
-        found: dict[H, Stat] = {}
+    def total(self, key: Callable[[Key], H]) -> dict[H, RowStatistics]:
+        """Add up the cells that have the same ``key(cell)``."""
+        found: dict[H, RowStatistics] = {}
         for cell, stat in self.cells.items():
             name = key(cell)
             found[name] = found[name] + stat if name in found else stat
         return found
 
+    @property
+    def everything(self) -> RowStatistics:
+        """Statistics of all valid rows."""
+        return self.total(lambda key: None).get(None, RowStatistics())
+
 
 def survey(plan: Plan, executor: Executor) -> Survey:
-    """Read the small columns of every shard once, on workers; summaries are added up in the shards' order."""
-    hashes = row_hash(np.arange(len(plan.shards)), plan.recipe.seed)
+    """Read the small columns of every shard once, on workers, and add up in the order of the shards."""
+    hashes = row_hashes(np.arange(len(plan.shards)), plan.recipe.seed, "report/shards")
     wide = set(np.argsort(hashes, kind="stable")[:DRAWN_SHARDS].tolist())
-    look = ShardSurvey(
-        plan.reader(),
-        plan.recipe.truth,
-        plan.recipe.seed,
-        plan.recipe.report.rows_per_group,
-        len(judges(plan)),
-    )
+    rows_per_group = plan.recipe.report.rows_per_group
+    look = ShardSurvey(plan.reader(), plan.recipe.truth, plan.recipe.seed, rows_per_group)
     pieces = [(shard.index, shard.index in wide) for shard in plan.shards]
-    whole = Summary({}, np.empty(0, ROW), np.empty(0, ROW), np.empty((0, 3)), np.empty((0, 3)))
+    whole = Summary({}, np.empty(0, ROW), np.empty(0, ROW), np.empty((0, 3)))
     for found in executor.map(look, pieces):
-        whole.add(found, look.rows_per_group)
+        whole.add(found, rows_per_group)
     return whole.survey()
 
 
 @dataclass
 class Summary:
-    """What some shards hold: it adds up, and its size does not depend on their rows."""
+    """Counts and chosen rows of some shards. Its size does not depend on the number of rows."""
 
-    cells: dict[Key, Stat]
+    cells: dict[Key, RowStatistics]
     drawn: Rows
     shown: Rows
     strongest: NDArray[np.float64]
-    contested: NDArray[np.float64]
 
     def add(self, other: Summary, rows_per_group: int) -> None:
-        """Add the summary of other shards."""
+        """Add the summary of other shards, in place."""
         for key, stat in other.cells.items():
-            self.cells[key] = self.cells.get(key, Stat()) + stat
+            self.cells[key] = self.cells.get(key, RowStatistics()) + stat
         self.shown = first_per_group(np.concatenate([self.shown, other.shown]), rows_per_group)[0]
         self.drawn = first_per_group(np.concatenate([self.drawn, other.drawn]), DRAWN_PER_GROUP)[0]
         self.strongest = keep_strongest(np.concatenate([self.strongest, other.strongest]))
-        self.contested = keep_strongest(np.concatenate([self.contested, other.contested]))
 
     def survey(self) -> Survey:
-        """The whole, once every shard has been added."""
+        """Convert the summary of all shards."""
         drawn, rank = first_per_group(self.drawn, DRAWN_PER_GROUP)
         order, shown = np.lexsort((drawn["hash"], rank)), self.shown
         groups = np.unique(shown[["y", "group"]])
@@ -151,7 +141,6 @@ class Summary:
             drawn["row_id"][order],
             {(int(y), int(g)): shown["row_id"][(shown["y"] == y) & (shown["group"] == g)] for y, g in groups},
             self.strongest[:, 2].astype(np.int64),
-            self.contested[:, 2].astype(np.int64),
         )
 
 
@@ -163,28 +152,25 @@ class ShardSurvey:
     truth: TruthSection
     seed: int
     rows_per_group: int
-    n_judges: int
 
     def __call__(self, piece: tuple[int, bool]) -> Summary:
-        """``piece``: the shard, and whether rows to draw may come from it."""
+        """Summarise a shard; ``piece`` is its index, and whether rows for point maps may come from it."""
         shard, wide = piece
         table = small_columns(self.reader, self.truth, shard)
-        cells: dict[Key, Stat] = {}
+        cells: dict[Key, RowStatistics] = {}
         add_cells(cells, table)
-        seen = table.filter(pc.is_valid(table.column(LABEL)))
-        fresh = rows_of(seen, self.seed)
-        differing = contested(seen, self.n_judges) if self.n_judges > 1 else np.empty((0, 3))
+        valid = table.filter(pc.is_valid(table.column(LABEL)))
+        rows = rows_of(valid, self.seed)
         return Summary(
             cells,
-            first_per_group(fresh, DRAWN_PER_GROUP)[0] if wide else fresh[:0],
-            first_per_group(fresh, self.rows_per_group)[0],
-            keep_strongest(suspects(seen)),
-            keep_strongest(differing),
+            first_per_group(rows, DRAWN_PER_GROUP)[0] if wide else rows[:0],
+            first_per_group(rows, self.rows_per_group)[0],
+            keep_strongest(outliers_and_noise(valid)),
         )
 
 
 def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Table:
-    """The columns of ``SMALL``, ``row_id`` and the truth of one shard; nulls for what is absent."""
+    """Read ``row_id``, the columns of ``SMALL`` and the truth of one shard; nulls for absent columns."""
     there = [name for name in SMALL if name in reader.columns]
     found = reader.read_all(shard, there)
     n = found.num_rows
@@ -201,14 +187,14 @@ def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Ta
 
 
 def cast_or_null(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast; all nulls where the values cannot be cast (the scores then say so)."""
+    """Cast a column; all nulls if its values cannot be cast (the scores then say so)."""
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return pa.chunked_array([pa.nulls(len(column), kind)])
 
 
-def add_cells(cells: dict[Key, Stat], table: pa.Table) -> None:
+def add_cells(cells: dict[Key, RowStatistics], table: pa.Table) -> None:
     """Add a shard's counts to ``cells``, in place."""
     right = pc.equal(table.column(PREDICTION), table.column(LABEL)).cast(pa.int64())
     keyed = table.append_column("right", right).group_by(list(Key._fields), use_threads=False)
@@ -216,8 +202,67 @@ def add_cells(cells: dict[Key, Stat], table: pa.Table) -> None:
     for row in sums.to_pylist():
         right_sum, loss, weight = (_number(row[f"{name}_sum"]) for name in ("right", LOSS, WEIGHT))
         key = Key(*(row[name] for name in Key._fields))
-        cells[key] = cells.get(key, Stat()) + Stat(row["count_all"], right_sum, loss, weight)
+        stat = RowStatistics(row["count_all"], right_sum, loss, weight)
+        cells[key] = cells.get(key, RowStatistics()) + stat
 
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
+
+
+def rows_of(table: pa.Table, seed: int) -> Rows:
+    """Return class, group, hash and row id of each row."""
+    rows = np.empty(table.num_rows, ROW)
+    for name, column in (("y", LABEL), ("group", GROUP), ("row_id", ROW_ID)):
+        rows[name] = table.column(column).to_numpy()
+    rows["hash"] = row_hashes(rows["row_id"], seed, "report/rows")
+    return rows
+
+
+def first_per_group(rows: Rows, k: int) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the k rows with the smallest hash of each (class, group), and their ranks (from 0) in it."""
+    rows = rows[np.lexsort((rows["hash"], rows["group"], rows["y"]))]
+    starts = np.ones(len(rows), bool)
+    starts[1:] = (rows["y"][1:] != rows["y"][:-1]) | (rows["group"][1:] != rows["group"][:-1])
+    position = np.arange(len(rows))
+    rank = position - np.maximum.accumulate(np.where(starts, position, 0))
+    return rows[rank < k], rank[rank < k]
+
+
+def outliers_and_noise(table: pa.Table) -> NDArray[np.float64]:
+    """Return (m, 3) whether an outlier, loss and row id of the rows that are outliers or noise."""
+    outlier = table.column(IS_OUTLIER).to_numpy()
+    loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
+    wanted = outlier.astype(bool) | (table.column(GROUP).to_numpy() == NOISE)
+    found = np.column_stack([outlier, loss, table.column(ROW_ID).to_numpy()])
+    return np.asarray(found[wanted], np.float64)
+
+
+def keep_strongest(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keep the first ``STRONGEST`` rows of :func:`outliers_and_noise`: outliers first, by falling loss."""
+    return rows[np.lexsort((rows[:, 2], -rows[:, 1], -rows[:, 0]))[:STRONGEST]]
+
+
+def gather(plan: Plan, row_ids: NDArray[np.int64], columns: list[str], source: list[str]) -> pa.Table:
+    """Read columns of the given rows, in row order, one shard at a time.
+
+    Parameters
+    ----------
+    columns : columns that operators add.
+    source : columns of the source; they are returned as ``source.<name>``.
+    """
+    reader = plan.reader()
+    wanted = np.unique(row_ids)
+    tables = []
+    for info in plan.shards:
+        places = wanted[(wanted >= info.first_row) & (wanted < info.first_row + info.n_rows)] - info.first_row
+        if not len(places):
+            continue
+        table = reader.read_all(info.index, columns)
+        if source:
+            raw = reader.read_unhidden(info.index, source)
+            for name in source:
+                # A source column may have the name of an operator's column.
+                table = table.append_column(f"source.{name}", raw.column(name))
+        tables.append(table.take(pa.array(places)))
+    return pa.concat_tables(tables)

@@ -1,14 +1,14 @@
-"""The pages' templates: every value escaped, every missing name an error."""
+"""The HTML templates of this folder."""
 
 from __future__ import annotations
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from engine.report.words import count, interval, number, percent, short
+from operators.report.text import count, interval, number, percent, short
 
 
 def template(name: str) -> Template:
-    """A template of this folder."""
+    """Load a template: it escapes every value, and a missing name is an error."""
     environment = Environment(
         loader=PackageLoader("engine.report", "."),
         autoescape=True,

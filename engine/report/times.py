@@ -1,23 +1,17 @@
-"""Where the time went: what each operator's committed work took, and what it wrote."""
+"""Time that each operator took, and bytes that it wrote, from the records of its committed work."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from engine.plan.model import Plan
-from engine.report.pictures import COLOURS, Margins, inch_panels, plain, png
-from engine.report.words import percent
-
-MARGINS = Margins(left=1.3, right=0.3, bottom=0.6, top=0.35)
-ROW_INCHES = 0.3
+from operators.report.text import percent
 
 
 @dataclass(frozen=True)
-class Spent:
-    """One operator. ``fit`` is in seconds of the clock, ``apply`` in seconds of all its workers together."""
+class OperatorTime:
+    """Cost of one operator: ``fit`` in seconds of wall-clock time, ``apply`` summed over all workers."""
 
     name: str
     fit: float
@@ -27,7 +21,7 @@ class Spent:
 
     @property
     def seconds(self) -> float:
-        """Both together."""
+        """Sum of ``fit`` and ``apply``."""
         return self.fit + self.apply
 
     @property
@@ -36,8 +30,8 @@ class Spent:
         return 1e6 * self.seconds / self.rows if self.rows else 0.0
 
 
-def spent(plan: Plan) -> list[Spent]:
-    """Every operator in the order of the chain, from its records in the run store."""
+def operator_times(plan: Plan) -> list[OperatorTime]:
+    """List the costs of the operators in the order of the recipe."""
     found = []
     for planned in plan.operators:
         fit = float((plan.store.fitted(planned.fingerprint) or {}).get("seconds", 0.0))
@@ -45,45 +39,19 @@ def spent(plan: Plan) -> list[Spent]:
         worked, rows, size = (
             sum(getattr(part, key) for part in parts) for key in ("seconds", "rows", "bytes")
         )
-        found.append(Spent(planned.name, fit, worked, rows, size))
+        found.append(OperatorTime(planned.name, fit, worked, rows, size))
     return found
 
 
-def where_time_went(plan: Plan) -> dict[str, Any]:
-    """Rows of the table, its sum, a sentence and the picture."""
-    rows = spent(plan)
+def time_section(plan: Plan) -> dict[str, Any]:
+    """Return the rows of the table, their sums and a sentence, for the template."""
+    rows = operator_times(plan)
     total = sum(row.seconds for row in rows)
     most = max(rows, key=lambda row: row.seconds)
-    share = percent(most.seconds / total) if total else percent(0.0)
     return {
         "rows": rows,
         "total": total,
+        "longest": most.seconds,
         "bytes": sum(row.bytes for row in rows),
-        "sentence": f"{share} of it went into {most.name}.",
-        "picture": bars(rows),
+        "sentence": f"{most.name} took {percent(most.seconds / total if total else 0.0)} of it.",
     }
-
-
-def bars(rows: list[Spent]) -> str:
-    """A bar for each operator: fit, then apply."""
-    height = ROW_INCHES * len(rows) + MARGINS.bottom + MARGINS.top
-    figure = Figure(figsize=(8.0, height))
-    (axes,) = inch_panels(figure, 1, 1, MARGINS)[0]
-    names = [row.name for row in rows]
-    fits = [row.fit for row in rows]
-    axes.barh(names, fits, color=COLOURS[0], label="fit (clock)", height=0.7)
-    axes.barh(
-        names,
-        [row.apply for row in rows],
-        left=fits,
-        color=COLOURS[1],
-        label="apply (all workers)",
-        height=0.7,
-    )
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds")
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
-    for label in axes.get_yticklabels():
-        plain(label)
-    return png(figure)

@@ -99,7 +99,8 @@ def _remove(output: Place, name: str) -> None:
     folder = version_folder(output, name)
     (folder / "manifest.json").unlink(missing_ok=True)
     remove_tree(folder)
-    for file in (output / "reports" / f"{name}.html", output / "runs" / f"{name}.json"):
+    report = output / "reports" / f"{name}.html"
+    for file in (report, report.with_suffix(".digest"), output / "runs" / f"{name}.json"):
         file.unlink(missing_ok=True)
     training_file(output, name).unlink(missing_ok=True)
 

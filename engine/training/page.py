@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.json_files import write_text
 from engine.report.templates import template
-from engine.report.words import count, interval, percent
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
 from engine.training.plots import MOST_GROUPS, PLOTS
 from engine.training.running import TrainResult
 from engine.training.version import Version
+from operators.report.text import count, interval, percent
 
 if TYPE_CHECKING:
     from engine.training.registry import Registered, Verdict

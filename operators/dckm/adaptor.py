@@ -19,9 +19,11 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
 )
 from operators.dckm.params import BalanceParams, DckmParams, DecorrelationParams
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.dckm.kernel import Init, Solution
@@ -100,6 +102,12 @@ class Balanced(Operator[P]):
         )
         found = solve(Sharded(place, n_rows, executor, params.resources), settings)
         return _leave(context.state, found, n_rows)
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Say by how much the correlation of the features falls."""
+        from operators.dckm.report import balance_section
+
+        return balance_section(self.name, context.metrics)
 
     def open(self, context: Context) -> Apply:
         """Load the scale; each shard's weights are read when it comes."""

@@ -25,6 +25,7 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
     ShardReader,
 )
@@ -32,6 +33,7 @@ from operators.columns import vectors_with_gaps
 from operators.embed.params import BUILT_IN, NEEDS, EmbedParams
 from operators.factories import check_allowed
 from operators.ingest.kernel import shorten
+from operators.report import ReportSection
 
 
 class Embed(Operator[EmbedParams]):
@@ -75,6 +77,12 @@ class Embed(Operator[EmbedParams]):
     def can_predict(self) -> bool:
         """The encoder is learnt elsewhere."""
         return True
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Draw maps of feature space."""
+        from operators.report.planes import vector_maps
+
+        return ReportSection("Feature space", point_maps=vector_maps(context, FEATURES, "Feature space"))
 
     def open(self, context: Context) -> Apply:
         """Load the encoder once. Raises OperatorError where its package is missing."""

@@ -21,11 +21,13 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
 )
 from operators.columns import vectors_to_numpy
 from operators.eos.params import EosParams
 from operators.probe.params import ProbeParams
+from operators.report import ReportSection
 
 EOS_WEIGHT = "eos_weight"
 EOS_OUTLIER = "eos_outlier"
@@ -109,6 +111,12 @@ class Eos(Operator[EosParams]):
     def can_predict(self) -> bool:
         """True: the models weigh new rows; weights have mean 1 over the rows of ``fit``."""
         return True
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Describe the weights and the choice of alpha."""
+        from operators.eos.report import eos_section
+
+        return eos_section(context)
 
     def open(self, context: Context) -> Apply:
         """Load the models."""

@@ -24,11 +24,13 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
 )
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.gradients.params import GradientsParams
 from operators.gradients.projection import Projection
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from torch import nn
@@ -125,6 +127,12 @@ class Gradients(Operator[GradientsParams]):
     def can_predict(self) -> bool:
         """Lengths of biases and the factors' shapes are those of ``fit``."""
         return True
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Draw maps of gradient space."""
+        from operators.gradients.report import gradient_section
+
+        return gradient_section(context, self._column)
 
     def open(self, context: Context) -> Apply:
         """Load the probe once. Raises OperatorError where ``parameters`` matches none of its parameters.

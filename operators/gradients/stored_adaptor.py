@@ -20,10 +20,12 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
 )
 from operators.columns import numpy_to_vectors
 from operators.gradients.params import GradientsParams, StoredParams
 from operators.gradients.stored import StoredRows, open_stored
+from operators.report import ReportSection
 
 
 class StoredGradients(Operator[GradientsParams]):
@@ -81,6 +83,12 @@ class StoredGradients(Operator[GradientsParams]):
                 f"the gradients of exactly these files again."
             )
         return {"numbers_per_row": float(rows.width)}
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Draw maps of gradient space."""
+        from operators.gradients.report import gradient_section
+
+        return gradient_section(context, GRADIENT)
 
     def open(self, context: Context) -> Apply:
         """Find the files once; then read, for each shard, the rows it asks for.

@@ -32,6 +32,7 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
     ShardReader,
 )
@@ -51,6 +52,7 @@ from operators.groups.state import (
     write_labels,
     write_record,
 )
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.grasp.rows_on_disk import DrawnClass
@@ -214,6 +216,12 @@ class Groups(GroupsBase[GroupsParams]):
     def open_for_new_rows(self, context: Context) -> Apply:
         """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
         return self._apply(context.state, partial(_nearest_labels, context.state, self._column))
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Show every class's grid of settings and explain the pick."""
+        from operators.grasp.report import selection_section
+
+        return selection_section(context, self._accepts_projection)
 
     def _draw(self, context: Context, run: Any, counts: npt.NDArray[np.intp]) -> dict[int, DrawnClass]:
         if self.params.fit_rows is None:

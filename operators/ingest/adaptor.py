@@ -27,6 +27,7 @@ from operators.base import (
     Fault,
     Operator,
     OperatorError,
+    ReportContext,
     RowError,
     ShardReader,
 )
@@ -43,6 +44,7 @@ from operators.ingest.kernel import (
 )
 from operators.ingest.labels import class_indices, count_labels
 from operators.ingest.params import IngestParams
+from operators.report import ReportSection
 
 STATE = "classes.json"
 MAX_CLASSES = 10_000
@@ -129,6 +131,14 @@ class Ingest(Operator[IngestParams]):
         state["counts"] = [counts[value] for value in state["classes"]]
         (context.state / STATE).write_text(json.dumps(state), "utf-8")
         return dict(delta.metrics)
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Draw maps of feature space, unless another operator adds the features."""
+        if not self.params.features:
+            return None
+        from operators.report.planes import vector_maps
+
+        return ReportSection("Feature space", point_maps=vector_maps(context, FEATURES, "Feature space"))
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""

@@ -22,9 +22,11 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
 )
 from operators.neighbours.params import EVERY_CLASS, NeighboursParams
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.neighbours.class_index import Edges, Part
@@ -102,6 +104,12 @@ class Neighbours(Operator[NeighboursParams]):
         edges = sum(record["mean_neighbours"] * record["rows"] for record in records)
         recall = min(record["recall"] for record in records)
         return {"rows": float(rows), "recall": recall, "mean_neighbours": edges / rows}
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Count near duplicates."""
+        from operators.neighbours.report import duplicate_section
+
+        return duplicate_section(context, self.params, NEIGHBOUR_IDS, NEIGHBOUR_DISTANCES)
 
     def open(self, context: Context) -> Apply:
         """Return a function that looks a shard's rows up; an index is mapped when a row first needs it."""

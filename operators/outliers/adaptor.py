@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import Counter
@@ -38,7 +37,7 @@ from operators.base import (
 from operators.columns import vectors_to_numpy
 from operators.outliers.params import EVIDENCE, EvidenceParams, OutliersParams
 from operators.outliers.votes import ALL, ANY, Bools, Text, decide, joined
-from operators.report import Finding, ReportSection, ReportTable
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.outliers.verdict import State
@@ -50,10 +49,6 @@ REASONS = {
     "permuted": "damaged features",
 }
 """Kind of planted damage -> the reason in ``outlier_source``."""
-NOT_COVERED = (
-    "Not covered: labels that are wrong in the direction of a shortcut, and damage that leaves a row near "
-    "its neighbours and consistent with its label. The estimated recall is therefore an upper bound."
-)
 _log = logging.getLogger("rowsieve")
 
 
@@ -218,29 +213,14 @@ class Outliers(Operator[OutliersParams]):
         return apply
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """State what the verdict is estimated to find, and what it cannot find."""
+        """Say which operators mark which rows; by evidence also what the verdict is estimated to find."""
+        from operators.outliers.report import evidence_section, vote_section
+
+        votes = vote_section(context, self.judges, str(self.params.rule or ALL))
         if not self._by_evidence:
-            return None
-        record = json.loads((context.state / "evidence.json").read_text("utf-8"))
-        title, order = "Corrupt rows", 40
-        if record["reason"]:
-            text = f"No row is marked as an outlier: {record['reason']}."
-            return ReportSection(title, [text], [Finding(text)], order=order)
-        found = record["estimates"]
-        prevalence, recall = found["prevalence"], found["planted_recall"]
-        rows = [[REASONS[kind] + f" ({kind})", share, recall[kind]] for kind, share in prevalence.items()]
-        table = ReportTable(
-            ["kind", "estimated share of rows", "share of planted rows that would be marked"],
-            rows,
-            f"From {found['n_rows']:,} sampled rows, in which damage was planted to calibrate the verdict.",
-        )
-        text = "No kind of damage is common and distinct enough to mark rows." + " "
-        if found["precision"] is not None:
-            text = (
-                f"An estimated {found['precision']:.0%} of the rows marked as outliers are corrupt, and at "
-                f"most {found['recall']:.0%} of the corrupt rows are marked. "
-            )
-        return ReportSection(title, [text + NOT_COVERED, table], [Finding(text.strip())], order=order)
+            return votes
+        kinds = {kind: f"{reason} ({kind})" for kind, reason in REASONS.items()}
+        return evidence_section(context.state, kinds, votes)
 
 
 def _call(work: Callable[[], dict[str, float]]) -> dict[str, float]:

@@ -21,8 +21,10 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
+    ReportContext,
     Resources,
 )
+from operators.report import ReportSection
 from operators.splits.hashing import PARTS, Ints, strata
 from operators.splits.params import SplitParams
 
@@ -87,6 +89,12 @@ class Split(Operator[P]):
     def resources(self) -> Resources:
         """Resources of one shard's work."""
         return self.params.resources
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Say how far validation and train rows are apart, if that was measured."""
+        from operators.splits.report import split_section
+
+        return split_section(context.metrics)
 
 
 def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Ints:

@@ -29,9 +29,11 @@ from operators.base import (
     Executor,
     Operator,
     OperatorError,
+    ReportContext,
     ShardReader,
     copy_state,
 )
+from operators.report import ReportSection
 from operators.weights.class_limits import (
     ClassLimits,
     Moments,
@@ -232,6 +234,12 @@ class Weights(Operator[WeightsParams]):
         if workers > 1:
             train_folds(job, self.params.resources, workers)
         return workers > 1
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Say how unequal the weights are."""
+        from operators.weights.report import weight_section
+
+        return weight_section(context.metrics)
 
     def open(self, context: Context) -> Apply:
         """Load sizes and models."""

@@ -1,4 +1,4 @@
-"""Plans over sidecars written by hand: what the report reads, without a run."""
+"""Plans over sidecars written by hand, from which a report is drawn without a run."""
 
 import re
 from pathlib import Path
@@ -11,10 +11,18 @@ from connectors import open_source
 from connectors.sink import write_parquet
 from engine.core.digests import digest
 from engine.core.json_files import write_json
+from engine.execution.local_executor import LocalExecutor
 from engine.plan.model import Plan, PlannedOperator
 from engine.recipe.recipe import Recipe
 from engine.report import write_report
-from operators.base import CATEGORY, VECTOR, Apply, Context, Operator, OperatorParams
+from engine.report.context import PlanContext, read_classes
+from engine.report.survey import survey
+from operators.base import CATEGORY, VECTOR, Apply, Context, Operator, OperatorParams, ReportContext
+from operators.gradients.adaptor import Gradients
+from operators.gradients.params import GradientsParams
+from operators.ingest.adaptor import Ingest
+from operators.ingest.params import IngestParams
+from operators.report import ReportSection
 
 SYMBOLS = "●▲■◆✕"
 CLASSES = ["no", "yes"]
@@ -43,17 +51,24 @@ ADDED_BY = {
 }
 
 
+DESCRIBED: dict[str, Operator[Any]] = {
+    "ingest": Ingest(IngestParams(label="label", features=("x",))),
+    "gradients": Gradients(GradientsParams()),
+}
+"""Operators whose sections are in the page unless the test names others."""
+
+
 class Written(Operator[OperatorParams]):
-    """Stands for an operator whose columns the test wrote itself."""
+    """Stands for an operator whose columns the test wrote itself; may borrow the section of a real one."""
 
     version = 1
     Params: ClassVar[type[OperatorParams]] = OperatorParams
     requires = ()
 
-    def __init__(self, name: str, columns: list[str]) -> None:
+    def __init__(self, name: str, columns: list[str], described: Operator[Any] | None = None) -> None:
         super().__init__(OperatorParams())
         self.name = name  # type: ignore[misc]
-        self.columns = columns
+        self.columns, self.described = columns, described
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
@@ -61,6 +76,11 @@ class Written(Operator[OperatorParams]):
 
     def open(self, context: Context) -> Apply:
         raise NotImplementedError
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        if self.described is None or not self.columns:
+            return None
+        return self.described.report_section(context)
 
 
 def plan_over(
@@ -71,6 +91,7 @@ def plan_over(
     shards: int = 3,
     classes: list[str] = CLASSES,
     selection: dict[str, Any] | None = None,
+    described: dict[str, Operator[Any]] = DESCRIBED,
     **sections: Any,
 ) -> Plan:
     """A plan with ``source`` in several files and ``columns`` as committed sidecars."""
@@ -91,7 +112,9 @@ def plan_over(
         str(data), "parquet", shard_bytes=2**27, identities=lambda ps: {p: digest(p) for p in ps}
     )
     there = {who: [name for name in names if name in columns] for who, names in ADDED_BY.items()}
-    planned = tuple(PlannedOperator(Written(who, names), digest(who)) for who, names in there.items())
+    planned = tuple(
+        PlannedOperator(Written(who, names, described.get(who)), digest(who)) for who, names in there.items()
+    )
     plan = Plan(recipe, opened, opened.list(), ("x",), planned, digest("plan"), "v123")
     for operator in planned:
         for i, shard in enumerate(plan.shards):
@@ -143,6 +166,15 @@ def made(n: int = 90, seed: int = 0) -> tuple[pa.Table, dict[str, list[Any]]]:
         columns = {name: [*v[:row], None, *v[row + 1 :]] for name, v in columns.items()}
         columns["valid"][row] = False
     return source, columns
+
+
+def section_of(plan: Plan, name: str, metrics: dict[str, float] | None = None) -> ReportSection | None:
+    """The section that the operator of this name contributes."""
+    executor = LocalExecutor()
+    planned = next(planned for planned in plan.operators if planned.name == name)
+    found = survey(plan, executor)
+    context = PlanContext(plan, planned, found, read_classes(plan), metrics or {}, executor)
+    return planned.operator.report_section(context)
 
 
 def html_of(plan: Plan) -> str:

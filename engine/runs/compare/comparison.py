@@ -23,22 +23,13 @@ from engine.plan.planner import make_plan
 from engine.recipe.incremental import IncrementalSection
 from engine.recipe.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
-from engine.runs.compare.scores import Cell, Scores, floor_of, score
+from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import writing
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
 
 GROUPS = "groups"
 FLOOR = "class label (floor)"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One method's scores; ``seconds`` of fitting and applying it, without what comes before."""
-
-    method: str
-    scores: Scores
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from connectors.storage import Place, write_whole
-from engine.report.pictures import COLOURS, plain
-
-if TYPE_CHECKING:
-    from engine.runs.compare.comparison import Entry
+from engine.runs.compare.scores import Entry
+from operators.report.figures import COLOURS, disable_math
 
 PANELS = {
     "ari": "adjusted Rand index",
@@ -39,7 +37,7 @@ def draw(entries: Sequence[Entry], title: str, path: Place) -> None:
     axes[-1].set_title("seconds", fontsize=9)
     axes[0].set_yticks(range(len(entries)), [entry.method for entry in entries])
     axes[0].invert_yaxis()
-    plain(figure.suptitle(title, fontsize=10))
+    disable_math(figure.suptitle(title, fontsize=10))
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=130, facecolor="white")
     write_whole(path, picture.getvalue())

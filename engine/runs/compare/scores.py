@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from engine.report.statistics import adjusted_rand_index
+from engine.report.scores import adjusted_rand_index
 
 NOISE = -1
 
@@ -46,6 +46,15 @@ class Scores:
     """Rows of each group, largest first."""
     noise: int
     """Rows in no group."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Scores of one method. ``seconds`` covers fitting and applying it, without the operators before it."""
+
+    method: str
+    scores: Scores
+    seconds: float
 
 
 def score(counts: Counts) -> Scores:

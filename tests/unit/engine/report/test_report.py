@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.report.measured import measured
-from operators.outliers.adaptor import OutliersParams
+from operators.outliers.adaptor import Outliers, OutliersParams
 from tests.unit.report_world import ADDED_BY, CLASSES, SYMBOLS, cells, html_of, made, plan_over
 
 
@@ -53,52 +52,50 @@ def test_rows_drawn_do_not_depend_on_the_shards(tmp_path: Path) -> None:
         plan = plan_over(tmp_path / str(shards), source, columns, shards=shards, report={"rows_per_group": 3})
         html = html_of(plan)
         start = html.index('id="rows"')
-        shown.append(html[start : html.index("Where the time went")])
+        shown.append(html[start : html.index("Maps of the rows")])
     assert shown[0] == shown[1]
 
 
-def test_where_the_time_went(tmp_path: Path) -> None:
+def test_the_time_of_each_operator_is_listed(tmp_path: Path) -> None:
     source, columns = made()
     plan = plan_over(tmp_path, source, columns, shards=3)
     plan.store.commit_fit(plan.fingerprint_of("probe"), {}, seconds=7.0)
     html = html_of(plan)
-    rows = {row[0]: row[1:] for row in cells(html) if len(row) == 6 and row[0] in dict(ADDED_BY)}
+    rows = {row[0]: row[1:] for row in cells(html) if len(row) == 7 and row[0] in dict(ADDED_BY)}
     assert set(rows) == set(ADDED_BY)
     per_million = f"{8.5e6 / 90:,.0f}"
-    assert rows["probe"][:4] == ["90", "7.00", "1.50", per_million]
+    assert rows["probe"][:5] == ["90", "7.00", "1.50", "", per_million]
     assert rows["groups"][1:3] == ["0.00", "1.50"]
     seconds = 7.0 + 1.5 * len(ADDED_BY)
-    assert f"The operators' work took {seconds:.1f} s in all" in html
-    assert f"{100 * 8.5 / seconds:.1f}\u00a0% of it went into probe." in html
+    assert f"The operators took {seconds:.1f} s in all" in html
+    assert f"probe took {100 * 8.5 / seconds:.1f}\u00a0% of it." in html
 
 
-def test_contested_rows_are_counted_and_shown(tmp_path: Path) -> None:
+def test_disputed_rows_are_counted_and_shown(tmp_path: Path) -> None:
     source, columns = made()
     marked = ["eos+grasp:noise" if i < 7 else "eos" if i < 20 else "" for i in range(len(columns["y"]))]
     judged = [text.count("+") == 1 for text in marked]
     absent = [y is None for y in columns["y"]]
     for name, values in (("marked_by", marked), ("is_outlier", judged)):
         columns[name] = [None if gone else value for gone, value in zip(absent, values, strict=True)]
-    plan = plan_over(tmp_path, source, columns, truth={"outlier": "broken"})
-    outliers = next(p.operator for p in plan.operators if p.name == "outliers")
-    outliers.judges, outliers.params = ("eos", "group"), OutliersParams()  # type: ignore[attr-defined]
+    outliers = Outliers(OutliersParams(), ["eos", "group"])
+    plan = plan_over(tmp_path, source, columns, truth={"outlier": "broken"}, described={"outliers": outliers})
     html = html_of(plan)
     there = [text for text, gone in zip(marked, absent, strict=True) if not gone]
-    table = {row[0]: row for row in cells(html) if row and row[0] in ("eos", "eos and grasp:noise", "nobody")}
+    names = ("eos", "eos and grasp:noise", "no operator")
+    table = {row[0]: row for row in cells(html) if row and row[0] in names}
     assert {by: (int(row[1]), int(row[5])) for by, row in table.items()} == {
         "eos": (there.count("eos"), 0),
         "eos and grasp:noise": (there.count("eos+grasp:noise"), there.count("eos+grasp:noise")),
-        "nobody": (there.count(""), 0),
+        "no operator": (there.count(""), 0),
     }
-    assert (
-        f"judges of outliers differ on {there.count('eos')} rows; by the recipe&#39;s rule (all judges"
-        in html
-    )
-    shown = html[html.index("Contested rows") :]
+    summary = html[: html.index("What to do next")]
+    assert f"disagree on {there.count('eos')} rows. By the recipe&#39;s rule (all operators" in summary
+    shown = html[html.index("Disputed rows") :]
     rows = {int(row[0]) for row in cells(shown[: shown.index("</table>")])[1:]}
-    contested = {i for i, text in enumerate(marked) if text == "eos" and not absent[i]}
+    disputed = {i for i, text in enumerate(marked) if text == "eos" and not absent[i]}
     assert rows
-    assert rows <= contested
+    assert rows <= disputed
 
 
 @pytest.mark.parametrize("image", [False, True])
@@ -127,11 +124,11 @@ def test_pictures_are_one_per_group_with_captions(tmp_path: Path) -> None:
     fine = sorted([(0, 0), (1, 2), (1, 3)], key=pairs.count)
     slugs = [f"group-{g}" if g >= 0 else f"noise-{y}" for y, g in [*failing, *fine]]
     found = re.findall(r"\.([\w-]+) \{ background-image: url\(data:image/png", html)
-    assert found == [*slugs, "outliers"]
+    assert found == [*slugs, "strongest"]
     for slug, pair in zip(slugs, [*failing, *fine], strict=True):
         assert html.count(f'class="thumb {slug}"') == min(4, pairs.count(pair))
     start = html.index('class="thumb group-1"')
-    assert html[start : html.index("<h3>", start)].count("probe: yes") == 4
+    assert html[start : html.index("<h3>", start)].count("predicted: yes") == 4
 
 
 @pytest.mark.parametrize(
@@ -163,73 +160,30 @@ def test_lists_are_counted_and_long_values_cut(tmp_path: Path) -> None:
     assert "long " * 17 not in html
 
 
-def test_selection_is_drawn_where_it_was_recorded(tmp_path: Path) -> None:
-    source, columns = made()
-    entry = {"eps": 0.1, "min_samples": 10, "silhouette": 0.5, "eps_grid": [0.1, 0.2]}
-    scores, failed = [[0.1, 0.5, -1.0], [0.2, 0.3, -1.0]], [[-1.0] * 3] * 2
-    entry |= {"min_samples_grid": [5, 10, 20], "scores": scores, "rule": "coverage", "rule_scores": scores}
-    entry["within_limits"] = False
-    entry |= {"noise_grid": [[0.1, 0.2, 1.0], [0.0, 0.1, 0.9]], "groups_grid": [[1, 2, 0], [1, 2, 1]]}
-    other = {**entry, "class": 1, "scores": failed, "rule_scores": failed, "groups_grid": [[1] * 3] * 2}
-    other |= {"n_rows": 20_000, "drawn_from": 300_000}
-    selection = {"classes": [{**entry, "class": 0}, other]}
-    html = html_of(plan_over(tmp_path / "a", source, columns, selection=selection)).replace("\xa0", " ")
-    assert html.count('alt="Scores over') == 2
-    assert "rule “coverage” picked eps = 0.1 and min_samples = 10: score 0.500" in html
-    assert "one step away it is 0 to 2 groups and 0 % to 100 % noise: the pick sits on an edge" in html
-    assert "the number of groups is the same" in html
-    assert html.count("No setting kept the rule") == 1
-    assert "This eps is the smallest tried: widen the grid" in html
-    assert "Every setting failed" in html
-    assert html.count("figures of 20,000 rows drawn from the 300,000 of the class") == 1
-    assert 'alt="Scores over' not in html_of(plan_over(tmp_path / "b", source, columns))
-
-
-def test_a_chain_without_probe_and_gradients_still_has_a_report(tmp_path: Path) -> None:
+def test_a_recipe_without_probe_and_gradients_still_has_a_report(tmp_path: Path) -> None:
     source, columns = made()
     for name in ("gradient", "prediction", "loss"):
         columns.pop(name)
     html = html_of(plan_over(tmp_path, source, columns))
-    assert "Feature space" not in html  # titles of panels are in the pictures
-    assert html.count('alt="Gradient space and') == 2
-    assert "The probe is" not in html
+    assert html.count('alt="Maps of the rows of class') == 2
+    assert "accuracy" not in html[html.index("<h2>Groups</h2>") :].lower()
+    assert "The classifier has" not in html
 
 
 def test_scores_are_there_only_with_truth(tmp_path: Path) -> None:
     source, columns = made()
-    assert "<h2>Scores</h2>" not in html_of(plan_over(tmp_path / "a", source, columns))
+    assert "<h2>Scores by the truth</h2>" not in html_of(plan_over(tmp_path / "a", source, columns))
     html = html_of(plan_over(tmp_path / "b", source, columns, truth={"group": "really", "outlier": "broken"}))
-    ari = next(row for row in cells(html) if row[:1] == ["adjusted Rand index, noise as one group"])
+    ari = next(row for row in cells(html) if row[:1] == ["adjusted Rand index; noise counts as one group"])
     assert ari[1] == "1"  # the true group was made from the inferred one
     broken = source.column("broken").to_pylist()
     noise = [g == -1 for g in columns["group"]]
     hits = sum(b for b, m in zip(broken, noise, strict=True) if m)
     known = sum(b for b, valid in zip(broken, columns["valid"], strict=True) if valid)
-    assert f"outlier recall, marked is_outlier ({hits} of {known})" in html
+    assert f"outlier recall of is_outlier ({hits} of {known})" in html
 
 
 def test_importing_the_report_draws_nothing() -> None:
     code = "import sys, engine.report; print(*{'matplotlib', 'jinja2', 'sklearn'}.intersection(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
-
-
-def test_weights_and_split_are_told_in_words(tmp_path: Path) -> None:
-    source, columns = made()
-    plan = plan_over(tmp_path, source, columns)
-    metrics = {
-        "weights": {
-            "effective_sample_size": 12.0,
-            "effective_share": 0.05,
-            "largest_weight": 31.0,
-            "doubted": 1,
-        },
-        "split": {"mmd": 0.5, "mmd_random": 0.1},
-        "groups": {"found": 4.0},
-    }
-    texts = [step.text for step in measured(plan, metrics, CLASSES)]
-    assert len(texts) == 2
-    assert texts[0].startswith("All weights together are worth 12 rows, 5\u00a0% of those that are kept")
-    assert texts[0].endswith("Training on them rests on few rows.")
-    assert "lie 0.500 apart" in texts[1]
-    assert "a random split of these sizes: 0.100" in texts[1]

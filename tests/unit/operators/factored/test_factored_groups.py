@@ -15,20 +15,19 @@ from engine.core.errors import InputError
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
-from engine.report.factors import directions, plane_of_products
-from engine.report.selection import projected
-from engine.report.spaces import plane
 from engine.runs.runner import run
 from operators.base import Context, OperatorError
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.factored import FactoredGradients, Layer
 from operators.gradients.adaptor import Gradients
 from operators.gradients.params import GradientsParams
+from operators.gradients.report import centred_cosines
 from operators.grasp import GroupInference
 from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.params import GroupsParams
 from operators.groups import assign
+from operators.report.planes import plane_of_products, principal_plane
 from tests.data import small_recipe
 from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 from tests.unit.operators.grasp.test_grasp_operator import Here, Shards, cut
@@ -120,7 +119,7 @@ def test_a_run_on_factors_publishes_what_one_on_flat_gradients_does(done: Done) 
     figures = [{o.name: o.metrics for o in result.operators} for result in (ours, theirs)]
     assert figures[0]["groups"] == pytest.approx(figures[1]["groups"], abs=1e-4)
     assert ours.report is not None
-    assert ours.report.read_text().count("Gradient space and feature space of class") == 2
+    assert ours.report.read_text().count("Maps of the rows of class") == 2
     assert figures[0]["gradients"] == {"numbers_per_row": (5 + 5) + (6 + 2)}  # 1 for each bias
 
 
@@ -171,9 +170,9 @@ def test_the_report_draws_the_plane_of_the_flat_rows(n: int) -> None:
     flat -= np.average(flat, axis=0, weights=weights)
     norms = np.linalg.norm(flat, axis=1, keepdims=True)
     flat /= np.where(norms > 1e-9, norms, np.inf)
-    points, explained = plane_of_products(directions(gradients, weights), 0)
-    expected, shares = plane(flat, 0)
-    np.testing.assert_allclose(np.abs(points), np.abs(expected), atol=1e-6)  # signs are arbitrary
+    points, explained = plane_of_products(centred_cosines(gradients, weights))
+    expected, shares = principal_plane(flat)
+    np.testing.assert_allclose(points, expected, atol=1e-6)
     np.testing.assert_allclose(explained, shares, atol=1e-6)
 
 
@@ -205,7 +204,10 @@ def test_groups_know_that_gradients_are_projected(tmp_path: Path, caplog: pytest
     assert result.report is not None
     assert "picked on projected gradients" in result.report.read_text()
     accepted = {"gradients": {"projection": {"dim": 2, "accept_error": True}}}
-    assert projected(make_plan(small_recipe(tmp_path, operators=accepted))) == ""
+    accepting = run(small_recipe(tmp_path, operators=accepted, report={"enabled": True}))
+    assert accepting.version == result.version  # the report alone is drawn again
+    assert accepting.report is not None
+    assert "picked on projected gradients" not in accepting.report.read_text()
 
 
 def test_an_accepted_error_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

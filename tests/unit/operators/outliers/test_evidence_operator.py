@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from operators.outliers.params import EvidenceParams, OutliersParams
 from operators.outliers.sample import gather_sample
 from operators.outliers.state import load_state
 from operators.outliers.verdict import fit, judge
+from operators.report import RowStatistics
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.operators.outliers.problems import Problem, separable
 
@@ -158,6 +160,10 @@ class ReportStub:
 
     def __init__(self, state: Path) -> None:
         self.state = state
+
+    def counts(self, *columns: str) -> dict[tuple[Any, ...], RowStatistics]:
+        """Only GRASP marks rows, so nothing is disputed."""
+        return {}
 
 
 def test_the_report_states_the_estimates_and_what_is_not_covered(tmp_path: Path) -> None:

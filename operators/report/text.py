@@ -1,4 +1,4 @@
-"""Numbers and values as text."""
+"""Numbers, shares and values as text for readers of a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DASH = "–"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Thousands separators for whole numbers, ``digits`` decimals otherwise; a dash for nan."""
+    """Format a whole number with thousands separators, others with ``digits`` decimals, nan as a dash."""
     if isinstance(value, float) and not math.isfinite(value):
         return DASH
     if float(value).is_integer():
@@ -20,7 +20,10 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent: one decimal, none where it is a whole number; never rounded to 0 or 100."""
+    """Format a share in percent with one decimal, or none if it is a whole number; nan as a dash.
+
+    A share that is neither 0 nor 1 is never rounded to 0 % or 100 %.
+    """
     if math.isnan(share):
         return DASH
     value = 100 * share
@@ -32,20 +35,20 @@ def percent(share: float) -> str:
 
 
 def interval(ends: tuple[float, float]) -> str:
-    """Two shares in percent: ``89.6 – 92.3 %``."""
+    """Format two shares as an interval in percent, such as ``89.6 – 92.3 %``; nan as a dash."""
     if math.isnan(ends[0]):
         return DASH
     return f"{100 * ends[0]:.1f} – {100 * ends[1]:.1f}{NBSP}%"
 
 
 def count(rows: int, what: str) -> str:
-    """``1 row``, ``1,797 rows``."""
+    """Format a count with its noun, such as ``1 row`` or ``1,797 rows``."""
     plural = what if rows == 1 else ("classes" if what == "class" else what + "s")
     return f"{rows:,} {plural}"
 
 
 def short(value: object, length: int = 80) -> str:
-    """Text of one value, cut to ``length``; a list of numbers as ``[64 numbers]``."""
+    """Format any value, cut to ``length`` characters; a list of numbers becomes ``[64 numbers]``."""
     if isinstance(value, list | tuple):
         kind = "number" if all(isinstance(v, int | float) for v in value) else "value"
         return f"[{count(len(value), kind)}]"

@@ -1,0 +1,26 @@
+"""The section of ``dckm`` and ``decorrelation`` in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operators.report import Content, Notice, ReportSection
+from operators.report.text import count, number
+
+
+def balance_section(name: str, metrics: Mapping[str, float]) -> ReportSection | None:
+    """Say by how much the features' correlation falls; None without metrics."""
+    if not metrics:
+        return None
+    clusters = f" in {count(int(metrics['clusters']), 'cluster')}" if "clusters" in metrics else ""
+    content: list[Content] = [
+        f"The weights lower the correlation of the features (Frobenius norm of the off-diagonal covariance) "
+        f"from {number(metrics['correlation_before'], 2)} to {number(metrics['correlation_after'], 2)}"
+        f"{clusters}. Their effective sample size is "
+        f"{number(round(metrics['effective_sample_size']))} rows."
+    ]
+    if not metrics.get("converged", 1):
+        content.append(
+            Notice(f"The optimisation stopped before it converged. Raise operators.{name}.max_iter.")
+        )
+    return ReportSection("Decorrelation weights", content)

@@ -1,0 +1,81 @@
+"""Sections that consist of a few sentences: weights, splits, decorrelation, EOS and near duplicates."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.dckm.report import balance_section
+from operators.eos.report import eos_section
+from operators.neighbours.graph_statistics import DuplicateSets
+from operators.neighbours.params import NeighboursParams
+from operators.neighbours.report import duplicate_sentence
+from operators.report import Notice, ReportFigure, ReportSection
+from operators.splits.report import split_section
+from operators.weights.report import weight_section
+
+WEIGHTS = {"effective_sample_size": 12.0, "largest_weight": 31.0, "doubted": 1.0}
+
+
+def texts(section: ReportSection | None) -> str:
+    assert section is not None
+    return " ".join(item for item in section.content if isinstance(item, str)).replace("\xa0", " ")
+
+
+@pytest.mark.parametrize(("share", "severities"), [(0.05, ["warning"]), (0.5, [])])
+def test_weights_warn_where_they_are_very_unequal(share: float, severities: list[str]) -> None:
+    section = weight_section({**WEIGHTS, "effective_share": share})
+    assert f"is 12 rows, {100 * share:.0f} % of the rows that are kept. The largest weight is 31." in texts(
+        section
+    )
+    assert "1 row has a reduced weight" in texts(section)
+    assert section is not None
+    assert [finding.severity for finding in section.findings] == severities
+    assert weight_section({}) is None
+
+
+def test_the_shift_of_a_split_stands_beside_a_random_one() -> None:
+    text = texts(split_section({"mmd": 0.5, "mmd_random": 0.1}))
+    assert "train rows is 0.500. A random split of the same sizes would have 0.100." in text
+    assert split_section({"train": 3.0}) is None
+
+
+@pytest.mark.parametrize("converged", [0.0, 1.0])
+def test_decorrelation_states_the_correlation_and_whether_it_converged(converged: float) -> None:
+    metrics = {"correlation_before": 3.0, "correlation_after": 1.25, "effective_sample_size": 40.2}
+    section = balance_section("dckm", {**metrics, "clusters": 4.0, "converged": converged})
+    assert "from 3 to 1.25 in 4 clusters. Their effective sample size is 40 rows." in texts(section)
+    notices = [item.text for item in section.content if isinstance(item, Notice)] if section else []
+    assert any("operators.dckm.max_iter" in text for text in notices) is not bool(converged)
+
+
+def test_eos_draws_the_curve_of_every_model(tmp_path: Path) -> None:
+    points = [{"alpha": a, "effective_share": a, "flagged_share": 0.1} for a in (0.1, 0.5, 1.0)]
+    record = {"curve": {"0": points, "1": points}, "models": {k: {"tally": {"alpha": 0.5}} for k in "01"}}
+    (tmp_path / "eos.json").write_text(json.dumps(record))
+    metrics = {"outliers": 3.0, "effective_sample_size": 80.0, "collapsed": 1.0}
+    context: Any = SimpleNamespace(state=tmp_path, metrics=metrics, classes=["a$b", "c"])
+    section = eos_section(context)
+    assert "EOS flags 3 rows. The effective sample size of its weights is 80 rows." in texts(section)
+    assert section is not None
+    assert [finding.severity for finding in section.findings] == ["warning"]
+    (figure,) = (item.image for item in section.content if isinstance(item, ReportFigure))
+    assert [axes.get_title() for axes in figure.axes] == ["class a$b", "class c"]  # type: ignore[union-attr]
+    (tmp_path / "eos.json").write_text("{}")
+    assert not any(isinstance(item, ReportFigure) for item in eos_section(context).content)  # type: ignore[union-attr]
+
+
+def test_duplicates_state_what_counts_as_near() -> None:
+    params = NeighboursParams(eps=0.1, metric="cosine", near_duplicate=0.01)
+    none = DuplicateSets(0, 0, 0, (), True)
+    assert duplicate_sentence(params, none, 50).startswith(
+        "No two rows of the same class are near duplicates"
+    )
+    some = DuplicateSets(5, 4, 2, (np.arange(3), np.arange(2)), False)
+    text = duplicate_sentence(params, some, 50).replace("\xa0", " ")
+    assert text.startswith("5 rows (10 %) have a near duplicate of the same class: their")
+    assert "differ by at most 0.01 in cosine distance" in text
+    assert "4 pairs in 2 sets; the largest set has 3 or more rows" in text
