@@ -78,7 +78,7 @@ def test_disputed_rows_are_counted_and_shown(tmp_path: Path) -> None:
     absent = [y is None for y in columns["y"]]
     for name, values in (("marked_by", marked), ("is_outlier", judged)):
         columns[name] = [None if gone else value for gone, value in zip(absent, values, strict=True)]
-    outliers = Outliers(OutliersParams(), ["eos", "group"])
+    outliers = Outliers(OutliersParams(rule="all"), ["eos", "group"])
     plan = plan_over(tmp_path, source, columns, truth={"outlier": "broken"}, described={"outliers": outliers})
     html = html_of(plan)
     there = [text for text, gone in zip(marked, absent, strict=True) if not gone]
