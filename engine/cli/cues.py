@@ -69,7 +69,9 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    console.print(f"[bold]{found['version']}[/]: {_verdict(found)}", soft_wrap=True)
+    from operators.cues.report import accuracy_by_class, verdict
+
+    console.print(f"[bold]{found['version']}[/]: {verdict(found)}", soft_wrap=True)
     if not found["suspects"]:
         console.print("No feature separates the rows on which a model is right from the others.")
         return
@@ -81,7 +83,7 @@ def _show(found: dict[str, Any]) -> None:
         table.add_row(
             escape(suspect["slice"]),
             f"{suspect['share']:.1%}",
-            *(escape(_by_class(suspect[key])) for key in ("accuracy_inside", "accuracy_outside")),
+            *(escape(accuracy_by_class(suspect[key])) for key in ("accuracy_inside", "accuracy_outside")),
             f"{suspect['gain']:+.3f}",
             f"{suspect['cost']:+.3f}",
             f"{suspect['strength']:.2f}",
@@ -105,20 +107,3 @@ def example_section(found: dict[str, Any]) -> str:
     if not names:
         return text
     return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"
-
-
-def _verdict(found: dict[str, Any]) -> str:
-    if found["reason"]:
-        return f"nothing was searched for ({found['reason']}); the weights balance the classes."
-    if found["gate"] is None:
-        return "the shortcuts that the recipe names are balanced against the label."
-    if found["gate"] > 0:
-        return f"the evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
-    weakest = str(found["weakest"]).replace("_", " ")
-    extra = "; robustness: bold balances the slices below in part" if found["slice_blend"] else ""
-    return f"the evidence for a shortcut is weak ({weakest}), so that the weights balance the classes{extra}."
-
-
-def _by_class(accuracies: dict[str, float | None]) -> str:
-    texts = [f"{name}: " + ("-" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
-    return ", ".join(texts[:4]) + (", ..." if len(texts) > 4 else "")

@@ -25,11 +25,13 @@ from operators.base import (
     Executor,
     Operator,
     OperatorError,
+    ReportContext,
     copy_state,
 )
 from operators.columns import vectors_to_numpy
 from operators.cues.params import CuesParams
 from operators.cues.references import FeatureColumns, check_references
+from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.cues.named import Named
@@ -143,6 +145,13 @@ class Cues(Operator[CuesParams]):
 
         weigh = partial(_weigh, load_state(context.state))
         return lambda table: pa.table({WEIGHT_COLUMN: weigh(table)})
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """List the suspected shortcuts, with buttons that compose the answer."""
+        from operators.cues.listing import read_suspects
+        from operators.cues.report import cue_section
+
+        return cue_section(read_suspects(context.state))
 
     def _feature_columns(self, context: Context, widths: Sequence[int]) -> FeatureColumns:
         """Return the features' names and widths; the width of made features is that of the first row."""

@@ -108,6 +108,11 @@ def recipe_section(spurious: Sequence[Any], legitimate: Sequence[Any]) -> str:
     return "\n".join(lines if len(lines) > 2 else ["operators:", "  cues: {}"]) + "\n"
 
 
+def yaml_reference(reference: Any) -> str:
+    """Return a reference as the recipe writes it within a list."""
+    return _one(reference)
+
+
 def _record(
     suspect: Suspect,
     columns: FeatureColumns,

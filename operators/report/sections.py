@@ -79,7 +79,33 @@ class PointMap:
     axes: tuple[str, str] = ("component 1", "component 2")
 
 
-Content: TypeAlias = str | Notice | ReportTable | ReportFigure | ExampleRows
+@dataclass(frozen=True)
+class RecipeChoice:
+    """One item of :class:`RecipeChoices`."""
+
+    label: str
+    """Text for the reader."""
+    value: str
+    """The item as the recipe writes it within a YAML list."""
+    chosen: str = ""
+    """The option under which the recipe names the item today; empty if under none."""
+
+
+@dataclass(frozen=True)
+class RecipeChoices:
+    """Items for which the reader chooses an option by buttons.
+
+    The page composes the recipe section to copy.
+    """
+
+    section: tuple[str, ...]
+    """Keys that lead to the section, such as ``("operators", "cues")``."""
+    options: tuple[str, ...]
+    """Keys of the section, each of which holds a list of items."""
+    items: Sequence[RecipeChoice]
+
+
+Content: TypeAlias = str | Notice | ReportTable | ReportFigure | ExampleRows | RecipeChoices
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""The operator's section of the report: suspected shortcuts, with buttons that compose the answer to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from operators.cues.listing import yaml_reference
+from operators.report import Finding, RecipeChoice, RecipeChoices, ReportSection, ReportTable
+
+MOST_CLASSES = 4
+OPTIONS = ("spurious", "legitimate")
+EXPLANATION = (
+    "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
+    "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "
+    "the models had not seen. Gain: rise of the accuracy of the worst class and side if label and slice are "
+    "balanced. Cost: loss of balanced accuracy by the same. Strength: from 0 to 1."
+)
+ANSWER = (
+    "Choose an answer, copy the section into the recipe and run it again. A spurious feature is balanced "
+    "against the label in place of the search; a legitimate one has no part in the search. Only weights and "
+    "what depends on them are computed again."
+)
+
+
+def cue_section(found: Mapping[str, Any]) -> ReportSection:
+    """Describe suspected shortcuts from the content of ``suspects.json``."""
+    content: list[Any] = [verdict(found)]
+    if found["suspects"]:
+        columns = (
+            "slice",
+            "rows",
+            "accuracy inside",
+            "accuracy outside",
+            "gain",
+            "cost",
+            "strength",
+            "answer",
+        )
+        content += [EXPLANATION, ReportTable(columns, [_row(suspect) for suspect in found["suspects"]])]
+    items = choice_items(found)
+    if items:
+        content += [ANSWER, RecipeChoices(("operators", "cues"), OPTIONS, items)]
+    return ReportSection("Suspected shortcuts", content, _findings(found), order=20)
+
+
+def verdict(found: Mapping[str, Any]) -> str:
+    """Say in one sentence what the weights are."""
+    if found["reason"]:
+        return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+    if found["gate"] is None:
+        return "The shortcuts that the recipe names are balanced against the label."
+    if found["gate"] > 0:
+        return f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
+    weakest = str(found["weakest"]).replace("_", " ")
+    extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
+    return f"The evidence for a shortcut is weak ({weakest}), so that the weights balance the classes.{extra}"
+
+
+def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:
+    """Return open suspects and today's answers as items with buttons."""
+    answered = [(option, yaml_reference(reference)) for option in OPTIONS for reference in found[option]]
+    items = [RecipeChoice(value, value, option) for option, value in answered]
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    return [*(RecipeChoice(s["slice"], yaml_reference(s["reference"])) for s in suspects), *items]
+
+
+def _findings(found: Mapping[str, Any]) -> Sequence[Finding]:
+    suspects = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    if not found["gate"] or not suspects:
+        return ()
+    first = suspects[0]
+    return (
+        Finding(
+            f"A model may rely on a shortcut: {first['slice']} ({first['share']:.0%} of the rows). Say "
+            "whether it is one under suspected shortcuts.",
+            "warning",
+        ),
+    )
+
+
+def _row(suspect: Mapping[str, Any]) -> tuple[str | float, ...]:
+    return (
+        suspect["slice"],
+        f"{suspect['share']:.1%}",
+        accuracy_by_class(suspect["accuracy_inside"]),
+        accuracy_by_class(suspect["accuracy_outside"]),
+        f"{suspect['gain']:+.3f}",
+        f"{suspect['cost']:+.3f}",
+        f"{suspect['strength']:.2f}",
+        suspect["answer"],
+    )
+
+
+def accuracy_by_class(accuracies: Mapping[str, float | None]) -> str:
+    """Return the accuracies of the first classes as text."""
+    texts = [f"{name}: " + ("–" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
+    return ", ".join(texts[:MOST_CLASSES]) + (", ..." if len(texts) > MOST_CLASSES else "")

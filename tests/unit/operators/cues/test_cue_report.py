@@ -1,0 +1,75 @@
+"""The section of ``cues`` in the report, from the content of ``suspects.json``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operators.cues.report import choice_items, cue_section
+from operators.report import RecipeChoices, ReportTable
+
+SUSPECT: dict[str, Any] = {
+    "slice": "PAY_0 > 1.5",
+    "reference": "PAY_0",
+    "answer": "open",
+    "share": 0.25,
+    "accuracy_inside": {"no": 0.5, "yes": None},
+    "accuracy_outside": {"no": 0.9, "yes": 0.8},
+    "gain": 0.1,
+    "cost": 0.02,
+    "strength": 0.6,
+}
+FOUND: dict[str, Any] = {
+    "reason": "",
+    "gate": 0.8,
+    "weakest": "agreement",
+    "slice_blend": 0.0,
+    "spurious": [],
+    "legitimate": [],
+    "suspects": [SUSPECT],
+}
+
+
+def test_a_strong_suspect_is_a_warning_with_buttons() -> None:
+    section = cue_section(FOUND)
+    assert "80% of what robust weights need" in str(section.content[0])
+    (table,) = (item for item in section.content if isinstance(item, ReportTable))
+    expected = (
+        "PAY_0 > 1.5",
+        "25.0%",
+        "no: 0.50, yes: –",
+        "no: 0.90, yes: 0.80",
+        "+0.100",
+        "+0.020",
+        "0.60",
+        "open",
+    )
+    assert tuple(table.rows[0]) == expected
+    (choices,) = (item for item in section.content if isinstance(item, RecipeChoices))
+    assert [(item.label, item.value, item.chosen) for item in choices.items] == [("PAY_0 > 1.5", "PAY_0", "")]
+    (finding,) = section.findings
+    assert finding.severity == "warning"
+    assert "PAY_0 > 1.5 (25% of the rows)" in finding.text
+
+
+def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
+    answered = {**SUSPECT, "answer": "spurious"}
+    found = {
+        **FOUND,
+        "gate": None,
+        "suspects": [answered],
+        "spurious": [{"column": "PAY_0", "cut": 1.5}],
+        "legitimate": [["a", "b"]],
+    }
+    items = [(item.value, item.chosen) for item in choice_items(found)]
+    assert items == [("{column: PAY_0, cut: 1.5}", "spurious"), ("[a, b]", "legitimate")]
+    section = cue_section(found)
+    assert "that the recipe names" in str(section.content[0])
+    assert not section.findings
+
+
+def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
+    weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
+    assert "is weak (agreement)" in str(weak.content[0])
+    assert len(weak.content) == 1
+    none = cue_section({**FOUND, "reason": "99 rows are fewer than 100", "gate": 0.0, "suspects": []})
+    assert "No shortcut was searched for (99 rows" in str(none.content[0])
