@@ -19,7 +19,15 @@ from engine.report.survey import Survey, survey
 from engine.report.templates import template
 from engine.report.times import time_section
 from operators.base import PREDICTION, Executor
-from operators.report import Content, ExampleRows, Notice, ReportFigure, ReportSection, ReportTable
+from operators.report import (
+    Content,
+    ExampleRows,
+    Notice,
+    RecipeChoices,
+    ReportFigure,
+    ReportSection,
+    ReportTable,
+)
 
 MOST_FILES = 200
 MOST_TABLE_ROWS = 200
@@ -55,6 +63,7 @@ def render(
         **table_of_groups(found, groups),
         maps=point_map_figures(plan, [one for section in sections for one in section.point_maps], groups),
         sections=list(printable_sections(contributed, iter(gallery.examples))),
+        has_choices=any(isinstance(item, RecipeChoices) for one in sections for item in one.content),
         gallery=gallery,
         truth=truth,
         scores=score(found, truth.group, truth.outlier),
@@ -121,6 +130,8 @@ def _printable(item: Content, albums: Iterator[Album]) -> dict[str, Any]:
         return {"kind": "figure", "figure": item, "png": uri}
     if isinstance(item, ExampleRows):
         return {"kind": "rows", "album": next(albums)}
+    if isinstance(item, RecipeChoices):
+        return {"kind": "choices", "choices": item}
     return {"kind": "text", "text": item}
 
 

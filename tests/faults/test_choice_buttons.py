@@ -8,9 +8,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
+import rowsieve
 from engine.report.templates import template
 from operators.cues.listing import yaml_reference
 from operators.report import RecipeChoice, RecipeChoices
@@ -65,3 +68,22 @@ def test_names_with_scripts_are_shown_as_text(tmp_path: Path) -> None:
     shown = opened(page(list(names), [(name, "spurious") for name in names], {}), tmp_path)
     assert "data-owned" not in shown
     assert section(shown) == {"spurious": names}
+
+
+def test_the_report_of_a_run_has_the_buttons_and_stays_one_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 1500)
+    X = rng.normal(size=(1500, 4)) + 0.7 * (2 * y[:, None] - 1)
+    name = "<script>document.body.dataset.owned = 1</script>"
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(label=y)
+    frame[name] = np.where(rng.random(1500) < 0.93, y, 1 - y).astype(float)
+    chain = {"groups": {"method": "cues"}, "weights": {}, "split": {}}
+    curated = rowsieve.curate(frame, label="label", operators=chain, output=str(tmp_path / "out"))
+    written = Path(curated.report()).read_text("utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", written)
+    clicks = CLICKS.replace(
+        "CHOSEN", json.dumps([[yaml_reference(name), "spurious"]]).replace("<", "\\u003c")
+    )
+    shown = opened(written.replace("</body>", f"{clicks}</body>"), tmp_path)
+    assert section(shown) == {"spurious": [name]}
+    assert "data-owned" not in shown
