@@ -36,7 +36,7 @@ class Arrow(Connector[SourceOptions]):
     extensions = (".arrow", ".feather", ".ipc", ".arrows")
 
     def open(self, spec: SourceSpec, options: SourceOptions) -> ArrowSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads Arrow files with the settings of ``spec``."""
         return ArrowSource(spec)
 
 

@@ -141,7 +141,7 @@ class FileSource:
 
     @property
     def skip_corrupt(self) -> bool:
-        """See :class:`Source`."""
+        """Whether ``spec.skip_corrupt`` allows files that cannot be read to be left out."""
         return self.spec.skip_corrupt
 
     def locate(self, shard: SourceShard, row: int) -> str:
@@ -149,7 +149,7 @@ class FileSource:
         return f"row {shard.file_row + row}"
 
     def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
-        """See :class:`Source`."""
+        """Return the 0-based positions in their file of rows of a shard (0-based)."""
         return [shard.file_row + row for row in rows]
 
 

@@ -48,7 +48,7 @@ class Csv(Connector[CsvOptions]):
     Options = CsvOptions
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads CSV files with the settings of ``spec`` and ``options``."""
         return CsvSource(spec, options.duplicate_names == "number", options.delimiter)
 
 

@@ -39,7 +39,7 @@ class HuggingFace(Connector[HuggingFaceOptions]):
     Options = HuggingFaceOptions
 
     def open(self, spec: SourceSpec, options: HuggingFaceOptions) -> HuggingFaceSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads a Hugging Face dataset with the settings of ``spec`` and ``options``."""
         return HuggingFaceSource(spec, options)
 
 

@@ -36,7 +36,7 @@ class Images(Connector[SourceOptions]):
     extensions = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
     def open(self, spec: SourceSpec, options: SourceOptions) -> ImageSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads image files with the settings of ``spec``."""
         return ImageSource(spec)
 
 

@@ -40,7 +40,7 @@ class Jsonl(Connector[JsonlOptions]):
     Options = JsonlOptions
 
     def open(self, spec: SourceSpec, options: JsonlOptions) -> JsonlSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads JSON lines with the settings of ``spec`` and ``options``."""
         return JsonlSource(spec, options)
 
 
@@ -56,7 +56,7 @@ class JsonlSource(TextSource):
     kind = Jsonl
 
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
-        """See :class:`connectors.base.LateColumns`."""
+        """Return the keys of a shard that ``schema`` lacks; their values are lost. Raises ConnectorError."""
         return unread_keys(self._bytes(shard.path, shard.start, shard.stop), schema)
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:

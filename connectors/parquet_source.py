@@ -49,16 +49,16 @@ class Parquet(Connector[ParquetOptions]):
     Options = ParquetOptions
 
     def open(self, spec: SourceSpec, options: ParquetOptions) -> ParquetSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads Parquet files with the settings of ``spec`` and ``options``."""
         return ParquetSource(spec, options.hive)
 
 
 @dataclass(frozen=True)
 class ParquetSource(FileSource):
-    """Parquet files.
+    """Reads Parquet files.
 
-    A shard is a run of row groups of up to ``spec.shard_bytes`` uncompressed bytes, since that is what
-    a reader must hold; a row group is never cut. ``spec.filter`` leaves out files by their folders' names and
+    A shard is a run of row groups of up to ``spec.shard_bytes`` uncompressed bytes, since a reader must hold
+    all of them; a row group is never cut. ``spec.filter`` leaves out files by their folders' names and
     row groups by their statistics.
     """
 

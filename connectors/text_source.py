@@ -35,7 +35,7 @@ BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class TextSource(FileSource, ABC):
-    """Text files.
+    """Base of the sources that read text files.
 
     A shard is a byte range of up to ``spec.shard_bytes`` that ends where a row ends. The schema is inferred
     from all rows of the first shard and enforced on the others. Columns named in ``spec.text_columns``

@@ -39,11 +39,14 @@ class View:
 
     @property
     def skip_corrupt(self) -> bool:
-        """See :class:`connectors.base.Source`."""
+        """Whether the underlying source leaves out files that cannot be read."""
         return self.source.skip_corrupt
 
     def list(self) -> Listing:
-        """See :class:`connectors.base.Source`."""
+        """List the underlying source with the renamed schema, without shards that the filter empties.
+
+        Raises ConnectorError where the filter names an unknown column or leaves no row.
+        """
         found = self.source.list()
         schema = self._schema(found.schema)
         if self.filter is None:
@@ -71,20 +74,20 @@ class View:
         return kept.select([*columns])
 
     def locate(self, shard: SourceShard, row: int) -> str:
-        """See :class:`connectors.base.Source`."""
+        """Name a row of the view by its place in the file of the underlying source."""
         if not isinstance(shard, ViewShard):
             return self.source.locate(shard, row)
         return self.source.locate(shard.whole, self._positions(shard)[row])
 
     def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
-        """See :class:`connectors.base.Source`."""
+        """Return the 0-based positions in their file of rows of the view."""
         if not isinstance(shard, ViewShard):
             return self.source.file_rows(shard, rows)
         positions = self._positions(shard)
         return self.source.file_rows(shard.whole, [positions[row] for row in rows])
 
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
-        """See :class:`connectors.base.LateColumns`."""
+        """Return the columns of a shard that the listed schema lacks, under the names of the source."""
         if not isinstance(self.source, LateColumns):
             return ()
         whole = shard.whole if isinstance(shard, ViewShard) else shard

@@ -39,7 +39,7 @@ class WebDataset(Connector[SourceOptions]):
     extensions = (".tar",)
 
     def open(self, spec: SourceSpec, options: SourceOptions) -> WebDatasetSource:
-        """See :class:`connectors.base.Connector`."""
+        """Return a source that reads WebDataset archives with the settings of ``spec``."""
         return WebDatasetSource(spec)
 
 

@@ -35,7 +35,7 @@ class DeltaExport(Export):
     format = "delta"
 
     def held(self, tag: VersionTag) -> str:
-        """See :class:`Export`."""
+        """Return the table's version that holds ``tag``, or an empty text."""
         return self._find(self._table(), tag)
 
     def _find(self, table: Any, tag: VersionTag) -> str:
@@ -52,7 +52,7 @@ class DeltaExport(Export):
         return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
 
     def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
+        """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         wanted = self._fit(self._table(), storable(schema))
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
 

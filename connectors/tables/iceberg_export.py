@@ -31,7 +31,7 @@ class IcebergExport(Export):
     format = "iceberg"
 
     def held(self, tag: VersionTag) -> str:
-        """See :class:`Export`."""
+        """Return the snapshot that holds ``tag``, or an empty text."""
         with reading_iceberg(self.path):
             return self._find(self._table(), tag)
 
@@ -46,7 +46,7 @@ class IcebergExport(Export):
         return ""
 
     def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """See :class:`Export`. Raises ConnectorError for a partitioned table too."""
+        """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         with reading_iceberg(self.path):
             table = self._table()
             wanted = self._fit(table, storable(schema, small_integers=False))

@@ -46,7 +46,7 @@ class LanceExport(Export):
     format = "lance"
 
     def held(self, tag: VersionTag) -> str:
-        """See :class:`Export`."""
+        """Return the dataset's version that holds ``tag``, or an empty text."""
         return self._find(self._dataset(), tag)
 
     def _find(self, dataset: Any, tag: VersionTag) -> str:
@@ -63,7 +63,7 @@ class LanceExport(Export):
         return ""
 
     def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """See :class:`Export`."""
+        """Prepare the writer of fragments and their single commit, after checking mode and columns."""
         dataset = self._dataset()
         self.check_absent(dataset is not None)
         adds = self._adds(dataset)

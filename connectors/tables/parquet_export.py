@@ -32,7 +32,7 @@ class ParquetExport(Export):
     format = "parquet"
 
     def held(self, tag: VersionTag) -> str:
-        """See :class:`Export`."""
+        """Return the folder that holds ``tag`` with the same content, or an empty text."""
         for name in (RECORD, LEGACY_RECORD):
             try:
                 found = json.loads((self._folder(tag) / name).read_text("utf-8"))
