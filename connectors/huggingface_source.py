@@ -53,7 +53,7 @@ class HuggingFaceSource(ArrowSource):
     options: HuggingFaceOptions
 
     def list(self) -> Listing:
-        """See :class:`connectors.base.Source`. The features count as part of each file's content."""
+        """List files and shards. The features count as part of each file's content. Raises ConnectorError."""
         found = super().list()
         features = hashlib.sha256(json.dumps(self._features(), sort_keys=True).encode()).hexdigest()[:16]
         known = {path: f"{identity},features:{features}" for path, identity in found.identities.items()}

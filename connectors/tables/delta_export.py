@@ -27,7 +27,7 @@ from connectors.tables.legacy import application_names, content_of
 
 @dataclass(frozen=True)
 class DeltaExport(Export):
-    """See :class:`connectors.tables.export.Export`. The version tag stands in the commit info.
+    """Exports versions to a Delta table. The version tag stands in the commit info.
 
     It is also an application transaction, which Delta keeps when its log is cleaned.
     """

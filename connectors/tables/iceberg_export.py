@@ -26,7 +26,7 @@ from connectors.tables.legacy import content_of
 
 @dataclass(frozen=True)
 class IcebergExport(Export):
-    """See :class:`connectors.tables.export.Export`. The version tag stands in the snapshot's summary."""
+    """Exports versions to an Iceberg table. The version tag stands in the snapshot's summary."""
 
     format = "iceberg"
 

@@ -41,7 +41,7 @@ class LanceWriter:
 
 @dataclass(frozen=True)
 class LanceExport(Export):
-    """See :class:`connectors.tables.export.Export`. Keeps the version tag in the transaction's properties."""
+    """Exports versions to a Lance dataset. The version tag stands in the transaction's properties."""
 
     format = "lance"
 

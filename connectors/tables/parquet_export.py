@@ -23,7 +23,7 @@ RECORD = "_rowsieve.json"
 
 @dataclass(frozen=True)
 class ParquetExport(Export):
-    """See :class:`connectors.tables.export.Export`. The version tag stands in ``_rowsieve.json``.
+    """Exports versions to folders of Parquet files. The version tag stands in ``_rowsieve.json``.
 
     A local folder is renamed in whole. An object store cannot do that: there the record is put last, under
     the condition that none is there, and a version without it is unfinished.
@@ -43,7 +43,7 @@ class ParquetExport(Export):
         return ""
 
     def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """See :class:`Export`. Raises ConnectorError for mode ``overwrite`` too."""
+        """Check the folder and prepare the writer. Raises ConnectorError, also for mode ``overwrite``."""
         if self.mode == "overwrite":
             raise ConnectorError(
                 f"{self.path}: Parquet files cannot be replaced all at once. Export with mode create or "

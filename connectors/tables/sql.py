@@ -83,7 +83,7 @@ class Sql(Connector[SqlOptions]):
     Options = SqlOptions
 
     def open(self, spec: SourceSpec, options: SqlOptions) -> Source:
-        """See :class:`connectors.base.Connector`. ``${NAME}`` in the URL is a variable of the environment."""
+        """Return a source for the database; ``${NAME}`` in the URL is a variable of the environment."""
         source = SqlSource(spec, options, expand(spec.path, spec.policy))
         if options.query:
             source.check_query(options.query)

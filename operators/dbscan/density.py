@@ -40,7 +40,7 @@ Pairs: TypeAlias = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Level]
 
 @dataclass(eq=False)
 class Density:
-    """What is known of each row.
+    """Result of the density search for each row.
 
     Attributes
     ----------

@@ -28,15 +28,15 @@ Self = TypeVar("Self")
 
 
 class Operand(Protocol):
-    """PreparedRows rows in whatever form gives their inner products fast."""
+    """Prepared rows in the form that is fastest for inner products."""
 
     def __len__(self) -> int: ...
     def take(self: Self, index: Tensor, /) -> Self:
-        """The same of some rows."""
+        """Return the rows at the positions ``index``, in the same form."""
         ...
 
     def to(self: Self, device: torch.device, /) -> Self:
-        """The same, held by a device."""
+        """Return the rows in the memory of ``device``, in the same form."""
         ...
 
     def multiply(self: Self, other: Self, bias: Tensor, out: Tensor) -> None:
@@ -54,15 +54,15 @@ class FlatRows:
         return len(self.vectors)
 
     def take(self, index: Tensor) -> FlatRows:
-        """See :class:`Operand`."""
+        """Return the rows at the positions ``index``."""
         return FlatRows(self.vectors.index_select(0, index))
 
     def to(self, device: torch.device) -> FlatRows:
-        """See :class:`Operand`."""
+        """Return the rows in the memory of ``device``."""
         return FlatRows(self.vectors.to(device))
 
     def multiply(self, other: FlatRows, bias: Tensor, out: Tensor) -> None:
-        """See :class:`Operand`."""
+        """Write inner products plus ``bias`` to ``out``, summed over panels of ``PANEL`` features."""
         a, b = self.vectors, other.vectors
         torch.addmm(bias, a[:, :PANEL], b[:, :PANEL].T, out=out)
         for start in range(PANEL, a.shape[1], PANEL):

@@ -148,7 +148,7 @@ def find_factory(model: str) -> Callable[..., Any]:
 
 
 def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) -> list[Any]:
-    """What an encoder is given for each row: text, image bytes or the path of an image; None for null.
+    """Return the encoder's input for each row: text, image bytes or the path of an image; None for null.
 
     Parameters
     ----------

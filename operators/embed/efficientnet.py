@@ -39,7 +39,7 @@ def load_efficientnet() -> EfficientNet:
 
 
 class ImageEncoder:
-    """See ``operators.embed.kernel.Encoder``."""
+    """Encodes images by the pooled features of EfficientNet; see ``operators.embed.kernel.Encoder``."""
 
     takes: Literal["image"] = "image"
 

@@ -19,7 +19,7 @@ class Encoder(Protocol):
 
     @property
     def takes(self) -> Literal["text", "image"]:
-        """What ``prepare`` is given: a str; or an image's bytes, or the Path of one."""
+        """Kind of value that ``prepare`` takes: a str, or for images the bytes or Path of one."""
         ...
 
     def prepare(self, value: Any) -> NDArray[Any]:

@@ -49,7 +49,7 @@ def load_bert() -> Any:
 
 
 class SentenceEncoder:
-    """See ``operators.embed.kernel.Encoder``."""
+    """Encodes a text as one vector by MiniLM; see ``operators.embed.kernel.Encoder``."""
 
     takes: Literal["text"] = "text"
 
@@ -77,7 +77,7 @@ class SentenceEncoder:
 
 
 class TokenEncoder(SentenceEncoder):
-    """What enters the last layer, token by token, then zeros up to ``max_tokens``."""
+    """Encodes a text as the inputs of the last layer, token by token, then zeros up to ``max_tokens``."""
 
     def __init__(self, max_tokens: int, device: torch.device) -> None:
         super().__init__(max_tokens, device)

@@ -122,7 +122,7 @@ class FactoredGradients:
         return total
 
     def squared_norms(self) -> Float64:
-        """(n,) float64."""
+        """Return the squared norm of each row, (n,) float64."""
         return np.concatenate([self[some].pair_products(self[some]) for some in _slices(len(self))])
 
     def mean(self) -> MeanGradient:

@@ -62,12 +62,12 @@ def parts_of(gradients: FactoredGradients) -> list[Part]:
 
 
 def write_parts(folder: Path, parts: Sequence[Part]) -> None:
-    """Store what packed rows hold."""
+    """Store which layers packed rows hold."""
     record = {"layers": [part._asdict() for part in parts]}
     (folder / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 
 
 def read_parts(folder: Path) -> list[Part]:
-    """What :func:`write_parts` stored."""
+    """Read the layers that :func:`write_parts` stored."""
     record = json.loads((folder / RECORD).read_text("utf-8"))
     return [Part(**layer) for layer in record["layers"]]

@@ -83,7 +83,7 @@ class FactoredOperand:
 
 
 class FactoredPoints:
-    """What :class:`operators.dbscan.points.Points` is to flat rows.
+    """Prepared factored rows, the counterpart of :class:`operators.dbscan.points.Points` for flat rows.
 
     A prepared row is u (G - m): m is the class mean for "centered_cosine", else 0; u is 1 / |G - m| for
     the cosine metrics, else one power of two for all rows. Inner products of prepared rows follow from

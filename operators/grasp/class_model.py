@@ -1,5 +1,4 @@
-"""What GRASP knows of one class: its gradients, flat or factored, and the model that assigns new rows to its
-groups.
+"""The gradients of one class for GRASP, flat or factored, and the model that assigns new rows to its groups.
 
 :func:`class_rows` prepares the gradients of a class for DBSCAN and for the silhouette. :class:`ClassModel`
 (flat gradients) and :class:`FactoredModel` (factored gradients) keep core samples with their groups: a new

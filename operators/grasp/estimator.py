@@ -189,7 +189,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         return assign(model, rows), replace(selection, drawn_from=len(rows)), model
 
     def fit_predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
-        """``fit(gradients, y).labels_``."""
+        """Fit the model and return ``labels_``, the group of each row."""
         return self.fit(gradients, y).labels_
 
     def predict(self, gradients: Gradients, y: npt.ArrayLike | None = None) -> Labels:

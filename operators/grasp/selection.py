@@ -42,7 +42,7 @@ SMALLEST_GROUP = 0.01
 
 @dataclass(frozen=True, eq=False)
 class GridFacts:
-    """What a rule needs to know of the labels: figures of every cell, all (n_eps, n_min_samples).
+    """Figures of the labels by which a selection rule chooses a cell, all (n_eps, n_min_samples).
 
     Attributes
     ----------

@@ -1,6 +1,4 @@
-"""What all methods of ``groups`` share: their base class, the published columns, and reading a class from
-shards.
-"""
+"""The base class of all methods of ``groups``, the published columns, and reading a class from shards."""
 
 from __future__ import annotations
 
@@ -146,7 +144,7 @@ def gather_class(
 
 
 def other_lengths(path: str, column: str, length: int, expected: int) -> str:
-    """What to say of a shard whose vectors have another length than those of earlier ones."""
+    """Return the error text for a shard whose vectors differ in length from those of earlier shards."""
     return (
         f"{path}: {column!r} has {length} entries, in earlier shards {expected}. They come from different "
         "runs; run the operator that adds it again."

@@ -36,7 +36,7 @@ class ClassLabel(GroupsBase[NoneParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Labels."""
+        """The label column is needed to separate the classes."""
         return (LABEL,)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -101,11 +101,11 @@ class Oracle(GroupsBase[OracleParams]):
 
     @property
     def can_predict(self) -> bool:
-        """See :meth:`place`."""
+        """The method cannot place new rows: it reads the truth; see :meth:`open_for_new_rows`."""
         return False
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """The truth of new rows cannot be inferred. Raises OperatorError."""
+        """Raise OperatorError, since the truth of new rows cannot be inferred."""
         raise OperatorError(
             "operators.groups: method `oracle` reads the truth of the rows it was given; it cannot place new "
             "rows. Use a method that infers groups, or run the operator again."

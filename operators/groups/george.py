@@ -44,11 +44,11 @@ class George(GroupMethod[GeorgeParams]):
         return FEATURES, LOSS
 
     def fit(self, columns: Columns, seed: int) -> GroupResult:
-        """See :func:`fit_george`."""
+        """Cluster the features of a class, with its losses, by :func:`fit_george`."""
         return fit_george(columns[FEATURES], columns[LOSS], self.params, seed)
 
     def predict(self, state: State, columns: Columns) -> Labels:
-        """See :func:`place`."""
+        """Assign rows to groups by :func:`place`; all to group 0 where the state is empty."""
         if not state:
             return np.zeros(len(columns[LOSS]), np.int32)
         return place(state, reduced(state, columns[FEATURES], columns[LOSS]))

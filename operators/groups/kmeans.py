@@ -35,7 +35,7 @@ class KMeans(GroupMethod[KMeansParams]):
         return (SPACES[self.params.space],)
 
     def fit(self, columns: Columns, seed: int) -> GroupResult:
-        """See :func:`fit_kmeans`."""
+        """Cluster the rows of a class by :func:`fit_kmeans`."""
         params = self.params
         return fit_kmeans(
             columns[self.columns[0]],

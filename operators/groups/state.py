@@ -32,7 +32,7 @@ def write_record(state: Path, params: OperatorParams, **values: Any) -> None:
 
 
 def read_record(state: Path) -> dict[str, Any]:
-    """What :func:`write_record` stored."""
+    """Read the record that :func:`write_record` stored."""
     record: dict[str, Any] = json.loads((state / RECORD).read_text("utf-8"))
     return record
 
@@ -44,7 +44,7 @@ def write_arrays(state: Path, index: int, arrays: State) -> None:
 
 
 def read_arrays(state: Path, index: int) -> State:
-    """What :func:`write_arrays` stored; nothing is ever unpickled."""
+    """Read the arrays that :func:`write_arrays` stored, without unpickling anything."""
     with np.load(model_path(state, index), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
 

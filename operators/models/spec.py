@@ -1,4 +1,4 @@
-"""What a classifier is, in words that fit into a recipe."""
+"""Specification of a classifier: its architecture and preprocessing as values of a recipe."""
 
 from __future__ import annotations
 

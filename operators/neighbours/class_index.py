@@ -88,7 +88,7 @@ def _check_width(path: str, column: str, width: int, expected: int) -> None:
 
 
 class PartRecord(TypedDict):
-    """What is known of an index: its class and rows, and recall and mean degree of a sample of them."""
+    """Record of one class's index: its class and rows, and the recall and mean degree of a sample of them."""
 
     part: int
     name: str

@@ -19,7 +19,7 @@ PAIRS = 1 << 21  # pairs measured at once: some 16 MB each for a few arrays
 
 
 class FactoredRows:
-    """What :class:`~operators.neighbours.kernel.RowIndex` is to flat rows.
+    """Search over factored rows, the counterpart of :class:`~operators.neighbours.kernel.RowIndex`.
 
     Parameters
     ----------

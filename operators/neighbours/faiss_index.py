@@ -94,7 +94,7 @@ class Index:
 
     @property
     def size(self) -> int:
-        """Rows held."""
+        """Number of rows in the index."""
         return int(self._built.ntotal)
 
     @classmethod

@@ -17,7 +17,7 @@ SQUARABLE = 1e154  # in float64
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What a metric makes of rows.
+    """A metric together with the centre and unit with which it prepares rows.
 
     Three scales of one comparison: the *distance* a caller sees; the *measure*, which decides in
     float64 (squared distance for "euclidean", else the distance 1 - cos itself); and the *gap*, which

@@ -46,7 +46,7 @@ MOST_PAIRS = 5_000_000
 
 @dataclass(frozen=True)
 class DuplicateSets:
-    """What was found.
+    """Sets of near-duplicate rows that a graph connects.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class DuplicateCounter:
         self._kept.append((a[some], b[some]))
 
     def result(self, largest: int = 5) -> DuplicateSets:
-        """What was found so far, with the ``largest`` sets."""
+        """Return the duplicates found so far, with the ``largest`` largest sets."""
         pairs = max(self._up, self._down)
         complete = self._up + self._down == self._held
         if not self._held:

@@ -123,7 +123,7 @@ def check_size(truth: Truth, reach: Reach, limit: int) -> None:
 
 
 def advice(kind: str, share: float) -> str:
-    """What to do about a low recall; empty where it is high enough."""
+    """Return how to raise a recall of ``share``; an empty text where it is at least ``LOW``."""
     if share >= LOW:
         return ""
     return (

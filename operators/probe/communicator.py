@@ -42,11 +42,11 @@ class SingleProcess:
     device = torch.device("cpu")
 
     def gather(self, mine: Tensor) -> list[Tensor]:
-        """Implement :class:`Communicator`."""
+        """Return the process's own tensor as the only one."""
         return [mine]
 
     def broadcast(self, value: Tensor) -> Tensor:
-        """Implement :class:`Communicator`."""
+        """Return the tensor itself."""
         return value
 
 
@@ -75,13 +75,13 @@ class Distributed:
         self._process_group = made[self.group]  # torch requires that every worker makes all groups
 
     def gather(self, mine: Tensor) -> list[Tensor]:
-        """Implement :class:`Communicator`."""
+        """Return the tensors of all workers of the group, by an all-gather."""
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
         torch.distributed.all_gather(everyone, mine, group=self._process_group)
         return everyone
 
     def broadcast(self, value: Tensor) -> Tensor:
-        """Implement :class:`Communicator`."""
+        """Overwrite ``value`` by that of the group's first worker, and return it."""
         torch.distributed.broadcast(value, src=self.group * self.size, group=self._process_group)
         return value
 

@@ -110,7 +110,7 @@ Content: TypeAlias = str | Notice | ReportTable | ReportFigure | ExampleRows | R
 
 @dataclass(frozen=True)
 class ReportSection:
-    """What an operator tells the reader of a report about its work."""
+    """One operator's contribution to the report: text, tables, findings and maps of points."""
 
     title: str
     content: Sequence[Content] = ()

@@ -29,7 +29,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Preparation(NamedTuple):
-    """What prepares a row on its own, once all rows have been seen; see ``distances.Points``."""
+    """Statistics of all rows with which one row is prepared on its own; see ``distances.Points``."""
 
     metric: Metric
     centre: Float64
@@ -63,7 +63,7 @@ class Layout:
 
     @property
     def blocks(self) -> range:
-        """Block numbers."""
+        """The numbers of all blocks."""
         return range(-(-self.n // self.block_rows))
 
     def rows(self, block: int) -> Index:
@@ -220,7 +220,7 @@ def largest_entry(source: Source, n: int, centre: Float64, span: int) -> float:
 
 
 def unit_of(largest: float, n_features: int) -> float:
-    """What Euclidean rows are divided by, as in ``distances.Points``."""
+    """Return the power of two that divides Euclidean rows, as in ``distances.Points``."""
     return power_of_two_above(largest) * power_of_two_above(np.sqrt(n_features))
 
 

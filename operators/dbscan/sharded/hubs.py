@@ -25,7 +25,7 @@ NO_HUB = -1
 
 
 class Hubs(NamedTuple):
-    """What is known of the hubs: small, written by the driver.
+    """Components of the hubs at each level. The driver writes this small record.
 
     ``parent`` (n_levels, n_hubs): lowest hub of each one's component; ``giant``: a hub of the largest.
     """
@@ -42,7 +42,7 @@ class Attachment(NamedTuple):
 
 
 def attachment(layout: Layout, round_: int, block: int) -> Attachment:
-    """What a block's rows are attached to before a round."""
+    """Return the hubs to which a block's rows are attached before round ``round_``."""
     if round_ == 0:
         n = len(layout.rows(block))
         return Attachment(np.full(n, NO_HUB, np.int32), np.full(n, len(layout.eps), np.int16))

@@ -14,10 +14,10 @@ from operators.dbscan.sharded.hubs import Attachment, attachment
 
 
 class Solved(NamedTuple):
-    """What the driver knows when all clusters are numbered. Picklable, small but for ``keys``.
+    """State of the driver once all clusters are numbered. It is picklable and, except ``keys``, small.
 
-    ``round_``: of the last attaching; ``keys``: groups of the density search that hold rows of each
-    block; ``n_clusters``: (n_levels, n_min_samples).
+    ``round_``: number of the last round of attachment; ``keys``: groups of the density search that hold rows
+    of each block; ``n_clusters``: (n_levels, n_min_samples).
     """
 
     layout: Layout
