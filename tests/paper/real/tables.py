@@ -1,5 +1,4 @@
-"""Real tables as a user would prepare them: numbers and one-hot columns in Parquet, hidden attributes left
-out."""
+"""Real tables as a user would prepare them: numbers and one-hot columns without hidden attributes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""``weights: {method: robust}``: every class the same sum, a capped ratio, enough effective rows, never
-NaN."""
+"""``weights: {method: robust}``: every class the same sum, a capped ratio, enough effective rows."""
 
 from __future__ import annotations
 
