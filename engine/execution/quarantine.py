@@ -37,7 +37,7 @@ def write_faults(job: Job, shard: int, table: pa.Table, columns: pa.Table) -> in
     if pc.all(columns.column(VALID)).as_py():
         return 0
     faults = {fault.row: fault for fault in job.operator.faults(job.context, table)}
-    write_records(job, shard, faults, job.reader.read_unhidden)
+    write_records(job, shard, faults, job.reader.read_with_truth)
     return len(faults)
 
 

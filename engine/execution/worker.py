@@ -104,7 +104,7 @@ class ShardWorker:
         if raised and FEATURE_FAULT in self._declared:  # `ingest` will quarantine these rows
             return self._with_reasons(shard, places[good], columns, faults), 0
         if faults:
-            write_records(job, shard, faults, job.reader.read_unhidden)
+            write_records(job, shard, faults, job.reader.read_with_truth)
         return self._scatter(shard, places[good], columns), len(faults)
 
     def _with_reasons(

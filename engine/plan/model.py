@@ -88,10 +88,10 @@ class Plan:
         if planned is not None:
             hidden = hidden.difference(planned.operator.oracle_columns)
         read = columns if planned is None else planned.operator.requires
-        gates = tuple(sorted({columns[name] for name in read} - {columns.get(VALID)}))
+        validity = tuple(sorted({columns[name] for name in read} - {columns.get(VALID)}))
         source, shards = self.source, self.listing.shards
         return StoreReader(
-            source, shards, self.listing.schema, self.shards, self.store, columns, hidden, gates
+            source, shards, self.listing.schema, self.shards, self.store, columns, hidden, validity
         )
 
     def to_dict(self) -> dict[str, Any]:

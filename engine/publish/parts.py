@@ -71,7 +71,7 @@ def write_part(job: PartJob) -> dict[str, Any]:
     columns = {ROW_ID: ours.column(ROW_ID)}
     columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
     source_names = job.schema.names[: -len(CONTRACT) - len(job.extra)]
-    table = job.reader.read_unhidden(job.shard, source_names)
+    table = job.reader.read_with_truth(job.shard, source_names)
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
     for name in job.extra:

@@ -69,7 +69,7 @@ def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
     """Return a digest of everything that the bytes of a part depend on."""
     source, info = plan.listing.shards[shard], plan.shards[shard]
     ours = [field.name for field in (*CONTRACT, *plan.extra_columns) if field.name != ROW_ID]
-    read = {reader.columns[name] for name in ours} | {*reader.gates}
+    read = {reader.columns[name] for name in ours} | {*reader.validity_sources}
     return digest(
         [
             [FORMAT, plan.recipe.output.prefix, package_versions()["pyarrow"]],

@@ -150,7 +150,7 @@ def _shard_truth(
     """Return row id, class and true group (its position in ``names``) of a shard's valid rows."""
     reader, column = plan.reader(), str(plan.recipe.truth.group)
     table = reader.read_all(shard, [LABEL])
-    true = cast_or_null(reader.read_unhidden(shard, [column]).column(column), pa.string())
+    true = cast_or_null(reader.read_with_truth(shard, [column]).column(column), pa.string())
     place = pc.index_in(pc.fill_null(true, "None"), pa.array(names))
     valid = pc.is_valid(table.column(LABEL)).to_numpy()
     classes = table.column(LABEL).fill_null(-1).to_numpy()

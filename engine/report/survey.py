@@ -177,7 +177,7 @@ def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Ta
     columns = {ROW_ID: found.column(ROW_ID)}
     for name, kind in SMALL.items():
         columns[name] = found.column(name).cast(kind) if name in there else pa.nulls(n, kind)
-    source = reader.read_unhidden(shard, list(truth.columns)) if truth.columns else None
+    source = reader.read_with_truth(shard, list(truth.columns)) if truth.columns else None
     for key, wanted, kind in (
         ("true_group", truth.group, pa.string()),
         ("true_outlier", truth.outlier, pa.bool_()),
@@ -260,7 +260,7 @@ def gather(plan: Plan, row_ids: NDArray[np.int64], columns: list[str], source: l
             continue
         table = reader.read_all(info.index, columns)
         if source:
-            raw = reader.read_unhidden(info.index, source)
+            raw = reader.read_with_truth(info.index, source)
             for name in source:
                 # A source column may have the name of an operator's column.
                 table = table.append_column(f"source.{name}", raw.column(name))

@@ -22,12 +22,12 @@ class IdentityCache:
         self._path, self._identify = path, identify
 
     def identities(self, paths: Iterable[str]) -> dict[str, str]:
-        """Path -> identity of local files; computed only for those that are new or have changed."""
+        """Return the identity of each local file; computed only for files that are new or have changed."""
         known = self._load()
         fresh = {path: self._entry(path, known.get(path)) for path in paths}
         changed = any(known.get(path) != entry for path, entry in fresh.items())
-        with suppress(OSError):  # hashing again is all that it costs
-            # Planning alone leaves no trace: the folder is made by the first run.
+        with suppress(OSError):  # without the cache the files are only hashed again
+            # Planning alone writes nothing: the first run creates the folder.
             if changed and self._path.parent.is_dir():
                 write_json(self._path, known | fresh)
         return {path: str(entry["identity"]) for path, entry in fresh.items()}

@@ -1,4 +1,4 @@
-"""Reading a version's manifest as what it is: a file that anybody may have written."""
+"""Reading and checking a version's manifest. A manifest is untrusted, since anybody may have written it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of versions: no separator, so that none leads out of its folder."""
+"""Names of versions have no separator, so that no name leads out of its folder."""
 MOST_BYTES = 256 * 2**20
 
 
@@ -68,10 +68,10 @@ class _Manifest(_Entry):
 
 
 def parse_manifest(text: str, place: str) -> dict[str, Any]:
-    """Check the text of a manifest. Raises InputError naming ``place`` and the key.
+    """Check the text of a manifest and return its values. Raises InputError naming ``place`` and the key.
 
-    Paths of parts are fixed names below ``data/``, fingerprints are hexadecimal, names of versions have no
-    separator: what is read by them lies where it should.
+    Paths of parts are fixed names below ``data/``, fingerprints are hexadecimal and names of versions have no
+    separator, so that no value of a checked manifest leads out of the output folder.
     """
     try:
         value = json.loads(text)
@@ -93,7 +93,7 @@ def parse_manifest(text: str, place: str) -> dict[str, Any]:
 
 
 def read_manifest(folder: Place) -> dict[str, Any]:
-    """Manifest of a published version. Raises InputError where it cannot be trusted to name its own files."""
+    """Return the manifest of a published version. Raises InputError if it does not name its own files."""
     path = folder / "manifest.json"
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -101,7 +101,7 @@ def read_manifest(folder: Place) -> dict[str, Any]:
         manifest = parse_manifest(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    if not isinstance(folder, Path):  # a prefix has no links
+    if not isinstance(folder, Path):  # an object store has no links
         return manifest
     inside = folder.resolve()
     for part in manifest["parts"]:
@@ -114,9 +114,9 @@ def read_manifest(folder: Place) -> dict[str, Any]:
 
 
 def current_version(output: Place) -> str | None:
-    """Name in ``CURRENT``; None where there is none. Raises InputError for what is no name.
+    """Return the name in ``CURRENT``, or None if nothing is published. Raises InputError for an invalid name.
 
-    On an object store that is the first line, and empty until something is published.
+    On an object store the name is the first line, which is empty until a version is published.
     """
     try:
         text = (output / "CURRENT").read_text("utf-8")
@@ -135,6 +135,6 @@ def current_version(output: Place) -> str | None:
 
 
 def is_published(output: Place, version: str) -> bool:
-    """Whether the version is complete: its manifest is written last."""
+    """Whether the version is complete, that is, has a manifest, which is written last."""
     there = (version_folder(output, version) / "manifest.json").exists()
     return there and NAME.fullmatch(version) is not None

@@ -1,4 +1,4 @@
-"""How operators read: source columns through the connector, earlier sidecars from the run store."""
+"""The reader of operators: source columns through the connector, earlier sidecars from the run store."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class StoreReader:
     columns: Mapping[str, str]
     """Sidecar column -> fingerprint of the operator that adds it."""
     hidden: frozenset[str] = frozenset()
-    """Truth columns: kept for scoring, refused to operators."""
-    gates: tuple[str, ...] = ()
-    """Fingerprints of the operators that may have set rows aside: those are left out of what is read."""
+    """Truth columns. They are kept for scoring, and operators may not read them."""
+    validity_sources: tuple[str, ...] = ()
+    """Fingerprints of the operators that may have quarantined rows. Quarantined rows are not read."""
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Sidecar columns and ``row_id`` of the shard's valid rows."""
+        """Return sidecar columns and ``row_id`` of the shard's valid rows."""
         table = self.read_all(shard, [*columns, VALID])
         valid = table.column(VALID)
         if not pc.all(valid).as_py():
@@ -42,7 +42,7 @@ class StoreReader:
         return table.select([ROW_ID, *columns])
 
     def read_all(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Sidecar columns and ``row_id`` of all rows; nulls where a row is not valid."""
+        """Return sidecar columns and ``row_id`` of all rows, with nulls where a row is not valid."""
         by_part: dict[Place, list[str]] = {}
         for name in dict.fromkeys(columns):
             by_part.setdefault(self._part(shard, name), []).append(name)
@@ -61,13 +61,13 @@ class StoreReader:
         return pa.table({name: found[name] for name in dict.fromkeys([ROW_ID, *columns])})
 
     def _kept(self, shard: int) -> NDArray[np.bool_] | None:
-        """Rows that no operator has set aside of those whose columns are read here; None for all.
+        """Return the mask of rows that no validity source has quarantined; None if all rows are kept.
 
-        Not only of the columns that are asked for now: who reads one column first and another one later
-        gets the same rows.
+        The mask does not depend on the requested columns, so that a caller who reads one column first and
+        another one later gets the same rows.
         """
         kept: NDArray[np.bool_] | None = None
-        for fingerprint in self.gates:
+        for fingerprint in self.validity_sources:
             found = find_column(self.store.part(fingerprint, shard), VALID)
             if found is not None:
                 valid = found.to_numpy()
@@ -75,28 +75,28 @@ class StoreReader:
         return kept
 
     def ingested(self, shard: int) -> pa.ChunkedArray:
-        """Which rows `ingest` took; later operators may have set aside some of them."""
+        """Return the mask of rows that `ingest` accepted; later operators may have quarantined some."""
         return read_columns(self._part(shard, VALID), [VALID]).column(VALID)
 
     def row_ids(self, shard: int) -> pa.Array:
-        """The shard's dense row ids."""
+        """Return the shard's dense row ids."""
         info = self.shards[shard]
         return pa.array(np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64))
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Raw source columns of all rows; a truth column is an error."""
+        """Return raw source columns of all rows. Raises OperatorError for a truth column."""
         refused = sorted(self.hidden.intersection(columns))
         if refused:
             raise OperatorError(
                 f"The column {refused[0]!r} is named under `truth` and kept for scoring only; no operator "
                 f"may read it. Remove it from `source.features`, or from `truth`."
             )
-        return self.read_unhidden(shard, columns)
+        return self.read_with_truth(shard, columns)
 
-    def read_unhidden(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Source columns, truth among them: for the report and the publisher only.
+    def read_with_truth(self, shard: int, columns: Sequence[str]) -> pa.Table:
+        """Return source columns, truth columns included. Only the engine may call this, never an operator.
 
-        Nulls for a shard that cannot be read, if the recipe lets such shards be skipped.
+        All values are null for a shard that cannot be read, if the recipe lets such shards be skipped.
         """
         try:
             table = self.source.read(self.source_shards[shard], columns, self.schema)
@@ -104,7 +104,7 @@ class StoreReader:
             if not self.source.skip_corrupt:
                 raise
             n_rows = self.shards[shard].n_rows
-            return pa.table({name: _nothing(self.schema.field(name).type, n_rows) for name in columns})
+            return pa.table({name: _nulls(self.schema.field(name).type, n_rows) for name in columns})
         expected = self.shards[shard].n_rows
         if table.num_rows != expected:
             path = self.shards[shard].path
@@ -115,14 +115,14 @@ class StoreReader:
         return table
 
     def file_rows(self, shard: int, rows: Sequence[int]) -> Sequence[int]:
-        """Rows of a shard by their position in their file, both from 0."""
+        """Return the 0-based positions in their file of rows of a shard (0-based)."""
         try:
             return self.source.file_rows(self.source_shards[shard], rows)
-        except CorruptError:  # a filter cannot tell which of its rows these are
+        except CorruptError:  # a filter cannot map its rows to a file that cannot be read
             return [self.shards[shard].file_row + row for row in rows]
 
     def unread(self, shard: int) -> tuple[str, ...]:
-        """Columns of a shard that are lost, as the plan did not know of them."""
+        """Return the columns of a shard that are lost because the planned schema lacks them."""
         if not isinstance(self.source, LateColumns):
             return ()
         try:
@@ -131,7 +131,7 @@ class StoreReader:
             return ()
 
     def corruption(self, shard: int) -> str:
-        """Why a shard cannot be read; empty where it can, or where that would be an error anyway."""
+        """Return why a shard cannot be read; empty if it can, or if the recipe treats that as an error."""
         if not self.source.skip_corrupt:
             return ""
         try:
@@ -147,9 +147,9 @@ class StoreReader:
         return self.store.part(self.columns[column], shard)
 
 
-def _nothing(kind: pa.DataType, n_rows: int) -> pa.Array:
-    """Nulls; lists of nulls where the length is fixed, as Parquet cannot be read back otherwise."""
+def _nulls(kind: pa.DataType, n_rows: int) -> pa.Array:
+    """Return nulls; for lists of fixed length lists of nulls, as Parquet cannot be read back otherwise."""
     if not pa.types.is_fixed_size_list(kind):
         return pa.nulls(n_rows, kind)
-    values = _nothing(kind.value_type, n_rows * kind.list_size)
+    values = _nulls(kind.value_type, n_rows * kind.list_size)
     return pa.FixedSizeListArray.from_arrays(values, type=kind)

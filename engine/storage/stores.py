@@ -1,4 +1,4 @@
-"""The run store of an output, on a filesystem or on an object store."""
+"""Opening the run store of an output, on a filesystem or on an object store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.storage.run_store import RunStore
 
 
 def store_of(output: Place) -> RunStore:
-    """The run store of an output."""
+    """Return the run store below ``output``."""
     if isinstance(output, ObjectPath):
         return ObjectRunStore(output / "store")
     return RunStore(output / "store")

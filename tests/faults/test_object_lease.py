@@ -19,7 +19,7 @@ from engine.core.errors import InputError, LockedError
 from engine.core.output_layout import version_folder
 from engine.publish.publisher import point_to
 from engine.storage.lease import Lease, alive, newest_token, read_holder, writing
-from engine.storage.lease.objects import Fence, ObjectLease
+from engine.storage.lease.objects import CurrentPointer, ObjectLease
 from engine.storage.manifest import current_version, is_published
 from tests.faults.processes import finish, start, until
 from tests.faults.racing import winners
@@ -175,7 +175,7 @@ def test_what_was_decided_is_published_by_the_next(
         with pytest.raises(LockedError):
             old.point(output / "CURRENT", "vold")
     assert manifest.read_text() == MANIFEST
-    assert Fence.parse((output / "CURRENT").read_bytes()) == Fence("", 2)
+    assert CurrentPointer.parse((output / "CURRENT").read_bytes()) == CurrentPointer("", 2)
 
 
 def test_the_late_part_of_an_old_writer_changes_nothing(
@@ -206,7 +206,7 @@ def test_a_pointer_that_somebody_copied_there_is_taken_over(output: ObjectPath) 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\nlease x\n", "v1\nlease 1\npublishing ../x\n", "\x00\xff"])
 def test_a_fence_that_nobody_made_is_nobodys(text: str) -> None:
-    found = Fence.parse(text.encode("utf-8", "replace"))
+    found = CurrentPointer.parse(text.encode("utf-8", "replace"))
     assert (found.token, found.publishing) == (0, "")
 
 

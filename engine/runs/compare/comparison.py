@@ -142,7 +142,7 @@ def count_rows(plan: Plan) -> Counter[Cell]:
     counts: Counter[Cell] = Counter()
     for info in plan.shards:
         table = reader.read_all(info.index, [LABEL, GROUP, GROUP_OUTLIER])
-        source = reader.read_unhidden(info.index, list(truth.columns))
+        source = reader.read_with_truth(info.index, list(truth.columns))
         names = cast_or_null(source.column(truth.group), pa.string())
         known: Any = pa.nulls(table.num_rows, pa.bool_())
         if truth.outlier is not None:

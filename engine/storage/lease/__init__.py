@@ -1,11 +1,11 @@
-"""One writer for each output, also where several hosts share it: a lease with a fencing token.
+"""A lease with a fencing token: one writer for each output, also where several hosts share it.
 
-``<output>/.lease/00000007.json`` is lease number 7; it is made exclusively, so only one writer gets a number,
-and the highest number holds. The time of its last write is the heartbeat. A newcomer compares that with the
-time of a file that it has just written there itself: one clock, the file server's or the object store's,
-decides for all hosts. On one host nobody waits: the holder keeps a file locked, and the operating system
-gives the lock back when the holder dies, however it dies. ``folder`` and ``objects`` tell what makes an old
-writer harmless.
+``<output>/.lease/00000007.json`` is lease number 7. It is created exclusively, so only one writer gets a
+number, and the highest number is the valid lease. The time of its last write is the heartbeat. A newcomer
+compares that time with the time of a file that it has just written there itself, so that one clock, that of
+the file server or the object store, decides for all hosts. On one host no newcomer waits for a dead holder:
+the holder keeps a file locked, and the operating system releases the lock when the holder dies. The modules
+``folder`` and ``objects`` describe how an old writer is kept from doing harm.
 """
 
 from engine.storage.lease.base import (

@@ -1,4 +1,4 @@
-"""Who holds a lease, and what a lease lets its holder do."""
+"""The holder of a lease, and the operations that a lease permits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from engine.core.errors import LockedError
 
 FOLDER = ".lease"
 STALE_SECONDS = 60.0
-"""A lease whose heart has not beaten for so long is taken over."""
+"""A lease without a heartbeat for longer than this may be taken over."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who writes, as the lease file says. ``kernel`` is the boot id: equal only within one running system."""
+    """The writer that a lease file names. ``kernel`` is the boot id, equal only within one running system."""
 
     who: str
     host: str
@@ -39,13 +39,13 @@ class Holder:
     stale_seconds: float = STALE_SECONDS
     released: bool = False
     nonce: str = ""
-    """Tells two that are made at once apart."""
+    """Random text that distinguishes two holders created at the same moment."""
 
     def __str__(self) -> str:
         return f"{self.who} (process {self.pid} on {self.host}, since {self.since})"
 
     def to_json(self) -> str:
-        """The lease file's content."""
+        """Return the content of the lease file."""
         return json.dumps(asdict(self))
 
 
@@ -66,30 +66,30 @@ class Lease:
 
     @property
     def staging(self) -> Place:
-        """What this writer is about to make visible lies there; gone once another has taken over."""
+        """Place of the files that this writer is about to publish. A writer that takes over removes it."""
         return self.file.with_suffix(".d")
 
     def check(self) -> None:
-        """Raises LockedError when another writer has taken this lease over."""
+        """Raise LockedError if another writer has taken this lease over."""
         if newest_token(self.folder) != self.token:
             raise LockedError(self.lost())
 
     def parts_of(self, version: Place) -> Place:
-        """Folder into which the parts of a version are written before it is one."""
+        """Return the folder into which the parts of a version are written before it is published."""
         raise NotImplementedError
 
     def put_part(self, place: Place, table: pa.Table) -> Written:
-        """Write one part there."""
+        """Write ``table`` as the part ``place`` and return its size and digest."""
         return write_parquet(table, place)
 
     def take_part(self, source: Place, place: Place) -> None:
-        """Have a published part of another version there too, byte for byte."""
+        """Link or copy a published part of another version to ``place``, byte for byte."""
         link(source, place)
 
     def sweep_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
-        """Remove parts of versions that were never finished, but for ``keep``; their names.
+        """Remove unfinished versions except ``keep`` and return their names.
 
-        In a folder there are none: they lay in the staging folder of whoever wrote them.
+        On a filesystem there are none, since their parts lie in the staging folder of their writer.
         """
         return ()
 
@@ -109,7 +109,7 @@ class Lease:
         raise NotImplementedError
 
     def beat(self) -> None:
-        """Give a sign of life."""
+        """Renew the heartbeat of the lease."""
         raise NotImplementedError
 
     def release(self) -> None:
@@ -117,7 +117,7 @@ class Lease:
         raise NotImplementedError
 
     def lost(self) -> str:
-        """Why this writer must stop."""
+        """Return the error text for a writer that has lost its lease."""
         found = read_holder(self.folder)
         who = str(found) if found else "another run"
         return (
@@ -126,13 +126,13 @@ class Lease:
         )
 
     def given_back(self) -> str:
-        """The lease file's content once its holder is through."""
+        """Return the content of the lease file after its release."""
         holder = read_holder(self.folder, self.token)
         return json.dumps((asdict(holder) if holder else {}) | {"released": True})
 
 
 def newest_token(folder: Place) -> int:
-    """Number of the newest lease; 0 where there was none."""
+    """Return the number of the newest lease; 0 if there was none."""
     with suppress(FileNotFoundError):
         names = (entry.name for entry in (folder / FOLDER).iterdir() if entry.suffix == ".json")
         return max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=0)
@@ -140,7 +140,7 @@ def newest_token(folder: Place) -> int:
 
 
 def read_holder(folder: Place, token: int = 0) -> Holder | None:
-    """Who holds the newest lease, or the one with that token; None where nobody does or it is unreadable."""
+    """Return the holder of the newest lease, or of the one with that token; None if absent or unreadable."""
     file = Lease(folder, token or newest_token(folder)).file
     try:
         return Holder(**json.loads(file.read_text("utf-8")))
@@ -149,14 +149,14 @@ def read_holder(folder: Place, token: int = 0) -> Holder | None:
 
 
 def silence(folder: Place) -> float | None:
-    """Seconds since the newest lease's last heartbeat by this host's clock; None where there is no lease."""
+    """Return the seconds since the last heartbeat by this host's clock; None if there is no lease."""
     with suppress(OSError):
         return max(0.0, time.time() - Lease(folder, newest_token(folder)).file.stat().st_mtime)
     return None
 
 
 def alive(folder: Place) -> bool:
-    """Whether somebody writes here now, as far as the heartbeat tells; takes nothing."""
+    """Whether a writer is active, judged by its heartbeat. The call takes no lease."""
     holder, quiet = read_holder(folder), silence(folder)
     if holder is None or holder.released or quiet is None:
         return False
@@ -164,7 +164,7 @@ def alive(folder: Place) -> bool:
 
 
 def check_free(lease: Lease) -> None:
-    """Raises LockedError unless it was given back, its holder is dead or its heart is still."""
+    """Raise LockedError unless the lease was released, its holder is dead or its heartbeat is stale."""
     holder = read_holder(lease.folder, lease.token)
     if holder and (holder.released or is_dead(lease, holder)):
         return
@@ -176,7 +176,7 @@ def check_free(lease: Lease) -> None:
 
 
 def is_dead(lease: Lease, holder: Holder) -> bool:
-    """Whether the holder ran on this kernel and the operating system has taken its lock back."""
+    """Whether the holder ran on this kernel and the operating system has released its lock."""
     if holder.kernel != kernel():
         return False
     with suppress(OSError), lock_file(lease, holder).open("rb") as handle:
@@ -186,13 +186,13 @@ def is_dead(lease: Lease, holder: Holder) -> bool:
 
 
 def lock(handle: IO[str]) -> None:
-    """Lock a file as long as it is open; where locks cannot be had, the heartbeat alone decides."""
+    """Lock a file as long as it is open. Without support for locks, the heartbeat alone decides."""
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def lock_file(lease: Lease, holder: Holder) -> Path:
-    """The local file that its holder keeps locked: the lease file; for an object store, one of this host."""
+    """Return the file that the holder keeps locked: the lease file, or a temporary one for object stores."""
     if isinstance(lease.file, Path):
         return lease.file
     name = hashlib.sha256(f"{lease.file} {holder.nonce}".encode()).hexdigest()[:24]
@@ -200,20 +200,20 @@ def lock_file(lease: Lease, holder: Holder) -> Path:
 
 
 def new_holder(who: str, stale_seconds: float) -> Holder:
-    """This process, from now on."""
+    """Return a record of this process as holder, starting now."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     host, nonce = socket.gethostname(), uuid.uuid4().hex
     return Holder(who, host, os.getpid(), since, kernel(), stale_seconds, nonce=nonce)
 
 
 def held(folder: Place, holder: Holder | None) -> str:
-    """Why a newcomer has to wait."""
+    """Return the error text for a run that finds the lease held."""
     who = str(holder) if holder else "another run"
     return f"{folder} is being written by {who}. Wait for it, or give this run another output.path."
 
 
 def kernel() -> str:
-    """The running system's boot id; a value of its own where there is none, so that nothing is assumed."""
+    """Return the boot id of the running system; a unique text where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
     except OSError:
@@ -221,7 +221,7 @@ def kernel() -> str:
 
 
 def _now(folder: Place) -> float:
-    """The clock of the file server or the object store."""
+    """Return the time by the clock of the file server or the object store."""
     probe = folder / FOLDER / f"probe-{uuid.uuid4().hex}"
     write_whole(probe, b"")
     try:

@@ -14,19 +14,19 @@ from engine.storage.lease import objects
 from engine.storage.lease.base import STALE_SECONDS, Lease
 
 BEATS = 6
-"""Heartbeats in the time after which a lease is stale: one or two may be late on a busy machine."""
+"""Heartbeats within the time after which a lease is stale. One or two may be late on a busy machine."""
 
 
 @contextmanager
 def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) -> Iterator[Lease]:
-    """Hold ``folder`` for writing; the heart beats until the block ends.
+    """Hold the lease of ``folder`` and renew its heartbeat until the block ends.
 
     Raises
     ------
     LockedError
-        Another run holds it (the text says who and since when), or has taken it over meanwhile.
+        Another run holds the lease (the text says who and since when), or has taken it over meanwhile.
     InputError
-        The folder cannot be written, or its object store cannot put under a condition.
+        The folder cannot be written, or its object store does not support conditional PUTs.
 
     """
     try:
@@ -37,17 +37,17 @@ def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) ->
             f"Choose another one with --set output.path=..., or mend its permissions."
         ) from None
     ended = Event()
-    heart = Thread(target=_beat, args=(lease, stale_seconds / BEATS, ended), daemon=True)
+    heartbeat = Thread(target=_renew, args=(lease, stale_seconds / BEATS, ended), daemon=True)
     with handle:
-        heart.start()
+        heartbeat.start()
         try:
             yield lease
         except Exception:
-            lease.check()  # whatever failed after another took over, that is the reason
+            lease.check()  # an error after a takeover has the lost lease as its reason
             raise
         finally:
             ended.set()
-            heart.join()
+            heartbeat.join()
             with suppress(OSError, LockedError):
                 lease.release()
 
@@ -58,7 +58,7 @@ def _acquire(folder: Place, who: str, stale_seconds: float) -> tuple[Lease, IO[s
     return folders.acquire(folder, who, stale_seconds)
 
 
-def _beat(lease: Lease, every: float, ended: Event) -> None:
+def _renew(lease: Lease, every: float, ended: Event) -> None:
     while not ended.wait(every):
         with suppress(OSError):
             lease.beat()

@@ -1,13 +1,14 @@
-"""The lease of a prefix on an object store, which has no rename: every step that counts is a conditional PUT.
+"""The lease of a prefix on an object store. There is no rename, so every decisive step is a conditional PUT.
 
-``CURRENT`` is the fence. Its first line names the current version; its second says which lease may change it;
-a third, while a version is being made visible, names that version. It is only ever replaced under the
-condition that it is what was read (``If-Match``), and whoever takes the lease over writes its own number into
-it. From then on nothing that the old holder does to it succeeds, however late it wakes up.
+``CURRENT`` fences off old writers. Its first line names the current version, its second line the lease that
+may change it, and, while a version is being published, its third line that version. It is only replaced under
+the condition that its content is still the one that was read (``If-Match``). A writer that takes the lease
+over writes its own number into it. From then on every change by the old holder fails, however late it comes.
 
-A version becomes visible in three steps: its manifest is put in the holder's staging prefix, ``CURRENT`` says
-that it is being published, the manifest is created in its place (``If-None-Match: *``). Who takes over
-between the last two does the last one. So the second decides; who creates the manifest does not matter.
+A version is published in three steps: its manifest is written to the holder's staging prefix, ``CURRENT``
+records that the version is being published, and the manifest is created in its place
+(``If-None-Match: *``). A writer that takes over between the last two steps carries out the last one. The
+second step therefore decides, and it does not matter who creates the manifest.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ TRIES = 20
 
 
 @dataclass(frozen=True)
-class Fence:
-    """What ``CURRENT`` says."""
+class CurrentPointer:
+    """Content of ``CURRENT``: the current version, the lease that may change it, a version in progress."""
 
     version: str = ""
     token: int = 0
     publishing: str = ""
 
     def to_bytes(self) -> bytes:
-        """The object's content; readers that want the version take its first line."""
+        """Return the object's content. The first line is the version, the only line that readers need."""
         last = f"publishing {self.publishing}\n" if self.publishing else ""
         return f"{self.version}\nlease {self.token:08d}\n{last}".encode()
 
     @classmethod
-    def parse(cls, data: bytes) -> Fence:
-        """Read :meth:`to_bytes`; what else may stand there counts as written by nobody."""
+    def parse(cls, data: bytes) -> CurrentPointer:
+        """Parse the result of :meth:`to_bytes`. Any other content counts as a version without a lease."""
         found = re.fullmatch(
             r"([^\n]*)\nlease (\d+)\n(?:publishing ([^\n/]+)\n)?", data.decode("utf-8", "replace")
         )
@@ -68,7 +69,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class ObjectLease(Lease):
-    """See :class:`engine.storage.lease.Lease`."""
+    """Implements :class:`engine.storage.lease.Lease` by conditional PUTs."""
 
     folder: ObjectPath
 
@@ -83,19 +84,19 @@ class ObjectLease(Lease):
         return self.file.with_suffix(".d")
 
     def parts_of(self, version: ObjectPath) -> ObjectPath:  # type: ignore[override]
-        """Where they stay: without a manifest they are no version."""
+        """Return the version's own prefix: without a manifest, its parts are not visible as a version."""
         self.check()
         check_unmarked(self, version)
         return version
 
     def sweep_versions(self, versions: ObjectPath, keep: str) -> tuple[str, ...]:  # type: ignore[override]
-        """See :mod:`engine.storage.lease.orphans`."""
+        """Remove unfinished versions except ``keep``; see :mod:`engine.storage.lease.orphans`."""
         return sweep_versions(self, versions, keep)
 
     def put_part(self, place: ObjectPath, table: pa.Table) -> Written:  # type: ignore[override]
-        """Create it. What a killed run left there is kept if it is the same, and else replaced.
+        """Create the part. Where a killed run has left one, it is replaced unless it has the same bytes.
 
-        Not overwritten blindly: a worker of an old holder that wakes up late must not touch a published part.
+        The PUT is conditional, since a late worker of an old holder must not change a published part.
         """
         data = parquet_bytes(table)
         try:
@@ -107,7 +108,7 @@ class ObjectLease(Lease):
         return Written(hashlib.sha256(data).hexdigest(), len(data))
 
     def take_part(self, source: ObjectPath, place: ObjectPath) -> None:  # type: ignore[override]
-        """A copy within the store. Whoever writes this part of this version writes these bytes."""
+        """Copy a part within the store. Every writer of this part of this version writes the same bytes."""
         self.check()
         if not place.exists():
             link(source, place)
@@ -119,24 +120,24 @@ class ObjectLease(Lease):
             place.replace_if(data, tag)
 
     def publish(self, version: ObjectPath, manifest: str) -> None:  # type: ignore[override]
-        """See the module's text."""
+        """Publish the version in the three steps of the module's docstring."""
         self.check()
         (self.staging / MANIFEST).write_bytes(manifest.encode())
-        self._swap(lambda fence: replace(fence, publishing=version.name))
-        with suppress(FileExistsError):  # who took over in between has made it
+        self._swap(lambda pointer: replace(pointer, publishing=version.name))
+        with suppress(FileExistsError):  # a writer that took over in between has created it
             (version / MANIFEST).create(manifest.encode())
 
     def point(self, file: ObjectPath, version: str) -> None:  # type: ignore[override]
-        """One conditional PUT."""
-        self._swap(lambda fence: Fence(version, fence.token))
+        """Make a published version the current one by one conditional PUT."""
+        self._swap(lambda pointer: CurrentPointer(version, pointer.token))
 
     def beat(self) -> None:
-        """Put the lease file again."""
+        """Write the lease file again, which renews its modification time."""
         content, tag = self.file.read_tagged()
         self.file.replace_if(content, tag)
 
     def release(self) -> None:
-        """Say so in the lease file, and leave nothing else."""
+        """Mark the lease file as released, and remove the staging prefix and the lock file."""
         self.check()
         self.staging.remove_below()
         _, tag = self.file.read_tagged()
@@ -145,34 +146,37 @@ class ObjectLease(Lease):
         if holder:
             lock_file(self, holder).unlink(missing_ok=True)
 
-    def take_fence(self) -> None:
-        """Shut the last holder out. What it had decided to publish is published."""
-        swap(self.folder / POINTER, self._taken)
+    def fence_off_previous_holder(self) -> None:
+        """Write this lease's number into ``CURRENT``, after finishing a publication that is in progress."""
+        swap(self.folder / POINTER, self._taken_over)
 
-    def _taken(self, fence: Fence) -> Fence:
-        if fence.token > self.token:
+    def _taken_over(self, pointer: CurrentPointer) -> CurrentPointer:
+        if pointer.token > self.token:
             raise LockedError(self.lost())
-        if fence.publishing:
-            staged = ObjectLease(self.folder, fence.token).staging / MANIFEST
-            final = self.folder / "versions" / fence.publishing / MANIFEST
+        if pointer.publishing:
+            staged = ObjectLease(self.folder, pointer.token).staging / MANIFEST
+            final = self.folder / "versions" / pointer.publishing / MANIFEST
             with suppress(FileExistsError, FileNotFoundError):
                 final.create(staged.read_bytes())
-        return Fence(fence.version, self.token)
+        return CurrentPointer(pointer.version, self.token)
 
-    def _swap(self, change: Callable[[Fence], Fence]) -> None:
-        def checked(fence: Fence) -> Fence:
-            if fence.token != self.token:
+    def _swap(self, change: Callable[[CurrentPointer], CurrentPointer]) -> None:
+        def checked(pointer: CurrentPointer) -> CurrentPointer:
+            if pointer.token != self.token:
                 raise LockedError(self.lost())
-            return change(fence)
+            return change(pointer)
 
         swap(self.folder / POINTER, checked)
 
 
-def swap(pointer: ObjectPath, change: Callable[[Fence], Fence]) -> None:
-    """Replace what the fence says by what ``change`` makes of it, and again where somebody came between."""
+def swap(pointer: ObjectPath, change: Callable[[CurrentPointer], CurrentPointer]) -> None:
+    """Replace the pointer by ``change`` of it, and try again if another writer changed it in between.
+
+    Raises LockedError after ``TRIES`` attempts.
+    """
     for _ in range(TRIES):
         content, tag = _read(pointer)
-        new = change(Fence.parse(content) if tag else Fence()).to_bytes()
+        new = change(CurrentPointer.parse(content) if tag else CurrentPointer()).to_bytes()
         with suppress(FileExistsError):
             pointer.create(new) if tag is None else pointer.replace_if(new, tag)
             return
@@ -182,9 +186,10 @@ def swap(pointer: ObjectPath, change: Callable[[Fence], Fence]) -> None:
 
 
 def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectLease, IO[str]]:
-    """Take the lease; the file that comes with it is locked until it is closed.
+    """Take the lease. The file that is returned with it stays locked until it is closed.
 
-    Raises LockedError, OSError, and InputError for a store that does not keep conditions.
+    Raises LockedError if another writer holds the lease, OSError, and InputError for a store that does not
+    support conditional PUTs.
     """
     old = newest_token(folder)
     if old:
@@ -194,13 +199,13 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
     lease, holder = ObjectLease(folder, old + 1), new_holder(who, stale_seconds)
     handle = lock_file(lease, holder).open("w", encoding="utf-8")
     try:
-        lock(handle)  # before anybody can read on which kernel it is
+        lock(handle)  # before the lease file exists: a reader of the kernel can then trust the lock
         try:
             lease.file.create(holder.to_json().encode())
         except FileExistsError:
             raise LockedError(held(folder, read_holder(folder))) from None
-        lease.check()  # a newcomer that slept between looking and making would have made an old number
-        lease.take_fence()
+        lease.check()  # a newcomer suspended before creating the file has created an old number
+        lease.fence_off_previous_holder()
         _clear(folder, lease.token)
     except BaseException:
         handle.close()
@@ -210,7 +215,7 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
 
 
 def check_conditions(folder: ObjectPath) -> None:
-    """Raises InputError unless the store refuses a PUT whose condition does not hold."""
+    """Raise InputError unless the store refuses a PUT whose condition does not hold."""
     probe = folder / FOLDER / f"probe-{uuid.uuid4().hex}"
     probe.create(b"1")
     kept = 0
@@ -239,7 +244,7 @@ def _read(pointer: ObjectPath) -> tuple[bytes, Tag | None]:
 
 
 def _clear(folder: ObjectPath, token: int) -> None:
-    """Remove what earlier holders left, the newest last: the highest number stays the highest."""
+    """Remove what earlier holders left, in an order that keeps the newest number the highest."""
     for entry in sorted((folder / FOLDER).iterdir(), key=lambda entry: entry.name):
         number = entry.name.partition(".")[0]
         if number.isdigit() and int(number) < token:

@@ -1,8 +1,9 @@
-"""Parts of versions that were never finished, on an object store, and who may remove them.
+"""Removal of the parts of unfinished versions on an object store.
 
-A delete knows no condition, and may reach the store long after its sender lost the lease: by then another
-writer may have published the version. So a sweeper first puts a mark beside the parts, then looks whether the
-lease is still its own; a writer takes the lease first, then looks for marks. One of the two sees the other.
+A delete request has no condition, and may reach the store long after its sender has lost the lease: by then
+another writer may have published the version. A run that removes parts therefore first writes a mark beside
+them and then checks its lease. A writer first takes the lease and then checks for marks. In every order of
+these steps, one of the two notices the other.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ MARK = ".sweeping"
 
 
 def sweep_versions(lease: Lease, versions: ObjectPath, keep: str) -> tuple[str, ...]:
-    """Remove what lies below ``versions`` without a manifest, but for ``keep``; their names.
+    """Remove the versions below ``versions`` without a manifest, except ``keep``, and return their names.
 
-    What another sweeper has marked stays. Raises LockedError once the lease is another's.
+    Versions that another run has marked stay. Raises LockedError once the lease is lost.
     """
     there = [entry for entry in versions.iterdir() if entry.name != keep]
     with ThreadPoolExecutor(MANY) as pool:
@@ -32,7 +33,7 @@ def sweep_versions(lease: Lease, versions: ObjectPath, keep: str) -> tuple[str, 
 
 
 def check_unmarked(lease: Lease, version: ObjectPath) -> None:
-    """Raise LockedError while another sweeper may yet remove parts of this version."""
+    """Raise LockedError while another run may still remove parts of this version."""
     mark = version / MARK
     try:
         value = json.loads(mark.read_text())
@@ -65,7 +66,7 @@ def _sweep(lease: Lease, version: ObjectPath) -> bool:
         for place in version.below():
             if place != mark:
                 place.unlink(missing_ok=True)
-    finally:  # nothing more is removed after this, whatever happened
+    finally:  # this run removes nothing more, whatever happened
         with suppress(OSError):
             mark.unlink(missing_ok=True)
     return True

@@ -97,7 +97,7 @@ def test_scores_are_those_of_a_run(tmp_path: Path) -> None:
     reader = plan.reader()
     group = np.concatenate([reader.read(s.index, ["group"]).column("group").to_numpy() for s in plan.shards])
     truth = np.concatenate(
-        [reader.read_unhidden(s.index, ["truth"]).column("truth").to_numpy() for s in plan.shards]
+        [reader.read_with_truth(s.index, ["truth"]).column("truth").to_numpy() for s in plan.shards]
     )
     assert entry.scores.ari == pytest.approx(adjusted_rand_score(truth, group))
 

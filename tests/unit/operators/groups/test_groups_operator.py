@@ -158,7 +158,7 @@ def test_density_assigns_new_rows_as_its_kernel_predicts(
 
 def test_oracle_alone_may_read_the_truth_it_names(done: dict[str, Plan]) -> None:
     plan = done["oracle"]
-    truth = pa.concat_tables([plan.reader().read_unhidden(s.index, ["truth"]) for s in plan.shards])
+    truth = pa.concat_tables([plan.reader().read_with_truth(s.index, ["truth"]) for s in plan.shards])
     names = np.array(["major", "minor"])[array(plan, "group")]
     assert names.tolist() == truth.column("truth").to_pylist()
     for planned in plan.operators:
