@@ -111,7 +111,7 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
         if handle.cancel():
             typer.echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
         else:
-            typer.echo(f"{job}: over already: {handle.status().told}.")
+            typer.echo(f"{job}: over already: {handle.status().description}.")
 
 
 def address_for(recipe_or_job: Path) -> str | None:
@@ -141,7 +141,7 @@ def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
 
 
 def _show_state(info: JobInfo) -> None:
-    typer.echo(f"{info.id}: {info.told}")
+    typer.echo(f"{info.id}: {info.description}")
     for name in ("recipe", "version", "key", "output"):
         if value := info.metadata.get(name):
             typer.echo(f"  {name:8}{value}")
@@ -184,7 +184,7 @@ def _show(submitted: Submission, as_json: bool) -> None:
         typer.echo(f"{info.id}: submitted to {handle.address}")
         typer.echo(f"  ships   {', '.join(submitted.shipped)}")
     else:
-        typer.echo(f"{info.id}: already {info.told}; nothing new is submitted")
+        typer.echo(f"{info.id}: already {info.description}; nothing new is submitted")
     typer.echo(f"  output  {submitted.output}")
     typer.echo(f"  follow  rowsieve logs {info.id} -f --address {handle.address}")
 
@@ -195,7 +195,7 @@ def _wait(handle: JobHandle) -> None:
     except RowsieveError as error:  # a line that breaks over hours is no end of the job
         typer.echo(f"its output breaks off ({error}); waiting for its end", err=True)
     info = handle.wait()
-    typer.echo(f"{info.id}: {info.told}", err=True)
+    typer.echo(f"{info.id}: {info.description}", err=True)
     if info.exit_code != Exit.DONE:
         raise typer.Exit(info.exit_code)
 

@@ -1,4 +1,4 @@
-"""How a job on a cluster finds the interpreter that runs it.
+"""The shell script by which a job on a cluster finds its Python interpreter.
 
 Ray starts a job by a shell command. A head that was started by the path of a virtual environment
 (``/opt/venv/bin/ray start``) does not have that environment's ``python`` on its path. A command that begins

@@ -1,4 +1,4 @@
-"""The way to a cluster's Jobs API: address, token, and errors that say what to do."""
+"""Connection to a cluster's Jobs API: address, token, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from engine.core.errors import InfeasibleError, InputError, RowsieveError
 
 DEFAULT_PORT = 8265
 CONNECT_SECONDS = 10.0
-# Ray lets these win over the address it is given; here what the user typed wins.
+# Ray prefers these variables to the address it is given; here the address that the user typed has priority.
 OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 
 
 def connect(address: str) -> Any:
-    """A ``ray.job_submission.JobSubmissionClient`` that has reached the cluster.
+    """Return a ``ray.job_submission.JobSubmissionClient`` that has reached the cluster.
 
     Raises
     ------
     InputError
-        The address is none, a token is missing or refused, or the extra ``deploy`` is not installed.
+        The address is invalid, a token is missing or refused, or the extra ``deploy`` is not installed.
     InfeasibleError
-        Nothing answers.
+        No cluster answers at the address.
 
     """
     url = checked_address(address)
-    _knock(url)
+    _check_reachable(url)
     token = find_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
@@ -50,7 +50,7 @@ def connect(address: str) -> Any:
 
 
 def checked_address(address: str) -> str:
-    """``http://host:port`` of the head node's dashboard. Raises InputError for another kind of address."""
+    """Return ``http://host:port`` of the head node's dashboard. Raises InputError for any other address."""
     text = address if "://" in address else f"http://{address}"
     parts = urlsplit(text)
     try:
@@ -70,10 +70,10 @@ def checked_address(address: str) -> str:
 
 
 def find_token() -> str | None:
-    """The token that Ray would use, from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ``~/.ray/auth_token``.
+    """Return the token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ``~/.ray/auth_token``, as Ray does.
 
-    The last one counts only with ``RAY_AUTH_MODE=token``: it may be another cluster's. Raises InputError
-    where a token file is named and cannot be read.
+    The last one is used only with ``RAY_AUTH_MODE=token``, since it may belong to another cluster. Raises
+    InputError if a token file is named and cannot be read.
     """
     mode = os.environ.get("RAY_AUTH_MODE", "").lower()
     if mode == "disabled":
@@ -96,7 +96,7 @@ def find_token() -> str | None:
 
 @contextmanager
 def clear_errors(url: str) -> Iterator[None]:
-    """Turn what Ray's client raises into errors of ours."""
+    """Convert the exceptions of Ray's client into subclasses of RowsieveError."""
     import ray.exceptions
     import requests
 
@@ -129,8 +129,11 @@ def _refused(url: str, said: str) -> str:
     )
 
 
-def _knock(url: str) -> None:
-    """Fail within seconds where no one is: Ray's client waits as long as the operating system does."""
+def _check_reachable(url: str) -> None:
+    """Raise InfeasibleError within seconds if no server answers.
+
+    Ray's client would wait as long as the operating system does.
+    """
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

@@ -1,4 +1,4 @@
-"""Which times of a cron expression are due: pure functions of times."""
+"""Due times of a cron expression, as pure functions of the time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ CatchUp = Literal["none", "last", "all"]
 
 @dataclass(frozen=True)
 class Cron:
-    """Times in a timezone, as Debian's cron has them, also where clocks are put forward or back."""
+    """A cron expression in a timezone, with the rules of Debian's cron at changes to and from summer time."""
 
     expression: str
     timezone: str = "UTC"
 
     @classmethod
     def parse(cls, expression: str, timezone: str = "UTC") -> Cron:
-        """Raises InputError for an expression or a timezone that is none, or without the extra."""
+        """Check and parse an expression.
+
+        Raises InputError for an invalid expression or timezone, or if cronsim is not installed.
+        """
         try:
             ZoneInfo(timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -44,24 +47,24 @@ class Cron:
         return cls(expression, timezone)
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """Times after a moment, in UTC, in order; ends where there is none within decades."""
+        """Yield the times after a moment in order, in UTC; ends if there is none within decades."""
         from cronsim import CronSim
 
         for found in CronSim(self.expression, moment.astimezone(ZoneInfo(self.timezone))):
             yield found.astimezone(UTC)
 
     def missed(self, last: datetime, now: datetime) -> list[datetime]:
-        """Times after ``last``, up to and with ``now``."""
+        """Return the times after ``last``, up to and including ``now``."""
         return list(takewhile(lambda found: found <= now, self.after(last)))
 
 
 def caught_up(missed: list[datetime], policy: CatchUp) -> list[datetime]:
-    """Which of the missed times are run after all."""
+    """Return the missed times that ``policy`` runs after all."""
     return {"none": [], "last": missed[-1:], "all": missed}[policy]
 
 
 def catch_up_policy(text: str) -> CatchUp:
-    """Raises InputError for another word."""
+    """Parse the value of ``--catch-up``. Raises InputError for an unknown one."""
     for policy in get_args(CatchUp):
         if text == policy:
             found: CatchUp = policy

@@ -1,4 +1,4 @@
-"""A job on a cluster, from here: its state, its output, and its end."""
+"""Client side of a job on a Ray cluster: its state, its output and its cancellation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class JobInfo:
-    """What the cluster knows of a job. Times are UTC, None before they come."""
+    """The cluster's record of a job. Times are UTC, and None for events that have not happened yet."""
 
     id: str
     state: State
@@ -31,11 +31,11 @@ class JobInfo:
 
     @property
     def exit_code(self) -> Exit:
-        """As ``rowsieve run`` in the job ended; CRASH where it did not come to an end by itself."""
+        """Exit code of ``rowsieve run`` in the job; CRASH if the job did not end by itself."""
         return exit_code(self.state, self.driver_exit_code)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The state in a few words, with its time."""
         times = {State.RUNNING: self.started, State.PENDING: None}
         when = times.get(self.state, self.ended)
@@ -43,7 +43,7 @@ class JobInfo:
         return self.state.lower() + (f" {word} {when.isoformat(timespec='seconds')}" if when else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the record as JSON-able values, with times in ISO format."""
         times = {"started": self.started, "ended": self.ended}
         return {
             "id": self.id,
@@ -57,14 +57,14 @@ class JobInfo:
 
 @dataclass(frozen=True)
 class JobHandle:
-    """One job. Its methods raise RowsieveError where the cluster cannot be reached any more."""
+    """One job. Its methods raise RowsieveError if the cluster cannot be reached any more."""
 
     address: str
     id: str
     _client: Any = field(repr=False, compare=False)
 
     def status(self) -> JobInfo:
-        """State, times, exit code and metadata. Raises InputError where the cluster has no such job."""
+        """Return state, times, exit code and metadata. Raises InputError if the cluster has no such job."""
         with clear_errors(self.address):
             try:
                 return _info(self._client.get_job_info(self.id))
@@ -76,27 +76,27 @@ class JobHandle:
         raise InputError(f"The cluster at {self.address} has no job {self.id!r}.{hint}")
 
     def logs(self) -> str:
-        """All that it has printed."""
+        """Return the whole output of the job so far."""
         self.status()
         with clear_errors(self.address):
             return str(self._client.get_job_logs(self.id) or "")
 
     def follow(self) -> Iterator[str]:
-        """What it prints, piece by piece, from the start to its end."""
+        """Yield the output of the job in pieces, from its start until the job ends."""
         self.status()
         with clear_errors(self.address):
             yield from _one_by_one(self._client.tail_job_logs(self.id))
 
     def wait(self, poll_seconds: float = POLL_SECONDS) -> JobInfo:
-        """Block until it is over."""
+        """Block until the job has ended, and return its final record."""
         while not (info := self.status()).state.over:
             time.sleep(poll_seconds)
         return info
 
     def cancel(self) -> bool:
-        """Stop it and wait until it has stopped; False where it was over already.
+        """Stop the job and wait until it has stopped. Returns False if it had already ended.
 
-        What the run has committed is kept: another attempt goes on from there.
+        The work that the run has committed is kept, and another attempt continues from there.
         """
         if self.status().state.over:
             return False
@@ -107,20 +107,20 @@ class JobHandle:
 
 
 def attach(job: str, address: str) -> JobHandle:
-    """A handle to a job that was submitted before. Raises InputError and InfeasibleError."""
+    """Return a handle to a job that was submitted before. Raises InputError and InfeasibleError."""
     client = connect(address)
     return JobHandle(client.get_address(), job, client)
 
 
 def list_jobs(address: str, client: Any = None) -> dict[str, JobInfo]:
-    """Jobs of the cluster that came in by its Jobs API, by id. Raises InputError and InfeasibleError."""
+    """Return the jobs submitted by the cluster's Jobs API, by id. Raises InputError and InfeasibleError."""
     client = client or connect(address)
     with clear_errors(address):
         return {job.submission_id: _info(job) for job in client.list_jobs() if job.submission_id}
 
 
 def jobs_of(recipe: str, address: str) -> list[JobInfo]:
-    """Jobs of the recipe with that name, oldest first. Raises InputError and InfeasibleError."""
+    """Return the jobs of the named recipe, oldest first. Raises InputError and InfeasibleError."""
     found = [job for job in list_jobs(address).values() if job.metadata.get("recipe") == recipe]
     return sorted(found, key=lambda job: (job.started is None, job.started, job.id))
 
@@ -142,7 +142,7 @@ def _time(milliseconds: int | None) -> datetime | None:
 
 
 def _one_by_one(pieces: AsyncIterator[str]) -> Iterator[str]:
-    """An asynchronous iterator as a plain one."""
+    """Turn an asynchronous iterator into a synchronous one."""
     with asyncio.Runner() as runner:
         while (piece := runner.run(_next(pieces))) is not None:
             yield piece

@@ -1,4 +1,4 @@
-"""Which job a submission is: its key, and what to do when the cluster knows it already. Pure functions."""
+"""Keys of submissions, and the decision whether a submission needs a new job. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class State(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether nothing will change it any more."""
+        """Whether the job has ended, so that its state cannot change any more."""
         return self not in (State.PENDING, State.RUNNING)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The job's id, and whether it is to be made; if not, it is there."""
+    """The job's id, and whether the job has to be created (``new``) or exists already."""
 
     id: str
     new: bool
 
 
 def planned_key(name: str, version: str, output: str) -> str:
-    """Key of a run whose plan is known: the version it publishes, and where."""
+    """Return the key of a run with a known plan, made of the version it publishes and of the output."""
     return f"{name}-{version}-{digest(output)[:6]}"
 
 
 def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
-    """Key of a run whose source cannot be listed from here: what the user calls it, and the resolved recipe.
+    """Return the key of a run without a plan, made of the user's ``key`` and of the resolved recipe.
 
-    Raises InputError where ``key`` is no plain word.
+    Raises InputError if ``key`` holds other characters than ``KEY`` allows.
     """
     if not KEY.fullmatch(key):
         raise InputError(
@@ -55,10 +55,11 @@ def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
 
 
 def decide(key: str, known: Mapping[str, State], *, again: bool = False) -> Decision:
-    """What a submission of ``key`` does on a cluster that has the jobs ``known``.
+    """Decide whether a submission of ``key`` needs a new job on a cluster that has the jobs ``known``.
 
-    A job that waits, runs or has succeeded is the same run: nothing is made, unless ``again`` asks to repeat
-    one that has succeeded. After a failed or stopped one a new attempt is made: ``<key>.2``, ``<key>.3``, ...
+    A job that waits, runs or has succeeded is the same run: no job is created, unless ``again`` asks to
+    repeat one that has succeeded. After a failed or stopped job, a new attempt is made: ``<key>.2``,
+    ``<key>.3``, ...
     """
     latest = max((n for name in known if (n := attempt_of(key, name))), default=0)
     if latest:
@@ -70,7 +71,7 @@ def decide(key: str, known: Mapping[str, State], *, again: bool = False) -> Deci
 
 
 def attempt_of(key: str, name: str) -> int:
-    """1, 2, ... where ``name`` is that attempt at ``key``; 0 where it is another job."""
+    """Return the number of the attempt at ``key`` that ``name`` is, from 1; 0 if it is another job."""
     if name == key:
         return 1
     number = name.removeprefix(f"{key}.")
@@ -82,7 +83,7 @@ def _attempt(key: str, number: int) -> str:
 
 
 def exit_code(state: State, code: int | None) -> Exit:
-    """Exit code of ``rowsieve submit --wait``: that of the run in the job, as far as it had one."""
+    """Return the exit code of ``rowsieve submit --wait``: the run's own code, or CRASH if it has none."""
     if state == State.SUCCEEDED:
         return Exit.DONE
     return Exit(code) if code in set(Exit) - {Exit.DONE} else Exit.CRASH

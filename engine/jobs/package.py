@@ -1,6 +1,6 @@
-"""What a job takes along: one zip file with the recipe, the code, and on request a folder of the user's.
+"""The package of a job: one zip file with the recipe, the code and, on request, a folder of the user.
 
-The zip depends on nothing but names and bytes, so that Ray uploads the same content once.
+The zip depends only on names and bytes, so that Ray uploads the same content once.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from engine.core.errors import InputError
 OURS = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
 MOST_BYTES = 100 * 2**20
-"""Limit of what is shipped, before compression. Data belong on storage that the cluster can read."""
+"""Largest size of a package before compression. Data belong on storage that the cluster can read."""
 NEVER = (".*", "__pycache__", "*.pyc", "node_modules", "mlruns", "*.egg-info")
-"""Left out of a working directory, wherever it is: hidden files, which may hold secrets, and what is made."""
+"""Never shipped from a working directory: hidden files, which may hold secrets, and generated files."""
 INSTALLED = "installed"
 SOURCE = "source"
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Files by their name in the zip, and in words where they are from."""
+    """Files by their name in the zip, and a description of where they come from."""
 
     files: dict[str, Path | bytes]
-    told: tuple[str, ...]
+    descriptions: tuple[str, ...]
 
     @property
     def n_bytes(self) -> int:
-        """Bytes before compression."""
+        """Number of bytes before compression."""
         return sum(_size(entry) for entry in self.files.values())
 
     def write(self, path: Path) -> None:
-        """Make the zip file. Raises InputError beyond ``MOST_BYTES``."""
+        """Write the zip file. Raises InputError if the files exceed ``MOST_BYTES``."""
         if self.n_bytes > MOST_BYTES:
             raise InputError(_too_much(self))
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -53,7 +53,7 @@ class Contents:
 def collect(
     recipe: bytes, *, code: str | Path, working_dir: Path | None = None, excludes: Sequence[str] = ()
 ) -> Contents:
-    """Everything a job takes along.
+    """Collect all files that a job needs.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ def collect(
         The resolved recipe, YAML.
     code
         ``"source"``: the packages of the Rowsieve that runs here; ``"installed"``: none, as the cluster has
-        Rowsieve; or a wheel, which is unpacked. What Rowsieve depends on must be on the cluster in any case.
+        Rowsieve; or a wheel, which is unpacked. Rowsieve's dependencies must be on the cluster in any case.
     working_dir
-        A folder whose files come along, except ``NEVER``, ``excludes`` and folders with names of ours.
+        A folder whose files are shipped, except ``NEVER``, ``excludes`` and folders named as in ``OURS``.
     excludes
         Patterns of file and folder names, or of paths below ``working_dir``, such as ``data/*.csv``.
 
@@ -74,19 +74,19 @@ def collect(
 
     """
     files: dict[str, Path | bytes] = {}
-    told = [RECIPE]
+    descriptions = [RECIPE]
     if working_dir is not None:
         shipped = dict(_folder(working_dir, excludes))
         files |= shipped
-        told.append(f"{len(shipped)} files of {working_dir}")
+        descriptions.append(f"{len(shipped)} files of {working_dir}")
     if isinstance(code, Path):
         files |= _wheel(code)
-        told.append(code.name)
+        descriptions.append(code.name)
     elif code == SOURCE:
         ours = dict(_source())
         files |= ours
-        told.append(f"Rowsieve's {len(ours)} source files")
-    return Contents(files | {RECIPE: recipe}, tuple(told))
+        descriptions.append(f"Rowsieve's {len(ours)} source files")
+    return Contents(files | {RECIPE: recipe}, tuple(descriptions))
 
 
 def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]:
@@ -118,7 +118,11 @@ def _source() -> Iterator[tuple[str, Path]]:
 
 
 def _wheel(path: Path) -> dict[str, Path | bytes]:
-    """A wheel's files. Ray would install it with all it depends on, and tells wheels apart by name alone."""
+    """Read a wheel's files.
+
+    The wheel itself is not shipped: Ray would install all its dependencies, and identifies a wheel by its
+    name alone.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = sum(info.file_size for info in archive.infolist())

@@ -1,4 +1,4 @@
-"""Paths of a recipe that is to run elsewhere: each must mean the same file there, or the user is told."""
+"""Paths of a recipe that runs on another machine. A path that would mean another file there is an error."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from engine.recipe.recipe import Recipe
 def portable(
     recipe: Recipe, *, shared_files: bool, working_dir: Path | None = None, shipped: Iterable[str] = ()
 ) -> Recipe:
-    """The recipe with paths that hold on the cluster, and no ``run.address``: a job uses its own cluster.
+    """Return the recipe with paths for the cluster and without ``run.address``: a job uses its own cluster.
 
-    URIs and absolute paths stay. Relative ones become absolute where the cluster sees this machine's files
-    (``shared_files``). Else a relative input must be among the files ``shipped`` from ``working_dir``, and
-    is then relative to it; a relative output would lie in the job's own folder, which goes with it.
+    URIs and absolute paths stay. Relative paths become absolute if the cluster sees this machine's files
+    (``shared_files``). Otherwise a relative input must be among the files ``shipped`` from ``working_dir``
+    and becomes relative to it. A relative output is an error, since the job's folder is deleted at its end.
 
     Raises
     ------
     InputError
-        A path would mean nothing on the cluster.
+        A path is not usable on the cluster.
 
     """
     names = tuple(shipped)
@@ -46,7 +46,7 @@ def portable(
 
 
 def moved(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
-    """The recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
+    """Return the recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
     resolved = recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
     for name, section in _with_paths(resolved):
         in_catalog = section.get("catalog") or section.get("options", {}).get("catalog")
@@ -58,7 +58,7 @@ def moved(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
 
 
 def _with_paths(resolved: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Sections of a recipe that name a file, a folder, or a table of a catalog."""
+    """Yield the sections of a recipe that name a file, a folder or a table of a catalog."""
     yield "source", resolved["source"]
     stored = resolved.get("operators", {}).get("gradients", {}).get("stored")
     if isinstance(stored, dict):
@@ -73,7 +73,7 @@ def _is_relative(path: str) -> bool:
 
 
 def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -> str:
-    """The path below the shipped folder. Raises InputError where nothing of it is shipped."""
+    """Return the path relative to the shipped folder. Raises InputError if no shipped file matches it."""
     lost = "is relative to this folder, which the cluster does not have"
     if folder is not None:
         lost = f"is none of the {len(names)} files shipped from {folder}"

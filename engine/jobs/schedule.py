@@ -1,7 +1,7 @@
-"""``rowsieve schedule``: a recipe at cron times, in the foreground, one run at a time.
+"""``rowsieve schedule``: runs a recipe at cron times, in the foreground, one run at a time.
 
-Every run is a process of its own: one that runs out of memory takes nothing else down, and its libraries
-cannot take the scheduler's signals away.
+Every run is a process of its own: a run that is out of memory does not end the scheduler, and its libraries
+cannot replace the scheduler's signal handlers.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from engine.core.json_files import write_json
 from engine.jobs.cron import CatchUp, Cron, caught_up
 
 Job = Callable[[], int]
-"""Carries the recipe out once; returns the exit code of ``rowsieve run``."""
+"""Runs the recipe once and returns the exit code of ``rowsieve run``."""
 Log = Callable[[dict[str, Any]], None]
 OUTCOMES = {Exit.DONE: "finished", Exit.LOCKED: "skipped"}
 WAIT_SECONDS = 60.0
-"""Longest sleep: a clock that is put forward, or a laptop that slept, is noticed by then."""
+"""Longest sleep. A clock that was set forward, or a suspended machine, is noticed after at most this time."""
 
 
 class Clock(Protocol):
-    """The time, and waiting for it."""
+    """Gives the time and waits; tests inject a clock of their own."""
 
     def now(self) -> datetime: ...  # noqa: D102
     def wait(self, seconds: float) -> None: ...  # noqa: D102
@@ -41,32 +41,32 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real one; a signal ends its waits."""
+    """The system's clock. :meth:`stop`, which a signal calls, ends its waits."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
 
     def now(self) -> datetime:
-        """In UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     def wait(self, seconds: float) -> None:
-        """Sleep, unless stopped."""
+        """Sleep for ``seconds``, or until the clock is stopped."""
         self._stop.wait(seconds)
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether :meth:`stop` was called."""
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Start nothing any more."""
+        """End the current wait and all later ones, so that no further run starts."""
         self._stop.set()
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When, and what becomes of times that went by while nothing, or the run before, was running."""
+    """The times of runs, and the policy for times that passed while no run could start."""
 
     cron: Cron
     catch_up: CatchUp = "last"
@@ -74,11 +74,11 @@ class Schedule:
 
 
 def follow(schedule: Schedule, job: Job, clock: Clock, file: Place, log: Log) -> int:
-    """Run the job at every time of the schedule until stopped, or ``max_runs`` runs were started.
+    """Run the job at every time of the schedule until stopped, or until ``max_runs`` runs were started.
 
-    The last time that was seen to is kept in ``file``. A run that fails ends nothing: the next time comes.
-    One whose output somebody else is writing (exit code 5) is skipped. Returns the last run's exit code; 0
-    where it was skipped or there was none.
+    The last handled time is stored in ``file``. The schedule continues after a failed run. A run whose output
+    another run is writing (exit code 5) counts as skipped. Returns the last run's exit code, or 0 if it was
+    skipped or there was none.
     """
     last, runs, code = read_last(file, schedule.cron), 0, 0
     if last is None:
@@ -93,7 +93,7 @@ def follow(schedule: Schedule, job: Job, clock: Clock, file: Place, log: Log) ->
                 why = f"--catch-up {schedule.catch_up}"
                 log(_entry(clock, "missed", scheduled=moment.isoformat(), why=why))
             elif clock.stopped or runs == schedule.max_runs:
-                break  # it is missed, and caught up with next time
+                break  # the time stays unhandled, and the next start of the scheduler catches up on it
             else:
                 runs, code = runs + 1, _run(moment, job, clock, log)
             last = moment
@@ -103,7 +103,7 @@ def follow(schedule: Schedule, job: Job, clock: Clock, file: Place, log: Log) ->
 
 
 def _due(schedule: Schedule, last: datetime, clock: Clock, log: Log) -> tuple[list[datetime], list[datetime]]:
-    """Times to see to and those of them to run: what was missed, else the next one, once it has come."""
+    """Return the times to handle, and those of them to run: the missed times, else the next one when due."""
     missed = schedule.cron.missed(last, clock.now())
     if missed:
         return missed, caught_up(missed, schedule.catch_up)
@@ -136,12 +136,12 @@ def _entry(clock: Clock, event: str, **values: Any) -> dict[str, Any]:
 
 
 def schedule_file(output: Place) -> Place:
-    """Where the times lie that were seen to."""
+    """Return the file with the last handled times of an output."""
     return output / "runs" / "schedule.json"
 
 
 def read_last(file: Place, cron: Cron) -> datetime | None:
-    """The last time of this cron that was seen to; None before the first."""
+    """Return the last handled time of this cron; None before the first."""
     try:
         return datetime.fromisoformat(json.loads(file.read_text("utf-8"))[_key(cron)])
     except (OSError, ValueError, KeyError, TypeError):
@@ -149,7 +149,7 @@ def read_last(file: Place, cron: Cron) -> datetime | None:
 
 
 def write_last(file: Place, cron: Cron, moment: datetime) -> None:
-    """Keep it, beside those of other crons over the same output."""
+    """Store the last handled time of this cron, beside those of other crons over the same output."""
     try:
         known = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -162,14 +162,14 @@ def _key(cron: Cron) -> str:
 
 
 class Process:
-    """A job that is a command."""
+    """A job that runs a command as a child process."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
         self._running: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> int:
-        """Run it to its end, in a session of its own, so that signals to this process do not reach it."""
+        """Run the command to its end, in its own session, so that signals to this process do not reach it."""
         self._running = subprocess.Popen(self._command, start_new_session=True)
         try:
             return self._running.wait()
@@ -177,19 +177,19 @@ class Process:
             self._running = None
 
     def interrupt(self) -> None:
-        """Ask it to stop: what it has committed is kept."""
+        """Interrupt the command if it is running. The work that it has committed is kept."""
         if self._running is not None:
             self._running.send_signal(signal.SIGINT)
 
 
 def rowsieve_run(arguments: Sequence[str]) -> Process:
-    """``rowsieve run`` with these arguments, by the Python that runs now."""
+    """Return the job ``rowsieve run`` with these arguments, run by the current Python interpreter."""
     return Process([sys.executable, "-m", "engine.cli", "run", *arguments])
 
 
 @contextmanager
 def signals(clock: SystemClock, job: Process) -> Iterator[None]:
-    """SIGTERM and Ctrl-C: the first lets the run end and stops then; the second stops the run too."""
+    """Handle SIGTERM and Ctrl-C: the first one stops after the current run, the second interrupts the run."""
 
     def handle(*_: Any) -> None:
         if clock.stopped:

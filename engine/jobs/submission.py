@@ -1,4 +1,4 @@
-"""Sending a recipe to a Ray cluster as a job. The same run is submitted once, however often one asks."""
+"""Submission of a recipe to a Ray cluster as a job. Repeated submissions of the same run give one job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class Submission:
-    """A job, whether this call made it (``new``), and what was shipped with it."""
+    """A job, whether this call created it (``new``), and a description of the shipped files."""
 
     handle: JobHandle
     new: bool
@@ -45,36 +45,36 @@ def submit(
     env: Mapping[str, str] | None = None,
     again: bool = False,
 ) -> Submission:
-    """Run a recipe as a job of the cluster at ``address``, unless that run is there already.
+    """Run a recipe as a job of the cluster at ``address``, unless the cluster has that run already.
 
     The job's id is made of the recipe's name, the version that it will publish and the output's path; it is
-    the same for the same run, so the second call returns the first one's job. See ``engine.jobs.key.decide``
-    for what happens after one that failed.
+    the same for the same run, so a second call returns the job of the first. See ``engine.jobs.key.decide``
+    for the attempts after a failed job.
 
     Parameters
     ----------
     recipe
-        ``run.address`` is left out: a job uses the cluster it is on.
+        The recipe to run. Its ``run.address`` is left out: a job uses the cluster it is on.
     address
         Dashboard of the head node, such as ``http://head:8265``. The token comes from ``RAY_AUTH_TOKEN`` or
         ``RAY_AUTH_TOKEN_PATH``.
     key
-        Names the run where its source cannot be listed from here, such as a date; nothing is planned then.
+        Name of a run whose source cannot be listed from here, such as a date. No plan is made then.
     code, working_dir, excludes
-        What is shipped; see ``engine.jobs.package.collect``.
+        The files to ship; see ``engine.jobs.package.collect``.
     shared_files
         The cluster sees this machine's files under the same paths: relative paths are made absolute.
     env
-        Environment variables of the job. Whoever may ask the cluster for its jobs may read them.
+        Environment variables of the job. Everyone who may list the cluster's jobs can read them.
     again
         Repeat a run that has succeeded.
 
     Raises
     ------
     InputError
-        The recipe cannot run there, or a token is missing or wrong.
+        The recipe cannot run on the cluster, or a token is missing or wrong.
     InfeasibleError
-        No cluster answers.
+        No cluster answers at the address.
 
     """
     contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
@@ -89,11 +89,11 @@ def submit(
         version, name = "", given_key(sent.name, key, resolved)
     metadata = {"recipe": sent.name, "version": version, "key": key or "", "output": redact(sent.output.path)}
     client = connect(address)
-    return _Door(client, contents).enter(name, metadata, dict(env or {}), again=again)
+    return _Submitter(client, contents).submit(name, metadata, dict(env or {}), again=again)
 
 
 def _version(recipe: Recipe, sent: Recipe) -> str:
-    """Name of the version that the job will publish. Planned on this machine's own paths."""
+    """Return the name of the version that the job will publish, planned with this machine's own paths."""
     there = {"output.path": sent.output.path}
     try:
         return make_plan(moved(recipe, lambda key, path: there.get(key, path))).version
@@ -105,22 +105,22 @@ def _version(recipe: Recipe, sent: Recipe) -> str:
         ) from None
 
 
-class _Door:
-    """Looks for the job, and makes it if it is not there."""
+class _Submitter:
+    """Looks for the job of a key on the cluster and creates it if necessary."""
 
     def __init__(self, client: Any, contents: Contents) -> None:
         self._client, self._contents = client, contents
         self._address: str = client.get_address()
 
-    def enter(
+    def submit(
         self, key: str, metadata: Mapping[str, str], env: Mapping[str, str], *, again: bool
     ) -> Submission:
-        """Decide, and carry it out."""
+        """Return the job of ``key``, created by this call if the cluster does not have it."""
         decision = self._decide(key, again)
         if decision.new:
-            decision = self._make(decision, metadata, env)
+            decision = self._create(decision, metadata, env)
         handle = JobHandle(self._address, decision.id, self._client)
-        shipped = self._contents.told if decision.new else ()
+        shipped = self._contents.descriptions if decision.new else ()
         info = handle.status()
         return Submission(handle, decision.new, info, info.metadata.get("output", ""), shipped)
 
@@ -128,8 +128,8 @@ class _Door:
         known = {name: info.state for name, info in list_jobs(self._address, self._client).items()}
         return decide(key, known, again=again)
 
-    def _make(self, decision: Decision, metadata: Mapping[str, str], env: Mapping[str, str]) -> Decision:
-        """Ray takes an id once: of two that submit at the same moment one makes the job, one finds it."""
+    def _create(self, decision: Decision, metadata: Mapping[str, str], env: Mapping[str, str]) -> Decision:
+        """Create the job. Ray accepts an id once, so one of two concurrent calls finds the other's job."""
         with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
             package = Path(folder) / "rowsieve.zip"
             self._contents.write(package)

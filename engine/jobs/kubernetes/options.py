@@ -1,4 +1,4 @@
-"""What a user says about the place a recipe is to run in, checked; and the recipe's paths there."""
+"""Options of a deployment to Kubernetes, their checks, and the recipe's paths inside the pods."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Options(BaseModel):
     schedule: str | None = None
     timezone: str = "Etc/UTC"
     image: str | None = None
-    """Default: what deploy/Dockerfile is built as."""
+    """Image of the containers; the default is the name under which deploy/Dockerfile is built."""
     workers: int | None = Field(default=None, ge=1)
     gpu: bool = False
     mount: str = "/data"
     claim: str | None = None
     """An existing PersistentVolumeClaim; without one, a claim is rendered."""
     address: str | None = None
-    """cronjob: submit to this cluster instead of running in the pod."""
+    """Cluster to which a ``cronjob`` submits the recipe instead of running it in its pod."""
     token_secret: str | None = None
     """Secret with the cluster's token under the key ``auth_token``."""
     mlflow: str | None = None
@@ -47,7 +47,7 @@ class Options(BaseModel):
         return self.image or f"rowsieve:{version('rowsieve')}-{'gpu' if self.gpu else 'cpu'}"
 
     def checked(self) -> Options:
-        """Raises InputError where options do not go together."""
+        """Return these options. Raises InputError if they contradict each other."""
         scheduled = self.kind in ("raycronjob", "cronjob")
         if scheduled and not self.schedule:
             raise InputError(f'--kind {self.kind} needs --schedule, such as --schedule "0 2 * * *".')
@@ -73,15 +73,15 @@ def _check_schedule(text: str) -> None:
 
 
 def kubernetes_name(name: str) -> str:
-    """A recipe's name as Kubernetes takes it: lower case letters, digits and '-'."""
+    """Convert a recipe's name to one that Kubernetes accepts: lower case letters, digits and '-'."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return plain[:_LONGEST_NAME].rstrip("-") or "rowsieve"
 
 
 def placed(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
-    """The recipe with paths below the volume at ``mount``, and whether any lies there (URIs do not).
+    """Return the recipe with paths below the volume at ``mount``, and whether any path lies there.
 
-    Relative paths become relative to the volume. Raises InputError for an absolute path elsewhere.
+    Relative paths become relative to the volume; URIs stay. Raises InputError for an absolute path elsewhere.
     """
     local: list[str] = []
 

@@ -1,4 +1,4 @@
-"""How large a cluster a recipe asks for: CPUs, GPUs and memory of each worker."""
+"""Estimate of the cluster that a recipe needs: CPUs, GPUs and memory of each worker."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WIDTH = 8
 """CPUs for a recipe that names neither ``run.shards_in_flight`` nor ``run.cpus``."""
 WORKERS = 2
 PROCESS = 2**30
-"""Bytes of one worker process without rows: Python with torch, pyarrow and scikit-learn, and room."""
+"""Bytes of one worker process without rows: Python with torch, pyarrow and scikit-learn, and a reserve."""
 COPIES = 8
-"""A shard's rows in memory, in copies of its bytes on disk: unpacked, as features, and what is computed."""
+"""Memory of a shard as a multiple of its bytes on disk: unpacked rows, features and results."""
 STORE_SHARE = 0.3
-"""Part of a node's memory that Ray takes for its object store."""
+"""Share of a node's memory that Ray uses for its object store."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Sizes:
 
 
 def sizes_of(recipe: Recipe, *, workers: int | None = None, gpu: bool = False) -> Sizes:
-    """What the recipe's operators ask for, spread over workers. A first guess to be edited.
+    """Estimate the pods for the recipe's operators. The estimate is meant to be edited.
 
-    CPUs: ``run.shards_in_flight`` (else ``run.cpus``, else 8) actors of the largest operator, or what an
-    operator asks for with ``actors``, whichever is more. GPUs: with ``gpu``, or where an operator asks.
-    Memory: for each CPU one process and eight times ``source.shard_bytes``, and Ray's object store on top.
+    CPUs: ``run.shards_in_flight`` (else ``run.cpus``, else 8) actors of the largest operator, or the actors
+    that an operator requests, whichever is more. GPUs: with ``gpu``, or if an operator requests them.
+    Memory: for each CPU one process and eight times ``source.shard_bytes``, and Ray's object store.
     """
     asked = _resources(recipe)
     width = recipe.run.shards_in_flight or recipe.run.cpus or WIDTH
@@ -47,7 +47,7 @@ def sizes_of(recipe: Recipe, *, workers: int | None = None, gpu: bool = False) -
 
 
 def memory_of(recipe: Recipe, cpus: int) -> int:
-    """GiB for a node on which ``cpus`` shards are worked on at a time."""
+    """Return the memory in GiB of a node that processes ``cpus`` shards at a time."""
     processes = cpus * (PROCESS + COPIES * recipe.source.shard_bytes)
     return math.ceil(processes / (1 - STORE_SHARE) / 2**30)
 
