@@ -127,14 +127,14 @@ def show_status(found: dict[str, Any]) -> None:
 
 
 def _doing(step: dict[str, Any]) -> str:
-    """What the latest event says; of a fit, in which of its passes over the data it is."""
+    """Describe the latest event; for a fit, with its pass over the data."""
     if step["kind"] != "fit" or not step.get("fit_pass"):
         return str(step["kind"])
     return f"fit, pass {step['fit_pass']}: {step['pieces']} of {step['total_pieces']}"
 
 
 def show_operators() -> None:
-    """What can stand under `operators`, with parameters and defaults."""
+    """Print a table of all operators with their parameters and defaults."""
     from operators.registry import operator_class, operator_names
 
     table = plain_table("operator", "what it does", "parameters (defaults)")

@@ -1,4 +1,4 @@
-"""What an incremental run keeps of its base version and what it learns again, operator by operator.
+"""Decision which operators of an incremental run keep the base version's state and which are fitted again.
 
 An operator that keeps its state reuses the base's sidecars for the old shards and computes only the rows of
 new shards. Every other operator is fitted again, on all rows. Nothing here reads a row: the functions compare
@@ -52,7 +52,7 @@ class PlannedOperator:
 
 @dataclass(frozen=True)
 class Action:
-    """What an incremental run does with one operator."""
+    """Whether an incremental run reuses the state of one operator or fits it again."""
 
     kept: str = ""
     """Fingerprint of the base version's operator whose state and sidecars are reused; empty: fitted again."""

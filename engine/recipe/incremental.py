@@ -13,9 +13,10 @@ RULES = ("always", "drift", "never")
 
 
 class DriftSection(Section):
-    """When new rows are so different that operators must learn again. null: not looked at.
+    """Thresholds of drift above which operators are fitted again. null: the distance is not computed.
 
-    Each threshold is for what is left of a distance after chance is taken off, and beyond chance it must be.
+    A threshold applies to the distance less its expectation without drift, and counts only if the distance is
+    also larger than chance alone explains.
     """
 
     features: float | None = Field(default=0.15, ge=0, description="MMD of standardised features (0 to 1.41)")
@@ -24,31 +25,33 @@ class DriftSection(Section):
         default=0.1, ge=0, le=1, description="Total variation of the groups' shares, noise being one"
     )
     noise: float | None = Field(default=0.05, ge=0, le=1, description="Rise of the share of rows in no group")
-    sample: int = Field(default=1000, ge=20, le=5000, description="Rows of each side that an MMD is taken of")
+    sample: int = Field(
+        default=1000, ge=20, le=5000, description="Rows of each side from which an MMD is computed"
+    )
 
 
 class IncrementalSection(Section):
-    """Whether a run goes on from a published version; by default it depends on nothing but its input."""
+    """Whether a run continues from a published version. By default it depends only on its input."""
 
     base: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description="Version to go on from: its name, or `current`; default: none, a full run",
+        description="Version to continue from: its name, or `current`; default: none, a full run",
     )
     mode: Literal["predict", "refit", "auto"] = Field(
         default="auto",
-        description="What operators do with new rows. predict: place them by what the base has learnt; "
-        "refit: learn again from all rows; auto: predict, unless there is drift",
+        description="How operators treat new rows. predict: apply the state that the base has fitted; "
+        "refit: fit again on all rows; auto: predict, unless there is drift",
     )
     keep: tuple[str, ...] = Field(
         default=("ingest", "embed", "probe", "gradients"),
-        description="Operators whose state is kept when the others learn again",
+        description="Operators whose state is kept when the others are fitted again",
     )
     drift: DriftSection = DriftSection()
 
 
 class TrainSection(Section):
-    """Training on the version that was published, registering the model, and making it champion."""
+    """Training on the published version, registration of the model and its promotion to champion."""
 
     trainer: str = Field(
         default="erm",
@@ -57,18 +60,21 @@ class TrainSection(Section):
     params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
     when: str = Field(
         default="always",
-        description="always; never; drift: where operators learnt again or a figure of drift is over its "
+        description="always; never; drift: if operators were fitted again or a drift exceeds its "
         'threshold; or a rule of the champion on the new validation rows: "worst_group_accuracy < 0.8"',
     )
-    register_as: str | None = Field(default=None, description="Name in MLflow's registry, as `challenger`")
-    promote_if: str | None = Field(
-        default=None, description='When it becomes champion: "worst_group_accuracy > champion + 0.01"'
+    register_as: str | None = Field(
+        default=None, description="Name under which MLflow's registry gets the model, as `challenger`"
     )
-    truth: str | None = Field(default=None, description="Column with true groups, for scores alone")
+    promote_if: str | None = Field(
+        default=None,
+        description='Condition on which it becomes champion: "worst_group_accuracy > champion + 0.01"',
+    )
+    truth: str | None = Field(default=None, description="Column with true groups, used only for scores")
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        # Not at the top: a recipe without this section needs nothing of training.
+        # Imported here, since a recipe without this section does not need the trainers.
         from engine.recipe.promotion import Condition
         from engine.recipe.trainers import parse_params
 

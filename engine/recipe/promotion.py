@@ -1,4 +1,4 @@
-"""When a challenger becomes champion: one comparison, written by the user."""
+"""The user's condition on which a challenger becomes champion: one comparison of a metric."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATTERN = re.compile(
 
 @dataclass(frozen=True)
 class Condition:
-    """``METRIC > champion + 0.01`` or ``METRIC > 0.8``."""
+    """A comparison such as ``METRIC > champion + 0.01`` or ``METRIC > 0.8``."""
 
     text: str
     metric: str
@@ -34,11 +34,11 @@ class Condition:
     """Whether the bound is the champion's value plus ``bound``."""
     bound: float
     key: str = "--promote-if"
-    """Where it was written, for errors."""
+    """Option or key that holds the condition, for error messages."""
 
     @classmethod
     def parse(cls, text: str, key: str = "--promote-if") -> Condition:
-        """Raises InputError, naming the key, for a text that is no such comparison."""
+        """Parse a comparison. Raises InputError, naming the key, for any other text."""
         match = PATTERN.fullmatch(text)
         if match is None:
             raise InputError(
@@ -49,12 +49,12 @@ class Condition:
         number = (match["offset"] or "0").replace(" ", "") if relative else match["number"]
         return cls(text, match["metric"], match["sign"], relative, float(number), key)
 
-    def judge(
+    def evaluate(
         self, challenger: Mapping[str, float], champion: Mapping[str, float] | None
     ) -> tuple[bool, str]:
-        """Whether it holds, and why or why not. Without a champion, a comparison with it holds.
+        """Return whether the condition holds, and the reason. Without a champion, a comparison with it holds.
 
-        Raises InputError where the challenger has no such metric.
+        Raises InputError if the challenger lacks the metric.
         """
         if self.metric not in challenger:
             hint = nearest(self.metric, challenger) or f" There are: {', '.join(challenger)}."

@@ -1,4 +1,4 @@
-"""The recipe: what a user writes. YAML in, checked values out; every error names the key and the fix."""
+"""The recipe that a user writes: sections, YAML parsing and checks. Every error names the key and the fix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SourceSection(Section):
 
     path: PathText = Field(description="File, directory or glob; relative to the working directory, or a URI")
     format: str = Field(
-        default="auto", description="Format by name (`rowsieve sources`); auto: by what is there"
+        default="auto", description="Name of the format (`rowsieve sources`); auto: recognised by the files"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="The format's own options")
     label: str = Field(description="Column with the class of each row")
@@ -51,7 +51,7 @@ class SourceSection(Section):
     filter: Any = Field(
         default=None,
         description='Rows to take: `[[age, ">=", 18], [country, in, [de, fr]]]`, all of which must hold, or '
-        "a list of such lists, one of which must. What the filter rules out is not read",
+        "a list of such lists, one of which must hold. Files and row groups without such rows are not read",
     )
     columns: tuple[str, ...] | None = Field(
         default=None,
@@ -63,7 +63,10 @@ class SourceSection(Section):
         default=128 * 2**20, ge=1, description="Target size of a shard on disk, in bytes"
     )
     max_shard_bytes: int = Field(
-        default=8 * 2**30, ge=1, description="A shard that takes more in memory is an error (a bomb, mostly)"
+        default=8 * 2**30,
+        ge=1,
+        description="Largest size of a shard in memory, in bytes; a larger one is an error, as it may be a "
+        "decompression bomb",
     )
     on_error: Literal["fail", "quarantine"] = Field(
         default="fail", description="What to do with a faulty row"
@@ -77,28 +80,28 @@ class SourceSection(Section):
 
 
 class TruthSection(Section):
-    """Columns with the truth, for scoring only: no operator may read them."""
+    """Columns with the truth, used only for scores. No operator may read them."""
 
     group: str | None = Field(default=None, description="Column with the true group")
     outlier: str | None = Field(default=None, description="Column that is true where a row is damaged")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are named."""
+        """The columns that the section names."""
         return tuple(name for name in (self.group, self.outlier) if name)
 
 
 class ExportSection(Section):
-    """A table that gets every version once it is published."""
+    """A table to which every version is exported after it is published."""
 
     format: Literal["delta", "iceberg", "lance", "parquet"] = Field(description="Format of the table")
     path: PathText = Field(
-        description="Folder or URI; iceberg: `namespace.table`. Parquet: a folder that gets one a version"
+        description="Folder or URI; iceberg: `namespace.table`; parquet: each version is a folder inside it"
     )
     mode: Literal["create", "append", "overwrite"] = Field(
         default="create",
-        description="create: an error if the table is there. append: add the rows. overwrite: put them in "
-        "place of what is there. A version that the table's history has is not written again",
+        description="create: an existing table is an error. append: add the rows. overwrite: replace the "
+        "existing rows. A version that the table's history has is not written again",
     )
     catalog: str | dict[str, str] | None = Field(
         default=None, description="Iceberg: the catalog's name or properties, as in `source.options`"
@@ -106,13 +109,13 @@ class ExportSection(Section):
 
 
 class OutputSection(Section):
-    """Where versions, the run store and the records go."""
+    """The output folder of versions, run store and records."""
 
     path: PathText = Field(
-        description="Folder of published versions, made if absent; or a URI: s3, gs, az, abfss"
+        description="Folder of published versions, created if absent; or a URI: s3, gs, az, abfss"
     )
     prefix: str = Field(
-        default="", description="Put before our column names when the source has the same ones"
+        default="", description="Prefix of the added columns, needed when the source has the same names"
     )
     export: tuple[ExportSection, ...] = Field(
         default=(), description="Tables to write each published version to"
@@ -120,7 +123,7 @@ class OutputSection(Section):
 
 
 class RunSection(Section):
-    """How the run is carried out; changes no value."""
+    """How the run is carried out. The results do not depend on this section."""
 
     executor: Literal["ray", "local"] = Field(default="ray", description="local: in this process")
     address: str | None = Field(
@@ -132,15 +135,19 @@ class RunSection(Section):
     object_store_mb: int = Field(default=512, ge=80, description="Object store of a local Ray")
     shards_in_flight: int | None = Field(default=None, ge=1, description="Upper limit of actors per operator")
     no_progress_seconds: float = Field(
-        default=1800.0, ge=0, description="Silence of an operator on Ray that ends the run; 0: none"
+        default=1800.0,
+        ge=0,
+        description="Time without progress of an operator on Ray after which the run ends; 0: no limit",
     )
     lease_seconds: float = Field(
-        default=60.0, gt=0, description="Silence after which another run may take the output folder over"
+        default=60.0,
+        gt=0,
+        description="Time without a heartbeat after which another run may take the output folder over",
     )
 
 
 class ImageSection(Section):
-    """How to draw a row as a picture in the report."""
+    """How the report draws a row as a picture."""
 
     column: str = Field(description="Source column: a vector of pixels, row by row")
     height: int = Field(ge=1, description="In pixels")
@@ -149,7 +156,7 @@ class ImageSection(Section):
 
 
 class ReportSection(Section):
-    """What the report shows."""
+    """The content of the report."""
 
     enabled: bool = Field(default=True, description="false: no report is drawn")
     title: str | None = Field(default=None, description="Default: the recipe's name")
@@ -168,8 +175,10 @@ class TrackingSection(Section):
 class Recipe(Section):
     """A whole recipe. ``Recipe.load(path, overrides)`` reads YAML; ``engine.run(recipe)`` runs it."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Of the recipe, in records")
-    seed: int = Field(default=0, ge=0, description="Of everything that is drawn")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name of the recipe, used in records"
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of all random draws")
     source: SourceSection
     truth: TruthSection = TruthSection()
     operators: dict[str, dict[str, Any]] = Field(default_factory=lambda: dict(STANDARD_CHAIN))
@@ -234,7 +243,7 @@ class Recipe(Section):
 
     @property
     def place(self) -> str:
-        """What errors call it: its file, or its name where it has none."""
+        """The recipe's file, or its name if it was not read from a file, for error messages."""
         return self._file or self.name
 
 
@@ -251,10 +260,10 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, place: str) -> Any:
-    """Values of a YAML text, without any tag that makes objects. Raises InputError naming ``place``.
+    """Return the values of a YAML text, without tags that create objects. Raises InputError naming ``place``.
 
-    Aliases may repeat what they name only so often: a few lines of them can stand for more than fits into
-    memory ("billion laughs"), or for themselves.
+    The expansion of aliases is limited, since a few lines of them can stand for more than fits into memory
+    ("billion laughs"), or refer to themselves.
     """
     try:
         loader = yaml.SafeLoader(text)
@@ -275,7 +284,7 @@ def parse_yaml(text: str, place: str) -> Any:
 
 
 def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values a node stands for with every alias written out. Raises RecursionError for one inside itself."""
+    """Return the number of values of a node with all aliases expanded. Raises RecursionError for a cycle."""
     if id(node) in known:
         if known[id(node)] == 0:
             raise RecursionError
@@ -291,7 +300,7 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _nearest_path(path: Path) -> str:
-    """Hint at the first part of a path that is not there."""
+    """Return a hint for the first part of a path that does not exist."""
     there = next(folder for folder in path.parents if folder.is_dir())
     missing = path.relative_to(there).parts[0]
     return nearest(str(there / missing), [str(entry) for entry in there.iterdir()])

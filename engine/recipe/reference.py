@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def key_table(model: type[BaseModel]) -> list[str]:
-    """Markdown table of a model's keys: type, default, meaning. Empty for a model without keys."""
+    """Return a Markdown table of a model's keys with type, default and meaning; empty without keys."""
     if not model.model_fields:
         return []
     shapes = model.model_json_schema().get("properties", {})
@@ -29,13 +29,13 @@ def key_table(model: type[BaseModel]) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
+    """Return the lines of a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
 
 
 def type_text(shape: dict[str, Any]) -> str:
-    """A JSON schema as a few words."""
+    """Describe the type of a JSON schema in a few words."""
     if "enum" in shape:
         return ", ".join(json.dumps(value) for value in shape["enum"])
     if "const" in shape:
@@ -50,7 +50,7 @@ def type_text(shape: dict[str, Any]) -> str:
 
 
 def default_text(field: FieldInfo) -> str:
-    """A field's default as JSON."""
+    """Return a field's default as JSON, or "required"."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
@@ -58,7 +58,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def connectors_page() -> str:
-    """Every source format with its options."""
+    """Return the page of all source formats with their options."""
     from connectors.registry import BUILT_IN, connector
     from engine.recipe.recipe import SourceSection
 
@@ -69,20 +69,20 @@ def connectors_page() -> str:
     ]
     lines += ["", "## `source`, for every format", "", *key_table(SourceSection), ""]
     for found in map(connector, BUILT_IN):
-        lines += [f"## `format: {found.name}`", "", found.summary + ".", "", *_told_by(found)]
+        lines += [f"## `format: {found.name}`", "", found.summary + ".", "", *_recognised_by(found)]
         options = key_table(found.Options)
         lines += [*(["", "`source.options`:", "", *options] if options else []), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _told_by(found: Any) -> list[str]:
-    """What `format: auto` goes by."""
-    told = [("Endings", found.extensions), ("Folders that hold", found.markers), ("URIs", found.schemes)]
-    return [f"{what}: {', '.join(f'`{name}`' for name in names)}.  " for what, names in told if names]
+def _recognised_by(found: Any) -> list[str]:
+    """Return the lines that say how `format: auto` recognises the format."""
+    signs = [("Endings", found.extensions), ("Folders that hold", found.markers), ("URIs", found.schemes)]
+    return [f"{kind}: {', '.join(f'`{name}`' for name in names)}.  " for kind, names in signs if names]
 
 
 def operators_page() -> str:
-    """Every operator, and every method of one that has several, with what it reads, adds and takes."""
+    """Return the page of all operators and of their methods, with their parameters."""
     from operators.registry import BUILT_IN, operator_class
 
     lines = [
@@ -118,13 +118,13 @@ def _of_operator(kind: type[Operator[Any]]) -> list[str]:
 
 
 def paragraph(thing: Any) -> str:
-    """First paragraph of a docstring."""
+    """Return the first paragraph of a docstring as one line of Markdown."""
     text = inspect.cleandoc(thing.__doc__ or "").replace("``", "`")
     return " ".join(text.split("\n\n")[0].split())
 
 
 def recipe_page() -> str:
-    """Every section of a recipe but the source and the operators, which have pages of their own."""
+    """Return the page of all sections of a recipe except source and operators, which have their own pages."""
     from engine.recipe.recipe import Recipe
 
     lines = ["# Recipe", "", "Written by `python -m engine.recipe.reference`. `source` is described in"]
@@ -140,7 +140,7 @@ def recipe_page() -> str:
 
 
 def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
-    """A heading and a table of a section, and of the sections inside it."""
+    """Return the heading and the table of a section, and of the sections inside it."""
     if section is None:
         return []
     lines = ["", f"## `{name}`", "", paragraph(section), "", *key_table(section)]
@@ -150,7 +150,7 @@ def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
 
 
 def _meaning(field: FieldInfo) -> str:
-    """Its description, else what its section is; a key with one possible value names the method."""
+    """Return the field's description, or its section's; "Chooses this" for a key with one possible value."""
     section = _section(field)
     if field.description or section is None:
         return field.description or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
@@ -158,7 +158,7 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """The model behind a field, also one that may be left out or stands in a list; None for plain values."""
+    """Return the model of a field, also of an optional one or of a list; None for plain values."""
     kinds = [field.annotation]
     while kinds:
         kind = kinds.pop()
@@ -182,7 +182,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "engine/REFERENCE.md": recipe_page,
     "operators/REFERENCE.md": operators_page,
 }
-"""Path from the project's root, and what writes the page."""
+"""Path of each page from the project's root, and the function that writes it."""
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from operators.registry import operator_class, operator_names
 
 
 def recipe_schema() -> dict[str, Any]:
-    """JSON schema (draft 2020-12) of a recipe."""
+    """Return the JSON schema (draft 2020-12) of a recipe."""
     schema = Recipe.model_json_schema()
     definitions = schema.setdefault("$defs", {})
     properties = {}
@@ -31,7 +31,7 @@ def recipe_schema() -> dict[str, Any]:
 
 
 def _add_formats(source: dict[str, Any]) -> None:
-    """The known formats' names and options."""
+    """Add the names and options of the known formats to the schema of ``source``, in place."""
     known = connectors()
     source["format"]["enum"] = ["auto", *known]
     models = dict.fromkeys(found.Options for found in known.values())

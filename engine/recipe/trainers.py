@@ -1,4 +1,4 @@
-"""What a user may say about a training: one class for each trainer, so that a stray key is an error."""
+"""Parameters of the trainers. Each trainer has its own class, so that a key of another trainer is an error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from operators.base import OperatorParams, Resources
 from operators.models.spec import ModelName, Widths
 
 ROWS_PER_SLOT = 64
-"""A worker with fewer rows of a step spends its time waiting for the others."""
+"""Rows of a step for each slot. A worker with fewer rows mostly waits for the others."""
 MOST_SLOTS = 8
 LEAST_BATCH, MOST_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
 
 
 class TrainParams(OperatorParams):
-    """What all trainers have in common. See :func:`parse_params`."""
+    """Parameters that all trainers have. :func:`parse_params` chooses the class of a trainer."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset(
         {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources"}
@@ -28,7 +28,7 @@ class TrainParams(OperatorParams):
 
     @property
     def mixture_only(self) -> frozenset[str]:
-        """Parameters that no base model depends on: another value needs no training."""
+        """Parameters of the mixture alone. A change of one of them requires no training of base models."""
         return frozenset()
 
     model: ModelName = "logistic"
@@ -44,9 +44,9 @@ class TrainParams(OperatorParams):
     lr: float = Field(default=0.01, gt=0)
     """Step size."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Of ``sgd``."""
+    """Momentum of ``sgd``."""
     weight_decay: float = Field(default=1e-4, ge=0)
-    """Added to the gradient as weight_decay * W; biases are free."""
+    """Added to the gradient as weight_decay * W; biases are not penalised."""
     epochs: int = Field(default=50, ge=1)
     """Passes over the train rows."""
     batch_size: int | None = Field(default=None, ge=1)
@@ -72,26 +72,26 @@ class TrainParams(OperatorParams):
     workers: int | None = Field(default=None, ge=1)
     """Workers of ``ray``; default: as many as fit into the cluster; at most one for each slot."""
     small_rows: int = Field(default=200_000, ge=0)
-    """See ``where``."""
+    """Largest number of rows that ``where: auto`` trains in this process."""
     checkpoint_every: int = Field(default=10, ge=1)
     """Epochs between checkpoints; boosting also writes one after each round that ends in between."""
     max_failures: int = Field(default=3, ge=0)
-    """How often Ray Train starts again from the last checkpoint after losing a worker."""
+    """Number of times that Ray Train restarts from the last checkpoint after losing a worker."""
     resources: Resources = Resources()
-    """Of one worker; ``gpus: 1`` trains on a GPU."""
+    """Resources of one worker; ``gpus: 1`` trains on a GPU."""
 
     @property
     def n_slots(self) -> int:
-        """Shares of a step, before the number of shards is known."""
+        """Number of shares of a step, before the number of shards is known."""
         return self.slots or min(MOST_SLOTS, max(1, self.step_rows // ROWS_PER_SLOT))
 
     @property
     def step_rows(self) -> int:
-        """Rows of a step; see :meth:`for_rows` for the default on many rows."""
+        """Number of rows of a step; see :meth:`for_rows` for the default on many rows."""
         return self.batch_size or LEAST_BATCH
 
     def for_rows(self, n_rows: int) -> Self:
-        """These parameters with the default of ``batch_size`` for a number of train rows."""
+        """Return these parameters with the default of ``batch_size`` for ``n_rows`` train rows."""
         if self.batch_size is not None:
             return self
         wanted = min(MOST_BATCH, max(LEAST_BATCH, n_rows // STEPS_PER_EPOCH))
@@ -179,7 +179,7 @@ class JttParams(TrainParams):
     first_epochs: int = Field(default=5, ge=1)
     """Epochs of the first model, whose errors on the train rows are found."""
     upweight: int = Field(default=10, ge=1)
-    """How often the second training sees a row of the error set in an epoch."""
+    """Number of times that the second training uses a row of the error set in an epoch."""
 
 
 class BoostedParams(TrainParams):
@@ -187,7 +187,7 @@ class BoostedParams(TrainParams):
 
     trainer: Literal["boosted_cvar"] = "boosted_cvar"
     sampling: Literal["shuffle"] = "shuffle"
-    """Of the first model. The others draw rows by their sample weights times the published ones."""
+    """Sampling of the first model. The others draw rows by their sample weights times the published ones."""
     rounds: int = Field(default=30, ge=1)
     """Base models T. The first is the ERM model, trained for ``epochs``; each other starts from it."""
     round_epochs: int = Field(default=2, ge=1)
@@ -209,7 +209,7 @@ class BoostedParams(TrainParams):
 
     @property
     def mixture_only(self) -> frozenset[str]:
-        """``ada`` knows no alpha."""
+        """Parameters of the mixture alone; which ones these are depends on ``boosting``."""
         unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
         return frozenset({"mixing", *unused[self.boosting]})
 
@@ -232,7 +232,7 @@ TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
 
 
 def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams:
-    """Parameters of the trainer that ``values["trainer"]`` names; erm if it names none.
+    """Return the parameters of the trainer ``values["trainer"]``, or of erm if there is no such key.
 
     Raises InputError with a line for each fault: the key, the value and the nearest match.
     """
@@ -256,5 +256,5 @@ def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams
 
 
 def trainer_of(params: TrainParams) -> str:
-    """Name of the trainer that the parameters belong to."""
+    """Return the name of the trainer to which the parameters belong."""
     return str(getattr(params, "trainer"))  # noqa: B009  (the base class has none)

@@ -152,7 +152,7 @@ def promote(
             with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
                 scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
             theirs = scored["validation"].metrics()
-    holds, reason = condition.judge(mine.metrics(), theirs)
+    holds, reason = condition.evaluate(mine.metrics(), theirs)
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
     found.set_tag(registered.run_id, "rowsieve.promotion", ("promoted: " if holds else "kept: ") + reason)

@@ -97,7 +97,7 @@ def decide(
     scores = _champion_scores(section, recipe, output, str(manifest["version"]), executor)
     if scores is None:
         return True, NO_CHAMPION
-    holds, reason = rule.judge(scores, None)
+    holds, reason = rule.evaluate(scores, None)
     return holds, f"champion on the new rows: {reason}"
 
 

@@ -175,17 +175,17 @@ def test_a_dataset_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_conditions() -> None:
     rule = Condition.parse("cvar_0.1 <= champion - 1e-2")
     assert (rule.metric, rule.sign, rule.relative, rule.bound) == ("cvar_0.1", "<=", True, -0.01)
-    assert rule.judge({"cvar_0.1": 0.39}, {"cvar_0.1": 0.4})[0]
-    assert not rule.judge({"cvar_0.1": 0.395}, {"cvar_0.1": 0.4})[0]
-    assert rule.judge({"cvar_0.1": 0.395}, {"accuracy": 0.4}) == (
+    assert rule.evaluate({"cvar_0.1": 0.39}, {"cvar_0.1": 0.4})[0]
+    assert not rule.evaluate({"cvar_0.1": 0.395}, {"cvar_0.1": 0.4})[0]
+    assert rule.evaluate({"cvar_0.1": 0.395}, {"accuracy": 0.4}) == (
         False,
         "the champion has no cvar_0.1 on these rows",
     )
     absolute = Condition.parse("accuracy >.8")
-    assert absolute.judge({"accuracy": 0.9}, None)[0]
-    assert not absolute.judge({"accuracy": 0.8}, {"accuracy": 0.1})[0]
+    assert absolute.evaluate({"accuracy": 0.9}, None)[0]
+    assert not absolute.evaluate({"accuracy": 0.8}, {"accuracy": 0.1})[0]
     with pytest.raises(InputError, match=r"no metric 'acuracy'. Did you mean 'accuracy'"):
-        Condition.parse("acuracy > 1").judge({"accuracy": 0.9}, None)
+        Condition.parse("acuracy > 1").evaluate({"accuracy": 0.9}, None)
     for text in ("accuracy", "accuracy = 1", "accuracy > champion + worst", "a > 1; b > 2"):
         with pytest.raises(InputError, match="--promote-if"):
             Condition.parse(text)
