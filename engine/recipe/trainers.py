@@ -1,4 +1,4 @@
-"""Parameters of the trainers. Each trainer has its own class, so that a key of another trainer is an error."""
+"""Parameters of the trainers. Each trainer has its own class, so that keys of other trainers are errors."""
 
 from __future__ import annotations
 
