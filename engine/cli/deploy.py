@@ -1,4 +1,4 @@
-"""``rowsieve deploy render``: manifests of a recipe for Kubernetes."""
+"""``rowsieve deploy render``: writes the Kubernetes manifests that run a recipe."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ def render(
     recipe: RecipeFile,
     kind: Annotated[str, typer.Option(help="rayjob, raycronjob, cronjob or raycluster")],
     schedule: Annotated[str | None, typer.Option(help='Cron time of the two cron kinds, "0 2 * * *"')] = None,
-    timezone: Annotated[str, typer.Option(help="Of the schedule, such as Europe/Berlin")] = "Etc/UTC",
+    timezone: Annotated[
+        str, typer.Option(help="Timezone of the schedule, such as Europe/Berlin")
+    ] = "Etc/UTC",
     image: Annotated[
-        str | None, typer.Option(help="Image with Rowsieve, as deploy/Dockerfile makes it")
+        str | None, typer.Option(help="Image with Rowsieve, as built by deploy/Dockerfile")
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker pods [default: 2]")] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="A GPU for each worker pod")] = False,
-    mount: Annotated[str, typer.Option(help="Where pods see the volume with the recipe's paths")] = "/data",
+    mount: Annotated[str, typer.Option(help="Mount path of the volume with the recipe's paths")] = "/data",
     claim: Annotated[
         str | None, typer.Option(help="Existing volume claim [default: one is rendered]")
     ] = None,
@@ -48,7 +50,7 @@ def render(
     overrides: Overrides = None,
     verbose: Verbose = False,
 ) -> None:
-    """Print, or write, the manifests that run a recipe; sizes come from the recipe's resources."""
+    """Print or write the manifests that run a recipe. Sizes come from the recipe's resources."""
     with shown_errors(verbose):
         from engine.core.suggestions import nearest
         from engine.jobs.kubernetes.kinds import render as make

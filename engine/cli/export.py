@@ -1,4 +1,4 @@
-"""``rowsieve export``: a published version into a table of another format."""
+"""``rowsieve export``: writes a published version into a table of another format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def export(
     executor: Annotated[str, typer.Option(help="ray or local")] = "ray",
     verbose: Verbose = False,
 ) -> None:
-    """Write a published version into a Delta, Iceberg or Lance table, in one commit, once."""
+    """Write a published version into a table in one commit, unless the table has the version already."""
     with shown_errors(verbose):
         from engine.core.output_layout import output_of
         from engine.execution.cluster import executor as open_executor

@@ -1,4 +1,4 @@
-"""``rowsieve submit``, ``logs``, ``cancel`` and ``status --address``: runs as jobs of a Ray cluster."""
+"""The commands for jobs of a Ray cluster: ``submit``, ``logs``, ``cancel`` and ``status --address``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Address = Annotated[
     str,
     typer.Option(envvar=ADDRESS, help="Dashboard of the cluster's head, such as http://head:8265"),
 ]
-Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `rowsieve submit` says it")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, as `rowsieve submit` prints it")]
 
 
 def add_jobs(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the commands ``submit``, ``logs`` and ``cancel`` to the application."""
     for command in (submit, logs, cancel):
         app.command()(command)
 
@@ -43,7 +43,8 @@ def submit(
         Path | None, typer.Option(help="Folder to ship: own modules, small data; hidden files are left out")
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Leave these out of it; repeatable")
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files of that folder to leave out; repeatable"),
     ] = None,
     shared_files: Annotated[
         bool, typer.Option(help="The cluster sees this machine's files under the same paths")
@@ -52,17 +53,18 @@ def submit(
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment variable; repeatable")
     ] = None,
     env_from: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="The same with the value it has here; repeatable")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Environment variable with its value here; repeatable"),
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Name of the run where its source cannot be listed from here: a date")
     ] = None,
     again: Annotated[bool, typer.Option(help="Repeat a run that has succeeded")] = False,
-    wait: Annotated[bool, typer.Option(help="Show its output, and exit as it does")] = False,
+    wait: Annotated[bool, typer.Option(help="Show the job's output, and exit with its code")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run a recipe as a job of a Ray cluster; asking twice for the same run is one job."""
+    """Run a recipe as a job of a Ray cluster. Submitting the same run twice gives one job."""
     with shown_errors(verbose):
         if wheel and installed:
             raise InputError("Give --wheel or --installed, not both.")
@@ -88,10 +90,10 @@ def submit(
 def logs(
     job: Job,
     address: Address,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Until it ends")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue until the job ends")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what a job has printed."""
+    """Show the output of a job."""
     with shown_errors(verbose):
         from engine.jobs.handle import attach
 
@@ -103,7 +105,7 @@ def logs(
 
 
 def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
-    """Stop a job. What its run has committed is kept."""
+    """Stop a job. The work that its run has committed is kept."""
     with shown_errors(verbose):
         from engine.jobs.handle import attach
 
@@ -115,13 +117,13 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
 
 
 def address_for(recipe_or_job: Path) -> str | None:
-    """The cluster that the environment names, for what can only be a job's id; else None."""
+    """Return the environment's cluster if the argument can only be a job's id; otherwise None."""
     is_file = recipe_or_job.suffix in (".yaml", ".yml") or recipe_or_job.exists()
     return None if is_file else os.environ.get(ADDRESS)
 
 
 def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
-    """State of a job, or of every job of a recipe, for ``rowsieve status RECIPE|JOB --address``."""
+    """Print the state of a job, or of every job of a recipe: ``rowsieve status RECIPE|JOB --address``."""
     from engine.cli.output import show_json
     from engine.jobs.handle import attach, jobs_of
 
@@ -150,14 +152,14 @@ def _show_state(info: JobInfo) -> None:
 
 
 def reason(info: JobInfo) -> str:
-    """Why a job ended badly, in one line: its last error, else what Ray says."""
+    """Return in one line why a job failed: its last error, otherwise the message of Ray."""
     lines = [line.strip() for line in info.message.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else lines[0] if lines else "no reason is known"
 
 
 def variables(given: Sequence[str], named: Sequence[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts, and names of variables that are set here, as one mapping. Raises InputError."""
+    """Return the variables of ``NAME=VALUE`` texts and of names that are set here. Raises InputError."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -192,7 +194,7 @@ def _show(submitted: Submission, as_json: bool) -> None:
 def _wait(handle: JobHandle) -> None:
     try:
         _print(handle)
-    except RowsieveError as error:  # a line that breaks over hours is no end of the job
+    except RowsieveError as error:  # a broken connection does not end the job
         typer.echo(f"its output breaks off ({error}); waiting for its end", err=True)
     info = handle.wait()
     typer.echo(f"{info.id}: {info.description}", err=True)

@@ -1,4 +1,4 @@
-"""Progress as the reader can use it: bars on a terminal, one line per operator elsewhere, or JSON lines."""
+"""Display of progress: bars on a terminal, otherwise one line per operator, or JSON lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORMATS = ("auto", "rich", "plain", "json")
 
 @contextmanager
 def listener_for(log_format: str) -> Iterator[Listener]:
-    """The listener for a ``--log-format``. Raises InputError for an unknown one."""
+    """Yield the listener for a ``--log-format``. Raises InputError for an unknown format."""
     if log_format not in FORMATS:
         raise InputError(
             f"--log-format {log_format}: choose one of {', '.join(FORMATS)}.{nearest(log_format, FORMATS)}"
@@ -53,32 +53,32 @@ def _as_json(event: Event) -> None:
 
 
 class _Lines:
-    """A line for each operator that is done, and now and then one for a fit that takes long."""
+    """Prints a line for each finished operator, and one every 30 seconds for a long fit."""
 
     def __init__(self) -> None:
-        self._told = 0.0
+        self._last_line_seconds = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Print what is worth a line."""
+        """Print the line of an event, if it has one."""
         line = describe(event)
         if event.kind == "start":
-            self._told = 0.0
-        elif event.kind == "fit" and event.seconds - self._told >= FIT_LINE_SECONDS:
-            self._told = event.seconds
+            self._last_line_seconds = 0.0
+        elif event.kind == "fit" and event.seconds - self._last_line_seconds >= FIT_LINE_SECONDS:
+            self._last_line_seconds = event.seconds
             line = f"{event.operator:<10} {fit_place(event)}, {event.seconds:.0f} s"
         if line:
             print(line, file=sys.stderr, flush=True)
 
 
 def fit_place(event: Event) -> str:
-    """How far a fit is: passes cannot be foretold, since most methods stop when nothing changes any more."""
+    """Describe the progress of a fit. The number of passes is unknown: most methods stop on convergence."""
     if not event.fit_pass:
         return "fitting"
     return f"fitting, pass {event.fit_pass}: {event.pieces} of {event.total_pieces}"
 
 
 def describe(event: Event) -> str:
-    """One line for the events worth a line; empty for the others."""
+    """Return the line of a finished or reused operator; an empty text for other events."""
     if event.kind == "reused":
         return f"{event.operator:<10} reused   {event.shards} of {event.total_shards} shards"
     if event.kind == "finish":
@@ -89,16 +89,16 @@ def describe(event: Event) -> str:
 
 
 def _rates(event: Event) -> str:
-    """Of the whole operator and, where workers computed, of one of them."""
+    """Return the rows per second of the operator and, if workers computed, of one worker."""
     each = f" ({event.rows_per_worker_second:,.0f} per worker)" if event.worked_seconds else ""
     return f"{event.rows_per_second:,.0f} rows/s{each}"
 
 
 class _Rows(ProgressColumn):
-    """Rows done, of how many, and how fast; empty for what counts no rows."""
+    """Column with the finished rows, all rows and the rate; empty for steps that count no rows."""
 
     def render(self, task: Task) -> Text:
-        """Draw the cell."""
+        """Draw the cell of a task."""
         event: Event = task.fields["event"]
         if not event.total_rows:
             return Text()
@@ -107,7 +107,7 @@ class _Rows(ProgressColumn):
 
 
 class _Bars:
-    """A bar for each operator, drawn on standard error."""
+    """Draws a bar for each operator on standard error."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -118,7 +118,7 @@ class _Bars:
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("[dim]{task.fields[note]}"),
-            # A copy of the stream: Ray's start points standard error elsewhere for a moment.
+            # A copy of the stream, since Ray redirects standard error for a moment when it starts.
             console=Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
         )
         self._tasks: dict[str, TaskID] = {}
@@ -131,7 +131,7 @@ class _Bars:
         self._progress.stop()
 
     def __call__(self, event: Event) -> None:
-        """Draw an event."""
+        """Update the bar of the event's operator."""
         total, over = event.total_rows or 1, event.kind in ("finish", "reused")
         if event.operator not in self._tasks:
             task = self._progress.add_task(event.operator, total=total, note="", event=event)

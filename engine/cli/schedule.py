@@ -1,4 +1,4 @@
-"""``rowsieve schedule``: options to a schedule, and its log."""
+"""``rowsieve schedule``: runs a recipe at cron times and logs each run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from engine.core.errors import InputError
 def schedule(
     recipe: RecipeFile,
     cron: Annotated[str, typer.Option(help='Five fields, such as "0 2 * * *"')],
-    timezone: Annotated[str, typer.Option(help="Of the cron times, such as Europe/Berlin")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="Timezone of the cron times, such as Europe/Berlin")] = "UTC",
     catch_up: Annotated[
-        str, typer.Option(help="Times that went by while it was down: none, last (of them) or all")
+        str, typer.Option(help="Missed times to run at the next start: none, last or all")
     ] = "last",
-    max_runs: Annotated[int | None, typer.Option(min=1, help="Stop after so many runs")] = None,
+    max_runs: Annotated[int | None, typer.Option(min=1, help="Number of runs after which to stop")] = None,
     overrides: Overrides = None,
     log_format: Annotated[str, typer.Option(help="plain or json")] = "plain",
     verbose: Verbose = False,
 ) -> None:
-    """Run a recipe at cron times, in the foreground. SIGTERM lets a run end; twice, it stops that too."""
+    """Run a recipe at cron times, in the foreground.
+
+    The first SIGTERM stops after the current run, and a second one stops the run too.
+    """
     with shown_errors(verbose):
         from engine.core.output_layout import output_of
         from engine.jobs.cron import Cron, catch_up_policy

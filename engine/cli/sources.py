@@ -1,4 +1,4 @@
-"""``rowsieve sources``: what can stand under ``source.format``."""
+"""``rowsieve sources``: the values of ``source.format`` and the options of each format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.core.errors import InputError
 
 
 def sources(
-    name: Annotated[str | None, typer.Argument(help="One format, with what its options mean")] = None,
+    name: Annotated[str | None, typer.Argument(help="One format, to describe its options")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -50,17 +50,19 @@ def _show_all(found: list[Any]) -> None:
     from engine.cli.output import console, plain_table
     from engine.recipe.reference import default_text
 
-    table = plain_table("format", "what it reads", "told by", "options (defaults)")
+    table = plain_table("format", "what it reads", "recognised by", "options (defaults)")
     for one in found:
         options = [
             f"{key}={default_text(field).strip('`')}" for key, field in one.Options.model_fields.items()
         ]
-        told = [
+        signs = [
             *one.extensions,
             *(f"a folder with {name}" for name in one.markers),
             *(f"{s}://" for s in one.schemes),
         ]
-        table.add_row(one.name, *(escape(text) for text in (one.summary, " ".join(told), ", ".join(options))))
+        table.add_row(
+            one.name, *(escape(text) for text in (one.summary, " ".join(signs), ", ".join(options)))
+        )
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""``rowsieve versions`` and ``rowsieve diff``: a dataset over time."""
+"""``rowsieve versions`` and ``rowsieve diff``: a dataset's history and the difference of two versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.cli.common import AsJson, Verbose, shown_errors
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
-    from engine.runs.history import Pruned
+    from engine.runs.history import PruneResult
 
 console = Console(highlight=False)
 
@@ -21,11 +21,11 @@ console = Console(highlight=False)
 def versions(
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe")],
     action: Annotated[str, typer.Argument(help="list or prune")] = "list",
-    keep: Annotated[int | None, typer.Option(min=1, help="prune: how many of the latest stay")] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="prune: number of latest versions to keep")] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """List the published versions, or remove old ones and what the run store has of them."""
+    """List the published versions, or remove old ones together with their data in the run store."""
     with shown_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.output_layout import output_of
@@ -47,11 +47,13 @@ def diff(
     before: Annotated[str, typer.Argument(metavar="V1", help="Version, its folder, or OUTPUT@VERSION")],
     after: Annotated[str, typer.Argument(metavar="V2", help="Version, its folder, or OUTPUT@VERSION")],
     output: Annotated[str | None, typer.Option(help="Output folder that holds the versions")] = None,
-    tolerance: Annotated[float, typer.Option(min=0, help="A weight has changed if by more")] = 0.01,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Change above which a weight counts as changed")
+    ] = 0.01,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what differs between two versions: groups born, gone, grown; rows that changed."""
+    """Show the differences between two versions: new, removed and changed groups, and changed rows."""
     with shown_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.diff import diff as compare
@@ -75,7 +77,7 @@ def _show_versions(entries: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _show_pruned(done: Pruned) -> None:
+def _show_pruned(done: PruneResult) -> None:
     console.print(
         f"removed {len(done.versions)} versions and {len(done.fingerprints)} folders of the run store"
         + (f": {', '.join(done.versions)}" if done.versions else ""),

@@ -1,4 +1,4 @@
-"""A published version written into tables of others: once, whole, and named in their own metadata."""
+"""Export of a published version to another table, in one commit that the table's metadata names."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from operators.base import Executor
 
 
 @dataclass(frozen=True)
-class Exported:
-    """Where a version is: ``state`` is what the table calls itself since then; ``written`` by this call."""
+class ExportResult:
+    """The table's name (``state``) for the state with the version, and whether this call wrote it."""
 
     format: str
     path: str
@@ -29,7 +29,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class _PartJob:
-    """One part's way into a table. Picklable."""
+    """One part and the function that writes it into the table. Picklable."""
 
     write: Callable[[pa.Table, int], Any]
     part: Place
@@ -38,45 +38,45 @@ class _PartJob:
 
 def export(
     folder: Place, manifest: Mapping[str, Any], table: Export, executor: Callable[[], Executor]
-) -> Exported:
+) -> ExportResult:
     """Write a version into one table, unless the table's history has it.
 
-    Workers write a file for each part; then this process makes the one commit. A run that dies before it
-    leaves files that no reader sees, and the next one writes them again under the same names.
+    Workers write a file for each part; then this process makes the single commit. A run that dies before the
+    commit leaves files that no reader sees, and the next run writes them again under the same names.
 
     Parameters
     ----------
-    folder, manifest : of the published version.
-    executor : opened only if there is something to write.
+    folder, manifest : folder and manifest of the published version.
+    executor : returns the executor; it is called only if there is something to write.
 
     Raises
     ------
     InputError
-        The table cannot be opened, is there although it should be made, or has other columns.
+        The table cannot be opened, exists although ``mode`` is create, or has other columns.
     """
     tag = VersionTag(manifest["version"], manifest["content"])
     try:
         known = table.held(tag)
         if known:
-            return Exported(table.format, table.path, known, written=False)
+            return ExportResult(table.format, table.path, known, written=False)
         pending = table.begin(_schema(folder, manifest), tag)
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:
             records = list(executor().map(_write, jobs))
         except (ConnectorError, InputError, OSError):
-            known = table.held(tag)  # another export was faster and has swept what it found unfinished
+            known = table.held(tag)  # a faster export has committed and removed unfinished files
             if not known:
                 raise
-            return Exported(table.format, table.path, known, written=False)
+            return ExportResult(table.format, table.path, known, written=False)
         done = pending.commit(records)
-        return Exported(table.format, table.path, done.state, done.written)
+        return ExportResult(table.format, table.path, done.state, done.written)
     except ConnectorError as error:
         raise InputError(f"Export to {table.format}: {error}") from None
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:
-    """As the first part has it: the contract's fields without the promise that they are never null."""
+    """Return the schema of the first part, with every field nullable."""
     place = folder / manifest["parts"][0]["path"]
     with place.open("rb") if isinstance(place, Path) else place.open() as handle:
         found = pq.read_schema(handle)

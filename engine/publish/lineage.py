@@ -1,4 +1,4 @@
-"""From a published version back to the run that made it and the files it was made from."""
+"""Lineage of a published version: the runs that made it, its source files and the models trained on it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from engine.storage.manifest import is_published, read_manifest
 
 
 def trace(version: str, output: Place | None) -> dict[str, Any]:
-    """Version, MLflow runs (latest first) and source. Raises InputError if the version is not found."""
+    """Return version, MLflow runs (latest first), models and source as JSON-able values.
+
+    Raises InputError if the version is not found.
+    """
     output, name = _locate(version, output)
     manifest = read_manifest(version_folder(output, name))
     return {
@@ -35,9 +38,9 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 
 
 def sync_records(version: str | None, output: Place | None) -> str:
-    """Deliver the records that wait in an output folder; a line that says how many.
+    """Deliver the waiting records of an output folder to MLflow and return a line that says how many.
 
-    Raises InputError where no folder is named or MLflow does not answer.
+    Raises InputError if no folder is named or MLflow does not answer.
     """
     if output is None and version is None:
         raise InputError(
@@ -71,7 +74,7 @@ def _locate(version: str, output: Place | None) -> tuple[Place, str]:
 
 
 def _output_of(version: str) -> Place:
-    """Ask the MLflow server that the environment names where a version lies."""
+    """Return the output folder of a version, by the records of the MLflow server in the environment."""
     here = Path()
     if tracking_uri(here).startswith("sqlite:///") and not (here / "mlflow.db").exists():
         raise InputError(
@@ -85,13 +88,13 @@ def _output_of(version: str) -> Place:
 
 
 def _has_records(output: Place) -> bool:
-    """Whether there is an MLflow to ask."""
+    """Whether tracking is enabled and its server, or its database file, exists."""
     uri = tracking_uri(output)
     return bool(uri) and (not uri.startswith("sqlite:///") or (output / "mlflow.db").exists())
 
 
 def _models(version: str, output: Place) -> list[dict[str, Any]]:
-    """Registered models that were trained on a version."""
+    """Return the registered models that were trained on a version."""
     if not _has_records(output):
         return []
     found = client(output)

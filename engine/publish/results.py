@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.storage import Place
-from engine.publish.export import Exported
+from engine.publish.export import ExportResult
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RunResult:
     report: Place | None
     mlflow_run_id: str | None
     seconds: float
-    exports: tuple[Exported, ...] = ()
+    exports: tuple[ExportResult, ...] = ()
     """The exports of ``output.export``, one for each table."""
     training: dict[str, Any] | None = None
     """The record of the recipe's section ``train``; None without that section."""

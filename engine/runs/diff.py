@@ -1,4 +1,4 @@
-"""What differs between two versions: groups that came, went, grew; rows that changed. Part by part."""
+"""Differences between two versions: new, removed and changed groups, and changed rows, part by part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.runs.row_matching import Piece, common
+from engine.runs.row_matching import CommonRows, match_rows
 from engine.training.version import Version
 from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 
@@ -22,8 +22,8 @@ Column = npt.NDArray[Any]
 
 
 @dataclass
-class Tally:
-    """Rows in common, counted by what they were and are."""
+class ChangeCounts:
+    """Numbers of common rows by their values before and after."""
 
     rows: int = 0
     groups: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -33,31 +33,32 @@ class Tally:
     """Rows whose weight has changed by more than the tolerance."""
     largest: float = 0.0
     examples: dict[tuple[str, Any], list[dict[str, Any]]] = field(default_factory=dict)
-    """A few rows of each kind of change."""
+    """Up to ``EXAMPLES`` rows of each kind of change."""
 
 
 def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[str, Any]:
     """Compare two versions of a dataset.
 
-    Rows are the same where they have the same place in a file of the same bytes; groups where each has most
-    rows in common with the other. Memory: one part of each side.
+    Two rows are the same if they have the same position in files with the same bytes. Two groups are the same
+    if each has more rows in common with the other than with any other group. One part of each version is in
+    memory at a time.
 
     Parameters
     ----------
-    tolerance : a weight has changed if it differs by more than that.
+    tolerance : smallest absolute difference above which a weight counts as changed.
 
     Returns
     -------
     JSON-able: ``rows`` (before, after, common, gone, new), ``groups``, ``changed`` (rows in common with
     another group, weight, split or verdict on outliers, with examples), ``largest_weight_change``.
     """
-    tally = Tally()
+    counts = ChangeCounts()
     parts = (_Parts(before), _Parts(after))
-    for piece in common(before.manifest, after.manifest):
-        _add(tally, piece, parts, tolerance)
-    groups = match_groups(tally.groups, *(_sizes(version) for version in (before, after)))
+    for piece in match_rows(before.manifest, after.manifest):
+        _add(counts, piece, parts, tolerance)
+    groups = match_groups(counts.groups, *(_sizes(version) for version in (before, after)))
     same = {g["before"]: g["after"] for g in groups if g["before"] is not None} | {NOISE: NOISE}
-    moved = {pair: n for pair, n in tally.groups.items() if same.get(pair[0]) != pair[1]}
+    moved = {pair: n for pair, n in counts.groups.items() if same.get(pair[0]) != pair[1]}
     n_before, n_after = int(before.manifest["rows"]), int(after.manifest["rows"])
     return {
         "before": before.name,
@@ -65,18 +66,18 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
         "rows": {
             "before": n_before,
             "after": n_after,
-            "common": tally.rows,
-            "gone": n_before - tally.rows,
-            "new": n_after - tally.rows,
+            "common": counts.rows,
+            "gone": n_before - counts.rows,
+            "new": n_after - counts.rows,
         },
         "groups": groups,
         "changed": {
-            "group": _changes(tally, "group", moved),
-            "split": _changes(tally, "split", _unequal(tally.splits)),
-            "outlier": _changes(tally, "outlier", _unequal(tally.outliers)),
-            "weight": {"rows": tally.weights, "examples": tally.examples.get(("weight", None), [])},
+            "group": _changes(counts, "group", moved),
+            "split": _changes(counts, "split", _unequal(counts.splits)),
+            "outlier": _changes(counts, "outlier", _unequal(counts.outliers)),
+            "weight": {"rows": counts.weights, "examples": counts.examples.get(("weight", None), [])},
         },
-        "largest_weight_change": tally.largest,
+        "largest_weight_change": counts.largest,
         "tolerance": tolerance,
     }
 
@@ -84,9 +85,9 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
 def match_groups(
     common_rows: Mapping[tuple[int, int], int], before: Mapping[int, int], after: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Each group of either side once: with its counterpart, or born, or gone. Noise is no group.
+    """Return each group of either side once: with its counterpart, or as born, or as gone.
 
-    Two groups are the same if each is the one that the other has most rows in common with.
+    Two groups correspond if each is the one with which the other has most rows in common. Noise is no group.
     """
     best: tuple[dict[int, int], dict[int, int]] = ({}, {})
     for (a, b), n in sorted(common_rows.items(), key=lambda item: (-item[1], item[0])):
@@ -111,7 +112,7 @@ def _pair(
     now: int | None,
     nearest: int | None,
 ) -> dict[str, Any]:
-    """One entry; ``nearest``: the group that most of its rows were in, or went to, where it has no other."""
+    """Return one entry. ``nearest``, the group with most common rows, is given only without a counterpart."""
     n_then, n_now = (0 if g is None else side.get(g, 0) for g, side in ((then, before), (now, after)))
     if then is None:
         change = "born"
@@ -125,14 +126,14 @@ def _pair(
 
 
 class _Parts:
-    """Contract columns of a version, one part in memory."""
+    """Reads the contract columns of a version, one part at a time."""
 
     def __init__(self, version: Version) -> None:
         self._reader, self._prefix = version.reader(), version.prefix
         self._shard, self._table = -1, pa.table({})
 
     def columns(self, shard: int, start: int, rows: int) -> dict[str, Column]:
-        """Row ids, groups, splits, weights and verdicts of some rows of a part."""
+        """Return row ids, groups, splits, weights and outlier marks of ``rows`` rows of a part."""
         names = (ROW_ID, GROUP, SPLIT, WEIGHT, IS_OUTLIER)
         if shard != self._shard:
             table = self._reader.read_source(shard, [self._prefix + name for name in names])
@@ -143,37 +144,37 @@ class _Parts:
         return {name: column.to_numpy() for name, column in found.items()}
 
 
-def _add(tally: Tally, piece: Piece, parts: tuple[_Parts, _Parts], tolerance: float) -> None:
+def _add(counts: ChangeCounts, piece: CommonRows, parts: tuple[_Parts, _Parts], tolerance: float) -> None:
     sides = zip(parts, piece.parts, piece.starts, strict=True)
     then, now = (part.columns(shard, start, piece.rows) for part, shard, start in sides)
-    tally.rows += piece.rows
+    counts.rows += piece.rows
     for kind, counter, name in (
-        ("group", tally.groups, GROUP),
-        ("split", tally.splits, SPLIT),
-        ("outlier", tally.outliers, IS_OUTLIER),
+        ("group", counts.groups, GROUP),
+        ("split", counts.splits, SPLIT),
+        ("outlier", counts.outliers, IS_OUTLIER),
     ):
         pairs = list(zip(then[name].tolist(), now[name].tolist(), strict=True))
         counter.update(pairs)
         for pair in set(pairs):
             if pair[0] != pair[1] or kind == "group":
-                _example(tally, (kind, pair), piece, pairs.index(pair), then, now, name)
+                _example(counts, (kind, pair), piece, pairs.index(pair), then, now, name)
     change = np.abs(now[WEIGHT].astype(np.float64) - then[WEIGHT])
     for row in np.flatnonzero(change > tolerance)[:EXAMPLES].tolist():
-        _example(tally, ("weight", None), piece, row, then, now, WEIGHT)
-    tally.weights += int(np.count_nonzero(change > tolerance))
-    tally.largest = max(tally.largest, float(change.max(initial=0.0)))
+        _example(counts, ("weight", None), piece, row, then, now, WEIGHT)
+    counts.weights += int(np.count_nonzero(change > tolerance))
+    counts.largest = max(counts.largest, float(change.max(initial=0.0)))
 
 
 def _example(
-    tally: Tally,
+    counts: ChangeCounts,
     key: tuple[str, Any],
-    piece: Piece,
+    piece: CommonRows,
     row: int,
     then: Mapping[str, Column],
     now: Mapping[str, Column],
     name: str,
 ) -> None:
-    known = tally.examples.setdefault(key, [])
+    known = counts.examples.setdefault(key, [])
     if len(known) >= EXAMPLES:
         return
     ids = {"row_id_before": int(then[ROW_ID][row]), "row_id_after": int(now[ROW_ID][row])}
@@ -188,10 +189,10 @@ def _example(
     known.append({"file": piece.path, "row": piece.row + row, **ids, **values})
 
 
-def _changes(tally: Tally, kind: str, moved: Mapping[Pair, int]) -> dict[str, Any]:
-    """Rows, the commonest changes, and examples of these."""
+def _changes(counts: ChangeCounts, kind: str, moved: Mapping[Pair, int]) -> dict[str, Any]:
+    """Return the number of changed rows, the most frequent changes, and examples of these."""
     ordered = sorted(moved.items(), key=lambda item: (-item[1], str(item[0])))
-    examples = [example for pair, _ in ordered for example in tally.examples.get((kind, pair), ())]
+    examples = [example for pair, _ in ordered for example in counts.examples.get((kind, pair), ())]
     pairs = [{"before": a, "after": b, "rows": n} for (a, b), n in ordered]
     return {"rows": sum(moved.values()), "by_value": pairs, "examples": examples[:EXAMPLES]}
 

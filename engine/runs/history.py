@@ -1,4 +1,4 @@
-"""The versions of an output folder: what each was made of and from, and which may go."""
+"""The versions of an output folder: their history, and the removal of old ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from engine.storage.stores import store_of
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """What was removed."""
+class PruneResult:
+    """The versions and run store folders that :func:`prune` removed, and the versions that it kept."""
 
     versions: tuple[str, ...]
     fingerprints: tuple[str, ...]
-    """Folders of the run store that no version needs any more."""
+    """Removed folders of the run store, which no remaining version needs."""
     kept_for: dict[str, str]
-    """Older versions that stay, and why."""
+    """Older versions that were kept, with the reason."""
 
 
 def history(output: Place) -> list[dict[str, Any]]:
-    """Every published version, latest first. Raises InputError where there is none."""
+    """Return every published version, latest first. Raises InputError if there is none."""
     current, models = current_version(output), _models(output, strict=False)
     found = []
     for name in _names(output):
@@ -58,12 +58,12 @@ def history(output: Place) -> list[dict[str, Any]]:
     return sorted(found, key=lambda entry: (entry["published_at"], entry["current"]), reverse=True)
 
 
-def prune(output: Place, keep: int) -> Pruned:
-    """Remove all but the latest ``keep`` versions, and what the run store has of no other version.
+def prune(output: Place, keep: int) -> PruneResult:
+    """Remove all but the latest ``keep`` versions, and run store folders that no remaining version needs.
 
-    The current version stays, and those that a registered model was trained on. What a run that was broken
-    off had committed goes too. Raises InputError where MLflow cannot say which models there are, LockedError
-    where a run goes on.
+    The current version stays, and so do versions on which a registered model was trained. Commits of
+    interrupted runs are removed too. Raises InputError if MLflow does not answer with the models, and
+    LockedError if a run is active.
     """
     if keep < 1:
         raise InputError(f"rowsieve versions prune --keep {keep}: at least one version stays.")
@@ -83,7 +83,7 @@ def prune(output: Place, keep: int) -> Pruned:
         prints = _unneeded(output, stays)
         for fingerprint in prints:
             remove_tree(store_of(output).folder(fingerprint))
-    return Pruned(tuple(gone), tuple(prints), kept_for)
+    return PruneResult(tuple(gone), tuple(prints), kept_for)
 
 
 def _names(output: Place) -> list[str]:
@@ -95,7 +95,7 @@ def _names(output: Place) -> list[str]:
 
 
 def _remove(output: Place, name: str) -> None:
-    """The manifest first: from then on it is no version."""
+    """Remove a version, its manifest first: without the manifest, readers no longer see the version."""
     folder = version_folder(output, name)
     (folder / "manifest.json").unlink(missing_ok=True)
     remove_tree(folder)
@@ -119,9 +119,9 @@ def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
 
 
 def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
-    """Version -> registered models trained on it, by MLflow and by what runs have noted themselves.
+    """Return the registered models trained on each version, by MLflow and by the training records of runs.
 
-    ``strict``: an MLflow that is away is an error.
+    With ``strict``, an MLflow server that does not answer is an error.
     """
     uri = tracking_uri(output)
     records = {name: read_training(output, name) for name in _names(output)}

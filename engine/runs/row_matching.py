@@ -1,4 +1,4 @@
-"""Rows that two versions have in common: same bytes of a file, same place in it."""
+"""Rows that two versions have in common: rows at the same position in files with the same bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Key = tuple[str, int]
-"""Identity of a file, and which of those with this identity."""
+"""Identity of a file, and its number among the files with this identity."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows ``first`` to ``first + rows`` of a file, which are all of a part."""
+    """Rows ``first`` to ``first + rows`` of a file, which are all rows of a part."""
 
     first: int
     rows: int
@@ -21,8 +21,8 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """``rows`` in common, from row ``starts`` of each side's part; ``row`` is the first one's in its file."""
+class CommonRows:
+    """A run of common rows: it starts at row ``starts`` of each part, and at row ``row`` of the file."""
 
     parts: tuple[int, int]
     starts: tuple[int, int]
@@ -31,11 +31,11 @@ class Piece:
     row: int
 
 
-def common(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Piece]:
-    """Every piece, in the order of the parts; of two manifests. Cuts into shards may differ."""
+def match_rows(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[CommonRows]:
+    """Return the common rows of two manifests, in the order of the parts. Their shards may differ."""
     then, now = _segments(before), _segments(after)
-    found = [piece for key in then.keys() & now.keys() for piece in _overlaps(then[key][1], *now[key])]
-    return sorted(found, key=lambda piece: (piece.parts, piece.starts))
+    found = [rows for key in then.keys() & now.keys() for rows in _overlaps(then[key][1], *now[key])]
+    return sorted(found, key=lambda rows: (rows.parts, rows.starts))
 
 
 def _segments(manifest: Mapping[str, Any]) -> dict[Key, tuple[str, list[Segment]]]:
@@ -55,14 +55,14 @@ def _segments(manifest: Mapping[str, Any]) -> dict[Key, tuple[str, list[Segment]
     return found
 
 
-def _overlaps(then: list[Segment], path: str, now: list[Segment]) -> Iterator[Piece]:
-    """Both in the order of the file."""
+def _overlaps(then: list[Segment], path: str, now: list[Segment]) -> Iterator[CommonRows]:
+    """Yield the rows that segments of both sides cover. Both lists are in the order of the file."""
     i = j = 0
     while i < len(then) and j < len(now):
         a, b = then[i], now[j]
         first, last = max(a.first, b.first), min(a.first + a.rows, b.first + b.rows)
         if first < last:
-            yield Piece((a.part, b.part), (first - a.first, first - b.first), last - first, path, first)
+            yield CommonRows((a.part, b.part), (first - a.first, first - b.first), last - first, path, first)
         if a.first + a.rows <= b.first + b.rows:
             i += 1
         else:

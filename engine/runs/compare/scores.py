@@ -16,7 +16,7 @@ NOISE = -1
 
 
 class Cell(NamedTuple):
-    """What the rows of a count have in common; ``true_outlier`` is None where nobody knows."""
+    """The values that the rows of one count share; ``true_outlier`` is None if the truth is unknown."""
 
     y: int
     group: int
@@ -30,12 +30,12 @@ Counts = Mapping[Cell, int]
 
 @dataclass(frozen=True)
 class Scores:
-    """How well groups and outliers meet the truth; nan where it cannot be said."""
+    """Agreement of groups and outliers with the truth; nan where a score is undefined."""
 
     ari: float
     """Adjusted Rand index with the true groups; all noise is one group."""
     floor: float
-    """The same of "group := class label"."""
+    """Adjusted Rand index of the class labels, taken as groups, with the true groups."""
     minority_recall: float
     """Share of minority rows that lie in a group of their own; see :func:`minority_recall`."""
     outlier_precision: float

@@ -21,7 +21,7 @@ from connectors.storage import Place
 from engine.core.events import Event, Listener, Meter
 from engine.execution.job import ShardExecutor
 from engine.plan.model import Plan
-from engine.publish.export import Exported
+from engine.publish.export import ExportResult
 from engine.publish.results import OperatorResult
 from engine.storage.lease import Lease
 
@@ -33,13 +33,13 @@ class PublishedVersion:
     manifest: dict[str, Any]
     results: tuple[OperatorResult, ...]
     report: Place | None = None
-    exports: tuple[Exported, ...] = ()
+    exports: tuple[ExportResult, ...] = ()
     training: dict[str, Any] | None = None
 
 
 @dataclass
 class RunContext:
-    """What a plugin may use. The executor is opened when it is first asked for."""
+    """The parts of a run that a plugin may use. The first call of ``executor`` opens the executor."""
 
     plan: Plan
     lease: Lease

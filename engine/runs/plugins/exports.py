@@ -8,7 +8,7 @@ from connectors.tables.export import Export
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.plan.exports import open_exports
-from engine.publish.export import Exported, export
+from engine.publish.export import ExportResult, export
 from engine.runs.plugins.base import RunContext, RunPlugin
 
 
@@ -19,7 +19,7 @@ class Exports(RunPlugin):
 
     def published(self, run: RunContext) -> None:
         """Write to every table, then raise InputError for those that failed."""
-        done: list[Exported] = []
+        done: list[ExportResult] = []
         errors: list[InputError] = []
         for table in open_exports(run.plan.recipe.output.export):
             try:
@@ -31,7 +31,7 @@ class Exports(RunPlugin):
             raise InputError(" ".join(str(error) for error in errors)) from errors[0]
 
 
-def _export(run: RunContext, table: Export) -> Exported:
+def _export(run: RunContext, table: Export) -> ExportResult:
     meter = run.meter(f"export to {table.format}")
     meter.tell("start")
     folder = version_folder(run.plan.output, run.plan.version)

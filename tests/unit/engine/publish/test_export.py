@@ -19,7 +19,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.plan.exports import open_exports
-from engine.publish.export import Exported, export
+from engine.publish.export import ExportResult, export
 from engine.recipe.recipe import ExportSection, Recipe
 from engine.runs.runner import run
 from tests import tables
@@ -64,7 +64,7 @@ class Target:
     def section(self, mode: Mode) -> dict[str, Any]:
         return {"format": self.format, "path": self.path, "mode": mode, "catalog": self.catalog}
 
-    def export(self, version: Version, mode: Mode, executor: Any = None) -> Exported:
+    def export(self, version: Version, mode: Mode, executor: Any = None) -> ExportResult:
         (table,) = open_exports([ExportSection.model_validate(self.section(mode))])
         return export(version.folder, version.manifest, table, lambda: executor or LocalExecutor())
 

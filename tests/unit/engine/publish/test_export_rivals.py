@@ -14,7 +14,7 @@ import pytest
 from connectors import open_source
 from connectors.tables.export import Mode, open_export
 from engine.core.errors import InputError
-from engine.publish.export import Exported
+from engine.publish.export import ExportResult
 from tests.s3 import S3Server
 from tests.unit.engine.publish.test_export import Target, Version
 
@@ -77,7 +77,7 @@ def test_one_that_comes_between_the_look_and_the_commit_is_seen(
     monkeypatch.setattr(kind, look, slowly)
     done = target.export(new, mode)
     assert [one.written for one in rivals] == [True]
-    assert done == Exported(done.format, done.path, rivals[0].state, written=False)
+    assert done == ExportResult(done.format, done.path, rivals[0].state, written=False)
     assert target.ids() == expected(mode)
 
 

@@ -18,7 +18,7 @@ from engine.core.errors import InputError
 from engine.runs import history as history_module
 from engine.runs.diff import diff, match_groups
 from engine.runs.history import history, prune
-from engine.runs.row_matching import common
+from engine.runs.row_matching import match_rows
 from engine.training.version import Version, open_version
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
 
@@ -114,7 +114,7 @@ def test_pieces_cover_the_rows_in_common_once(then: list[int], now: list[int]) -
     ]
     starts = [np.concatenate(([0], np.cumsum(sizes))).tolist() for sizes in (then, now)]
     covered = []
-    for piece in common(*manifests):
+    for piece in match_rows(*manifests):
         for side in (0, 1):
             assert starts[side][piece.parts[side]] + piece.starts[side] == piece.row
         covered += range(piece.row, piece.row + piece.rows)
