@@ -29,7 +29,7 @@ WRITE = 'Write [column, operation, value], such as [age, ">=", 18], or a list of
 
 @dataclass(frozen=True)
 class Predicate:
-    """Which rows to take: those for which all clauses of one of the ``ways`` hold (disjunctive normal form).
+    """Selects the rows for which all clauses of one of the ``ways`` hold (disjunctive normal form).
 
     A clause is a column, one of ``OPERATIONS`` and a value. A missing value fits no clause but ``= null``.
     """

@@ -87,7 +87,7 @@ class RowScanner:
         return np.full(rows, self.offset, np.int64), np.ones(rows, bool)
 
     def _quoted_bytes(self, data: npt.NDArray[np.uint8]) -> Bools:
-        """Which bytes lie inside a quoted field. Raises RowScanError at a quote inside an unquoted one."""
+        """Return the mask of bytes in quoted fields. Raises RowScanError at a quote in an unquoted field."""
         quotes = data == QUOTE
         inside: Bools = np.logical_xor.accumulate(quotes) ^ self._inside
         opening = np.flatnonzero(quotes & inside)

@@ -71,7 +71,7 @@ def write_whole(place: Place, data: bytes) -> None:
 
 
 def link(source: Place, target: Place) -> None:
-    """The same file under another name; a copy where there are no links, within the store where it is one."""
+    """Link ``target`` to the file ``source``, or copy it where links are unsupported; in a store, copy it."""
     if isinstance(source, ObjectPath) and isinstance(target, ObjectPath) and source.root == target.root:
         source.copy_to(target)
     elif isinstance(source, ObjectPath) or isinstance(target, ObjectPath):

@@ -19,7 +19,7 @@ SMALL = 2**20
 
 
 class Tag(NamedTuple):
-    """Which content an object has: its ETag, and its generation where the store counts those."""
+    """Identifies the content of an object: its ETag, and its generation if the store counts generations."""
 
     e_tag: str | None
     version: str | None
@@ -112,7 +112,7 @@ class ObjectPath:
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> ObjectPath:
-        """The same with another ending."""
+        """Return the path with another ending."""
         return self.with_name(self.stem + suffix)
 
     def resolve(self) -> ObjectPath:

@@ -34,7 +34,7 @@ from connectors.tables.common import fingerprint, gather, library, location, pla
 
 
 class DeltaOptions(SourceOptions):
-    """Which version to read."""
+    """Options of ``delta``: the version to read."""
 
     version: int | None = Field(default=None, ge=0, description="Version to read; default: the newest")
 
@@ -74,7 +74,7 @@ class DataFile:
         return fingerprint([self.name, self.size, self.deleted.tobytes().hex()])
 
     def n_deleted(self, first: int, last: int) -> int:
-        """How many of these rows are deleted."""
+        """Return the number of deleted rows from row ``first`` up to, excluding, ``last``."""
         low, high = np.searchsorted(self.deleted, (first, last))
         return int(high - low)
 

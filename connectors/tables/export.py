@@ -41,7 +41,7 @@ class VersionTag:
 
     @property
     def properties(self) -> dict[str, str]:
-        """As key-value metadata."""
+        """The tag as key-value metadata."""
         return {VERSION: self.version, CONTENT: self.content}
 
     @property

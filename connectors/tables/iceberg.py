@@ -62,7 +62,7 @@ PROPERTIES = re.compile(
 
 
 class IcebergOptions(SourceOptions):
-    """Where the table is found, and which snapshot to read."""
+    """Options of ``iceberg``: the catalog of the table, and the snapshot to read."""
 
     catalog: str | dict[str, str] | None = Field(
         default=None,

@@ -25,7 +25,7 @@ from connectors.tables.common import fingerprint, gather, library, location, pla
 
 
 class LanceOptions(SourceOptions):
-    """Which version to read."""
+    """Options of ``lance``: the version to read."""
 
     version: int | None = Field(default=None, ge=1, description="Version to read; default: the newest")
     tag: str | None = Field(default=None, min_length=1, description="Tag of the version to read, instead")

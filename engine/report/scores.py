@@ -59,7 +59,7 @@ class Scores:
     ari: float = math.nan
     """Adjusted Rand index of the inferred groups with the true ones; noise counts as one group."""
     floor: float = math.nan
-    """The same for the class label alone."""
+    """Adjusted Rand index of the class labels, taken as groups, with the true groups."""
     true_groups: list[tuple[str, RowStatistics]] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
     """Inferred groups that the table shows."""

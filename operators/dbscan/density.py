@@ -1,4 +1,4 @@
-"""Which rows are core samples at which radius, without counting the neighbours of most rows.
+"""Core samples at each radius of a grid, without counting the neighbours of most rows.
 
 The radii of a grid are levels in ascending order. A row with ``goal`` neighbours at one level has them at
 all larger levels, so one number per row suffices: the largest level at which it has fewer, -1 if there is

@@ -38,7 +38,7 @@ class BalanceParams(OperatorParams):
         "mean 0 and standard deviation 1, treated above the mean",
     )
     resources: Resources = Resources()
-    """Of one task."""
+    """Resources of one task."""
 
 
 class DckmParams(BalanceParams):

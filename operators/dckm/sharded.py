@@ -56,7 +56,7 @@ class Place:
     """For states and results; all workers must see it."""
     coder: Coder
     version: int = 0
-    """Of the states: the pass that wrote them."""
+    """Number of the pass that wrote the states."""
 
     def read(self, shard: int) -> tuple[Coded, Ids]:
         """Coded features and row ids."""

@@ -41,7 +41,7 @@ def check_encoder_name(name: str) -> str:
 
 
 class EmbedParams(OperatorParams):
-    """Which column goes through which network, and in what pieces."""
+    """Parameters of ``embed``: the network, the column that it encodes, and the size of its inputs."""
 
     model: Annotated[str, AfterValidator(check_encoder_name)]
     """``minilm`` (384 numbers a text), ``efficientnet_lite0`` (1,280 an image), ``minilm_tokens`` (what
@@ -56,5 +56,5 @@ class EmbedParams(OperatorParams):
     image_size: int = Field(default=224, ge=32, le=1024)
     """Height and width in pixels an image is scaled to. EfficientNet-lite0 was trained on 224."""
     resources: Resources = Resources()
-    """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
-    ``gpus`` is 0; its last digits differ from a CPU's."""
+    """Resources of one actor. ``cpus`` is also torch's number of threads. A GPU is used if there is one,
+    unless ``gpus`` is 0; its last digits differ from a CPU's."""

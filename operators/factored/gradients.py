@@ -47,7 +47,7 @@ class Layer:
         return int(self.errors.shape[1] * per_error)
 
     def take(self, rows: Any) -> Layer:
-        """The same of some rows."""
+        """Return the layer of the rows ``rows``."""
         return Layer(self.activations[rows], self.errors[rows], self.weight, self.bias)
 
     def widened(self, dtype: Any = np.float64) -> tuple[Matrix, Matrix]:
@@ -95,7 +95,7 @@ class FactoredGradients:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> FactoredGradients:
-        """The same of some rows: a slice, an index array or a mask."""
+        """Return the gradients of some rows; ``rows`` is a slice, an index array or a mask."""
         return FactoredGradients([layer.take(rows) for layer in self.layers])
 
     @property

@@ -53,7 +53,7 @@ def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
 
 
 def parts_of(gradients: FactoredGradients) -> list[Part]:
-    """How these gradients would be packed; layers are numbered."""
+    """Return the parts into which gradients are packed; their layers are numbered."""
     sizes = ((layer.activations.shape[1], layer.errors.shape[1]) for layer in gradients.layers)
     return [
         Part(str(number), *size, layer.weight, layer.bias)

@@ -50,7 +50,7 @@ class FactoredOperand:
         )
 
     def take(self, index: Tensor) -> FactoredOperand:
-        """The same of some rows."""
+        """Return the rows at the positions ``index``."""
         return FactoredOperand(
             tuple(part.index_select(0, index) for part in self.activations),
             tuple(part.index_select(0, index) for part in self.errors),
@@ -59,7 +59,7 @@ class FactoredOperand:
         )
 
     def to(self, device: torch.device) -> FactoredOperand:
-        """The same, held by a device."""
+        """Return the rows in the memory of ``device``."""
         return FactoredOperand(
             tuple(part.to(device) for part in self.activations),
             tuple(part.to(device) for part in self.errors),

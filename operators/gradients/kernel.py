@@ -107,7 +107,7 @@ def select_parameters(model: nn.Module, pattern: str | None) -> Mapping[str, nn.
 
 RouteName: TypeAlias = Literal["auto", "layers", "func"]
 TOLERANCE = 1e-4
-"""Of a row's norm: float32 products of another height round differently, by far less than this."""
+"""Tolerance relative to a row's norm. Rounding of float32 products of other sizes is far smaller."""
 
 
 class Route(Protocol):
@@ -131,7 +131,7 @@ class AnyModule:
         self._gradients = vmap(grad(loss), in_dims=(None, 0, 0))
 
     def __call__(self, x: Tensor, y: Tensor) -> Sequence[Gradient]:
-        """See :class:`Route`."""
+        """Return one gradient per selected parameter, by ``vmap`` over the rows."""
         # The outer no_grad keeps the parameters that were not selected out of an autograd graph;
         # torch.func.grad differentiates all the same.
         with torch.no_grad(), plain_attention():

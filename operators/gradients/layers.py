@@ -52,7 +52,7 @@ class Factors:
 
 
 Gradient: TypeAlias = Tensor | Factors
-"""Of m rows in one parameter: (m, *parameter shape), or the factors of it."""
+"""Gradients of m rows in one parameter: (m, *parameter shape), or their factors."""
 
 
 def write(gradient: Gradient, out: Tensor) -> None:
@@ -205,7 +205,7 @@ class Layers:
             holder.names[name.removeprefix(f"{path}." if path else "")] = name
 
     def __call__(self, x: Tensor, y: Tensor) -> Sequence[Gradient]:
-        """See :class:`Route`."""
+        """Return one gradient per selected parameter, from one backward pass over all rows."""
         modules = {path: holder.module for path, holder in self._holders.items()}
         with frozen(self._model), torch.enable_grad():
             with recording(modules, tap=True) as calls:
@@ -227,7 +227,7 @@ class _Holder:
     names: dict[str, str]
 
     def gradients(self, call: Call, error: Tensor) -> dict[str, Gradient]:
-        """Of every row in these parameters, from the error (m, ...) of the module's output."""
+        """Return the gradients of every row in these parameters, from the error (m, ...) of the output."""
         module = self.module
         plain = type(module) is nn.Linear and not module._forward_hooks and not module._forward_pre_hooks
         if not plain:

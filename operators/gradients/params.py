@@ -21,7 +21,7 @@ def _check_pattern(pattern: str) -> str:
 
 
 class ProjectionParams(OperatorParams):
-    """How gradients are made shorter by a random projection drawn from the recipe's seed."""
+    """Parameters of the random projection that shortens gradients; it is drawn from the recipe's seed."""
 
     dim: int = Field(ge=1)
     """Numbers that are left of a gradient. Cosines keep an error of about ``1 / sqrt(dim)``."""
@@ -46,13 +46,13 @@ class StoredParams(OperatorParams):
     format: Layout | Literal["auto"] = "auto"
     """``auto``: a folder is ``bergson``, ``.npy`` is ``npy``, all else ``memmap``."""
     dtype: Number | None = None
-    """Of a ``memmap``, little-endian. Half precision is read as float32."""
+    """Number type of a ``memmap``, little-endian. Half precision is read as float32."""
     shape: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
-    """Of a ``memmap``: rows, numbers a row."""
+    """Shape of a ``memmap``: rows, and numbers in a row."""
 
 
 class GradientsParams(OperatorParams):
-    """Which gradients of the probe's loss to take, and how."""
+    """Parameters of ``gradients``: which gradients of the probe's loss to compute, and how."""
 
     parameters: Annotated[str, AfterValidator(_check_pattern)] | None = None
     """Regular expression: only parameters in whose name ``re.search`` finds it. Default: all of the probe.
@@ -78,8 +78,8 @@ class GradientsParams(OperatorParams):
     """Read gradients from disk and compute none: then the chain needs no probe, and of the other parameters
     none is given. Default: compute them."""
     resources: Resources = Resources()
-    """Of one actor. ``cpus`` is also torch's number of threads. A GPU is used where there is one, unless
-    ``gpus`` is 0."""
+    """Resources of one actor. ``cpus`` is also torch's number of threads. A GPU is used if there is one,
+    unless ``gpus`` is 0."""
 
     @model_validator(mode="after")
     def _factors_as_they_are(self) -> GradientsParams:

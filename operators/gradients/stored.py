@@ -168,7 +168,7 @@ def _bergson_type(info: dict[str, Any]) -> tuple[int, str]:
 
 
 def _sized(file: StoredFile) -> StoredFile:
-    """The same. Raises ValueError where the file has another size."""
+    """Return the file. Raises ValueError if its size does not match its shape and number type."""
     size = SIZES["bfloat16"] if file.dtype == "bfloat16" else np.dtype(file.dtype).itemsize
     wanted, found = file.n_rows * file.width * size, file.path.stat().st_size
     if wanted != found:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the vectors of a class are: a column of the shards, flat or packed; or drawn rows on disk."""
+    """Source of the vectors of a class: a column of the shards, flat or packed; or drawn rows on disk."""
 
     shards: ShardReader
     column: str
@@ -85,7 +85,7 @@ class Source:
 
 
 def read_projection(maker: Path | None) -> dict[str, Any]:
-    """How the gradients were projected, and by how much that moves cosines; empty where they are not."""
+    """Return the record of the gradients' projection and its error in cosines; empty without projection."""
     path = maker / PROJECTION if maker else None
     if path is None or not path.exists():
         return {}

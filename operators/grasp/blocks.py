@@ -188,7 +188,7 @@ def _marked(drawn: Sequence[Index], totals: Index) -> npt.NDArray[np.bool_]:
 
 
 def _place_in_group(label: npt.NDArray[Any]) -> Index:
-    """How many earlier entries are equal."""
+    """Return for each entry the number of earlier entries that are equal to it."""
     order = np.argsort(label, kind="stable")
     ordered = label[order]
     starts = np.searchsorted(ordered, ordered)
@@ -215,7 +215,7 @@ class Cells(NamedTuple):
 
 
 def cells_of(solved: Solved, digests: list[bytes], noise: Index) -> Cells:
-    """Which cells to score, from a digest of each cell's labels and its noise rows."""
+    """Choose the cells to score, from a digest of each cell's labels and its noise rows."""
     seen: dict[bytes, int] = {}
     which = np.array([seen.setdefault(digest, len(seen)) for digest in digests], np.intp)
     first = np.unique(which, return_index=True)[1]

@@ -108,7 +108,7 @@ def sample_cores(cores: Index, labels: npt.NDArray[np.int32], limit: int, random
 
 
 def draw_cores(sizes: npt.NDArray[np.intp], limit: int, random_state: Any) -> list[Index]:
-    """Which core samples of each group are kept, as positions among the group's.
+    """Draw the core samples of each group that are kept, as positions among the group's core samples.
 
     Parameters
     ----------

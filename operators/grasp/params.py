@@ -14,7 +14,7 @@ MinSamples: TypeAlias = Annotated[int, Field(ge=1)]
 
 
 class GroupsParams(OperatorParams):
-    """How rows are compared within a class, and which settings of DBSCAN are tried."""
+    """Parameters of GRASP: the comparison of rows within a class, and the settings of DBSCAN to try."""
 
     method: Literal["grasp", "feasp"] = "grasp"
     """``grasp`` clusters gradients; ``feasp``, its ablation, the features ``x`` in the same way."""
@@ -56,6 +56,6 @@ class GroupsParams(OperatorParams):
     """A class of more rows is clustered in blocks of so many, by many workers; one of fewer by one worker
     that holds all of it. The results are the same."""
     resources: Resources = Resources()
-    """Of a worker, which holds the rows of one class or block."""
+    """Resources of a worker, which holds the rows of one class or block."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources", "block_rows"})

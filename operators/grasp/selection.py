@@ -148,7 +148,7 @@ def _coverage_scores(facts: GridFacts, scored: npt.NDArray[np.bool_]) -> tuple[F
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which cell of the grid was taken for a class, and why.
+    """The chosen cell of the grid of a class, with the reason for the choice.
 
     Attributes
     ----------

@@ -61,7 +61,7 @@ def keeps_grid(keep: Keep, n_rows: int) -> bool:
 
 
 def grid_path(state: Path, index: int) -> Path:
-    """Where the grid of class ``index`` is."""
+    """Return the path of the grid of class ``index``."""
     return state / f"grid-{index}"
 
 

@@ -179,7 +179,7 @@ class Ingest(Operator[IngestParams]):
         )
 
     def _widths(self, context: Context, executor: Executor) -> list[int]:
-        """How many features each column gives, from the first shards that tell."""
+        """Return the number of features of each column, from the first shards that have values."""
         features = self.params.features or ()
         known: list[int | None] = [None] * len(features)
         for shard in range(len(context.shards.shards)):
@@ -207,7 +207,7 @@ class _Shard:
             self.bad |= table[FEATURE_FAULT].is_valid().to_numpy()
 
     def fault(self, row: int) -> Fault:
-        """Why a bad row is bad: its label, else its first feature that is."""
+        """Return the fault of a bad row: its label's, else that of its first bad feature."""
         features = self._params.features
         if self.y[row] < 0:
             name, code, width = self._params.label, self._label_codes[row], 1

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class Reason(IntEnum):
-    """Why a value cannot be used; 0 where it can."""
+    """Reason why a value cannot be used; 0 if it can be used."""
 
     GOOD = 0
     NULL = 1
@@ -87,7 +87,7 @@ def _first_word(column: pa.ChunkedArray) -> str:
 
 
 def feature_widths(table: pa.Table, features: Sequence[str]) -> tuple[int | None, ...]:
-    """How many features each column gives: 1, or the length of its first vector; None if it has none."""
+    """Return the number of features of each column: 1, or its first vector's length; None without one."""
     return tuple(_width(table[name]) for name in features)
 
 

@@ -1,4 +1,4 @@
-"""How well inferred groups and outliers match the truth, where the truth is known."""
+"""Agreement of inferred groups and outliers with the truth, if the truth is known."""
 
 from __future__ import annotations
 

@@ -218,7 +218,10 @@ def _euclidean_sums(
 def _cosine_sums(
     X: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index, drawn: Index
 ) -> Iterator[tuple[slice, Float64]]:
-    """The same for 1 - cos, from the sum of each cluster's unit rows; a row is at 0 from itself."""
+    """Yield sums of the distances 1 - cos to each cluster, computed from the sum of its unit rows.
+
+    A row has distance 0 from itself.
+    """
     unit = normalize(X.astype(np.float64, copy=False))
     atoms, atom_labels = unseparated(labels)
     order = np.argsort(atoms, kind="stable")

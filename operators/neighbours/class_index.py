@@ -175,5 +175,5 @@ class Part:
 
 
 def reach_of(params: NeighboursParams) -> Reach:
-    """Which rows are neighbours."""
+    """Return the definition of a neighbour by the parameters."""
     return Reach(params.eps, params.n_neighbors)

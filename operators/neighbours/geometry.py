@@ -1,4 +1,4 @@
-"""How a metric compares two rows: in float32 for an index, in float64 for the decision."""
+"""Comparison of two rows by a metric: in float32 for an index, in float64 for the decision."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ MOST_WRONG_CORES = 0.01
 
 @dataclass(frozen=True)
 class Quality:
-    """How far approximate labels are from those of exact DBSCAN.
+    """Agreement of approximate labels with those of exact DBSCAN.
 
     Three figures, as each is blind to something. Recall says nothing of what the lost edges did. The
     adjusted Rand index weighs clusters by the square of their size: a minority of 5 % that turns into
@@ -211,7 +211,7 @@ class ApproximateGrid:
 
 @dataclass(frozen=True)
 class Settings:
-    """How neighbours are looked for. ``nprobe`` and ``ef_search`` as in ``NeighbourGraph``."""
+    """Settings of the neighbour search. ``nprobe`` and ``ef_search`` are those of ``NeighbourGraph``."""
 
     index: Kind
     metric: Metric

@@ -13,7 +13,7 @@ from operators.neighbours.graph import Graph
 
 
 def density(graph: Graph) -> npt.NDArray[np.float64]:
-    """How crowded the surroundings of each row are, relative to the mean.
+    """Return the density of rows around each row, relative to the mean.
 
     For a graph of all pairs within eps: neighbours, the row itself included (Rosenblatt 1956). For a graph
     of the k nearest: one over the distance to the furthest of them (Loftsgaarden and Quesenberry 1965,

@@ -27,7 +27,7 @@ SPARE = 8  # rows asked for beyond the k nearest: the row itself, and some to se
 
 @dataclass(frozen=True)
 class Reach:
-    """Which rows are neighbours: all within ``eps``, the ``n_neighbors`` nearest, or the nearest within eps.
+    """Definition of a neighbour: within ``eps``, among the ``n_neighbors`` nearest, or both.
 
     Raises
     ------

@@ -13,7 +13,7 @@ EVERY_CLASS = -1
 
 
 class NeighboursParams(OperatorParams):
-    """Which rows count as neighbours, and how they are looked for."""
+    """Parameters of ``neighbours``: the definition of a neighbour, and the index that searches them."""
 
     space: Literal["gradient", "x"] = "gradient"
     """Column whose vectors are compared: gradients, or the features themselves."""
@@ -41,7 +41,7 @@ class NeighboursParams(OperatorParams):
     """Distance up to which the report calls two rows near duplicates; default 0.001 (an angle of 2.6
     degrees), with ``euclidean`` 0: equal vectors alone."""
     resources: Resources = Resources()
-    """Of the worker that holds one index; with ``gpus`` a flat index is searched on a GPU."""
+    """Resources of the worker that holds one index; with ``gpus`` a flat index is searched on a GPU."""
 
     @property
     def duplicate_distance(self) -> float:

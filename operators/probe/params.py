@@ -41,8 +41,8 @@ class ProbeParams(OperatorParams):
     """One task (``in_process``), or Ray Train's workers (``ray``; seconds to start, more memory and speed).
     ``auto``: one task up to ``small_rows`` rows, or where there is no Ray. Same bytes either way."""
     small_rows: int = Field(default=200_000, ge=0)
-    """See ``trainer``."""
+    """Largest number of rows that ``auto`` trains in one task."""
     workers: int | None = Field(default=None, ge=1)
     """Workers of ``ray``; default: as many as fit into the cluster; at most 8, and one per shard."""
     resources: Resources = Resources()
-    """Of one worker; ``gpus: 1`` trains and predicts on a GPU."""
+    """Resources of one worker; ``gpus: 1`` trains and predicts on a GPU."""

@@ -80,7 +80,7 @@ class Draw:
     by_label: bool
     by_group: bool
     shares: tuple[float, float] = (0.0, 0.0)
-    """Of validation and test in strata that had no row in ``fit``."""
+    """Shares of validation and test in strata that had no row in ``fit``."""
 
     def keys(self, table: pa.Table) -> Ints:
         """Stratum of each row, -1 for rows to drop."""

@@ -23,18 +23,18 @@ class SplitParams(OperatorParams):
     drop_outliers: bool = False
     """Leave out rows marked as outliers; look at them and at the estimated precision first."""
     kernel: Literal["linear", "rbf"] = "linear"
-    """Of features ``x``; compare methods by their metric ``mmd`` in the same kernel."""
+    """Kernel of the features ``x``; compare methods by their metric ``mmd`` in the same kernel."""
     gamma: Annotated[float, Field(gt=0)] | None = None
-    """Of ``rbf``; default: 1 / median squared distance."""
+    """Parameter gamma of ``rbf``; default: 1 / median squared distance."""
     landmarks: Annotated[int, Field(ge=1, le=5000)] = 500
-    """Landmarks that ``rbf`` is approximated by."""
+    """Number of landmarks in the approximation of ``rbf``."""
     landmarks_by: Literal["uniform", "kmeans", "density"] = "uniform"
     """How landmarks are chosen from 5,000 sampled rows; ``density``: from all rows, evenly over the space, by
     the graph of the operator ``neighbours`` (with ``space: x``)."""
     standardize: bool = True
     """Centre and scale every feature before the kernel."""
     resources: Resources = Resources()
-    """Of one shard's work."""
+    """Resources of the work on one shard."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,4 +1,4 @@
-"""Which rows rank first in each stratum, over shards: only counts move, eight bits a round."""
+"""Selection of the first rows of each stratum over shards. Only counts are exchanged, eight bits a round."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Files:
         return np.concatenate([place, place + len(names)]), order_keys(both)
 
     def tied(self, names: Ints, ends: Hashes, shard: int) -> tuple[Ints, Hashes]:
-        """As :meth:`ranked`, with row ids for gain keys, and place -1 for rows not at their end (2 g,)."""
+        """Return :meth:`ranked` with row ids for gain keys, and place -1 for rows not at their end (2 g,)."""
         place, ordered = self.ranked(names, shard)
         ids = np.asarray(self.load("ids", shard)).astype(np.uint64)
         return np.where(ordered == ends[place], place, -1), np.concatenate([ids, ids])

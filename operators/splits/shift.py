@@ -1,4 +1,4 @@
-"""How far validation rows are from training rows, over shards, for methods that do not say it themselves."""
+"""Distance of validation rows from training rows over shards, for methods that do not compute their own."""
 
 from __future__ import annotations
 

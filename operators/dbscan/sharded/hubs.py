@@ -50,7 +50,7 @@ def attachment(layout: Layout, round_: int, block: int) -> Attachment:
 
 
 def attachments(layout: Layout, round_: int, numbers: Index) -> Attachment:
-    """The same for rows of any blocks."""
+    """Return the hubs to which the rows ``numbers`` of any blocks are attached before round ``round_``."""
     found = Attachment(np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int16))
     for block, where in by_block(layout, numbers):
         stored, inside = attachment(layout, round_, block), numbers[where] - block * layout.block_rows
