@@ -222,6 +222,8 @@ def curate(
     ['train', 'validation']
 
     """
+    if isinstance(features, str):
+        raise InputError(f"curate: features={features!r}: give a list of names, such as [{features!r}].")
     temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
     folder = Path(temporary.name if temporary else str(output)).resolve()
     recipe = Recipe.parse(

@@ -30,7 +30,7 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.cues.params import CuesParams
-from operators.cues.references import FeatureColumns, check_references
+from operators.cues.references import FeatureColumns, check_answers, check_references
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -67,13 +67,14 @@ class Cues(Operator[CuesParams]):
         Raises
         ------
         OperatorError
-            A named column is no feature.
+            A named column is no feature, or a feature is named as spurious and as legitimate.
 
         """
         ingest = next((operator for operator in chain if operator.name == "ingest"), None)
         columns = tuple(getattr(getattr(ingest, "params", None), "features", None) or (FEATURES,))
         check_references(self.params.spurious, columns, "spurious")
         check_references(self.params.legitimate, columns, "legitimate")
+        check_answers(self.params.spurious, self.params.legitimate, columns)
         return Cues(self.params, columns)
 
     @property
@@ -107,6 +108,7 @@ class Cues(Operator[CuesParams]):
 
         """
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
+        from operators.cues.listing import read_suspects
 
         ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
         classes = [str(value) for value in ingest["classes"]]
@@ -120,7 +122,7 @@ class Cues(Operator[CuesParams]):
                 paths, context.state, self.params, columns, tuple(classes), tuple(counts), settings
             )
             (metrics,) = executor.map(_run, [task])
-        _tell(metrics, self.params)
+        _tell(metrics, self.params, read_suspects(context.state)["undivided"])
         return metrics
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -203,6 +205,7 @@ def _run(task: FitTask) -> dict[str, float]:
         classes=task.classes,
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
+        undivided=_undivided(state, X, task),
     )
     return _metrics(state) | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
 
@@ -265,6 +268,19 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
             )
 
 
+def _undivided(state: State, X: Any, task: FitTask) -> list[str]:
+    """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
+    from operators.cues.listing import yaml_reference
+
+    divided = {sides.columns for sides in state.named or ()}
+    found = []
+    for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
+        x = X[:, named.columns[0]]
+        if named.columns not in divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
+            found.append(yaml_reference(reference))
+    return found
+
+
 def _two_values(x: Any) -> tuple[float, float] | None:
     low, high = float(x.min()), float(x.max())
     return (low, high) if bool(((x == low) | (x == high)).all()) else None
@@ -287,10 +303,17 @@ def _weigh(state: State, table: pa.Table) -> pa.Array:
     return pa.array(found)
 
 
-def _tell(metrics: Mapping[str, float], params: CuesParams) -> None:
+def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[str]) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
+    if undivided:
+        _log.warning(
+            "cues: operators.cues.spurious names %s, but no usable cut divides the sampled rows there, so "
+            "that nothing is balanced against the label. Give another cut or column.",
+            " and ".join(undivided),
+        )
     if params.spurious:
-        _log.info("cues: %d named shortcuts are balanced against the label.", int(metrics["named"]))
+        n_balanced = len(params.spurious) - len(undivided)
+        _log.info("cues: %d named shortcuts are balanced against the label.", n_balanced)
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info("cues: the evidence for a shortcut is %.0f %% of the full gate.", 100 * metrics["gate"])
     else:

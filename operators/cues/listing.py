@@ -68,8 +68,8 @@ def write_suspects(
     params, columns
         Answers of the recipe, and the names of the features.
     more
-        Further entries: ``classes`` (names in the order of their index), ``sample_rows`` and ``binary``
-        (features that have two values, by position).
+        Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
+        (features that have two values, by position) and ``undivided`` (named shortcuts without two sides).
 
     """
     answers = Answers.of(params, columns)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
@@ -105,6 +106,28 @@ def check_references(references: Iterable[Reference], known: Sequence[str], key:
                 columns_of(name, known)
             except OperatorError as error:
                 raise OperatorError(f"operators.cues.{key}: {error}") from None
+
+
+def check_answers(
+    spurious: Iterable[Reference], legitimate: Iterable[Reference], known: Sequence[str]
+) -> None:
+    """Raise OperatorError if a feature is named as spurious and as legitimate, also by pattern or entry."""
+    for (name, column, entry), (other, other_column, other_entry) in product(
+        _meanings(spurious, known), _meanings(legitimate, known)
+    ):
+        if column == other_column and (entry is None or other_entry in (None, entry)):
+            raise OperatorError(
+                f"operators.cues: {name!r} under spurious and {other!r} under legitimate both name "
+                f"features of {column!r}. Remove one of the two."
+            )
+
+
+def _meanings(references: Iterable[Reference], known: Sequence[str]) -> Iterator[tuple[str, str, int | None]]:
+    """Yield every name as written, with each column and entry that it means."""
+    for reference in references:
+        for name in names_of(reference):
+            for column, entry in columns_of(name, known):
+                yield name, column, entry
 
 
 def _unknown(name: str, known: Sequence[str]) -> str:

@@ -48,6 +48,11 @@ def verdict(found: Mapping[str, Any]) -> str:
     """Say in one sentence what the weights are."""
     if found["reason"]:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
+    if found["gate"] is None and (undivided := found.get("undivided")):
+        return (
+            f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
+            "there, so that nothing is balanced against the label for it."
+        )
     if found["gate"] is None:
         return "The shortcuts that the recipe names are balanced against the label."
     if found["gate"] > 0:

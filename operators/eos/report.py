@@ -59,7 +59,7 @@ def alpha_figure(context: ReportContext) -> Figure | None:
     panels = add_panels(figure, 1, len(curves), margins)[0]
     for axes, (key, points) in zip(panels, curves.items(), strict=True):
         model = record.get("models", {}).get(key, record)
-        _draw_curve(axes, points, float(model["tally"]["alpha"]))
+        _draw_curve(axes, points, float(model["statistics"]["alpha"]))
         disable_math(axes.set_title(_title(key, context.classes), fontsize=10))
     return figure
 

@@ -54,7 +54,8 @@ def test_decorrelation_states_the_correlation_and_whether_it_converged(converged
 
 def test_eos_draws_the_curve_of_every_model(tmp_path: Path) -> None:
     points = [{"alpha": a, "effective_share": a, "flagged_share": 0.1} for a in (0.1, 0.5, 1.0)]
-    record = {"curve": {"0": points, "1": points}, "models": {k: {"tally": {"alpha": 0.5}} for k in "01"}}
+    models = {k: {"statistics": {"alpha": 0.5}} for k in "01"}
+    record = {"curve": {"0": points, "1": points}, "models": models}
     (tmp_path / "eos.json").write_text(json.dumps(record))
     metrics = {"outliers": 3.0, "effective_sample_size": 80.0, "collapsed": 1.0}
     context: Any = SimpleNamespace(state=tmp_path, metrics=metrics, classes=["a$b", "c"])

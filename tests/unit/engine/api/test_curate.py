@@ -144,6 +144,7 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
         ({"truth": {"groop": "truth"}}, "curate: truth.groop: unknown key. Did you mean 'group'"),
         ({"operators": ["groupz"]}, "there is no such operator. Did you mean 'groups'"),
         ({"operators": "groups"}, "give a list of names"),
+        ({"features": "ab"}, "features='ab': give a list of names"),
         ({"operators": {"split": {"validation": 2}}}, "split.validation"),
         ({"source": {"on_eror": "fail"}}, "curate: source.on_eror: unknown key. Did you mean 'on_error'"),
         ({"seed": -1}, "curate: seed"),

@@ -67,6 +67,11 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     assert not section.findings
 
 
+def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
+    section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "undivided": ["a"]})
+    assert "names a as spurious, but no usable cut" in str(section.content[0])
+
+
 def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
     assert "is weak (agreement)" in str(weak.content[0])

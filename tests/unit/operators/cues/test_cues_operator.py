@@ -158,6 +158,20 @@ def test_where_the_evidence_is_weak_the_log_says_so(tmp_path: Path, caplog: pyte
     assert "evidence for a shortcut is weak" in caplog.text
 
 
+@pytest.mark.parametrize("spurious", ["constant", {"column": "f1", "cut": 1e6}])
+def test_a_named_shortcut_that_divides_nothing_is_told(
+    spurious: Any, cue_problem: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    X, label, _, _, _ = cue_problem
+    params = CuesParams.model_validate({"spurious": [spurious, "background"]})
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        _, _, state = run_cues(tmp_path, [as_table(X, label)], params)
+    (name,) = json.loads((state / "suspects.json").read_text())["undivided"]
+    assert name in ("constant", "{column: f1, cut: 1000000.0}")
+    assert f"names {name}, but no usable cut" in caplog.text
+    assert "cues: 1 named shortcuts are balanced" in caplog.text
+
+
 def test_a_feature_that_is_not_finite_is_named(tmp_path: Path) -> None:
     X = np.ones((200, 2), np.float32)
     X[7, 1] = np.inf
@@ -194,6 +208,12 @@ def test_names_are_checked_when_the_chain_is_made() -> None:
     with pytest.raises(OperatorError, match=r"write x\[0\]"):
         Cues(CuesParams(spurious=("PAY_0",))).in_chain([])
     Cues(CuesParams(spurious=("x[7]",))).in_chain([])
+    planned(spurious=["image[0]"], legitimate=["image[1]", "race_*"])
+    for legitimate in ("PAY_*", "PAY_0[0]"):
+        with pytest.raises(OperatorError, match="'PAY_0' under spurious and 'PAY_"):
+            planned(spurious=["PAY_0"], legitimate=[legitimate])
+    with pytest.raises(OperatorError, match=r"'image\[1\]' under spurious and 'image' under legitimate"):
+        planned(spurious=["image[1]"], legitimate=["image"])
 
 
 def test_names_become_positions_and_back() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from operators.probe.adaptor import Probe
 from operators.probe.params import ProbeParams
 from operators.probe.scoring import predict
 from operators.registry import operator_class
+from operators.report import ReportFigure
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 
 CLASSES = ["a", "b", "c"]
@@ -203,6 +205,17 @@ def test_given_losses_have_no_penalty() -> None:
     metrics = run(table, model="loss", by_class=False, alpha=2.0)[1]
     scaled = -table["loss"].to_numpy().astype(np.float64) / 2.0
     assert metrics["objective"] == pytest.approx(-2.0 * logsumexp(scaled), rel=1e-6)
+
+
+def test_the_report_draws_the_curve_of_what_fit_wrote(tmp_path: Path) -> None:
+    table, state = dataset(), tmp_path / "state"
+    state.mkdir()
+    operator = Eos(EosParams())
+    _, metrics = run_operator(operator, [table], state, 0, ingested(tmp_path, table))
+    context: Any = SimpleNamespace(state=state, metrics=metrics, classes=CLASSES)
+    section = operator.report_section(context)
+    assert section is not None
+    assert any(isinstance(item, ReportFigure) for item in section.content)
 
 
 def test_a_class_that_appears_later_weighs_one(tmp_path: Path) -> None:
