@@ -104,7 +104,7 @@ def show_status(found: dict[str, Any]) -> None:
         error = found["last_error"]
         console.print(f"last error ({when(error['at'])}): {escape(error['error'])}", soft_wrap=True)
     for step in found["unfinished_steps"]:
-        what = f"failed: {step['error']}" if step["status"] == "failed" else "was interrupted"
+        what = f"failed: {step['error']}" if step["status"] == "failed" else "was interrupted."
         console.print(
             f"[bold]{step['name']} {escape(what)}[/] Run the same command again to repeat it.", soft_wrap=True
         )

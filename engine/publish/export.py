@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from connectors.storage import Place, read_columns
 from connectors.tables.export import Export, VersionTag
 from engine.core.errors import InputError
 from operators.base import Executor
+
+TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""Escape sequences in messages of the libraries that write tables."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def export(
     Raises
     ------
     InputError
-        The table cannot be opened, exists although ``mode`` is create, or has other columns.
+        The table cannot be opened or written, exists although ``mode`` is create, or has other columns.
     """
     tag = VersionTag(manifest["version"], manifest["content"])
     try:
@@ -73,6 +77,12 @@ def export(
         return ExportResult(table.format, table.path, done.state, done.written)
     except ConnectorError as error:
         raise InputError(f"Export to {table.format}: {error}") from None
+    except OSError as error:
+        reason = " ".join(TERMINAL_COLOURS.sub("", str(error)).split())
+        raise InputError(
+            f"Export to {table.format}: {table.path} cannot be written: {reason}. Correct the path or its "
+            "permissions."
+        ) from error
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:

@@ -241,6 +241,20 @@ def test_a_recipe_writes_what_it_publishes_and_the_command_an_older_version(tmp_
     assert sum(shard.n_rows for shard in source.list().shards) == 240
 
 
+def test_a_table_that_the_operating_system_refuses_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    value = small_recipe(tmp_path).model_dump(mode="json", exclude_defaults=True)
+    paths = [tmp_path / "file", tmp_path / "table"]
+    value["output"]["export"] = [{"format": "delta", "path": str(path)} for path in paths]
+    with pytest.raises(
+        InputError, match=r"exports failed: Export to delta: .*file cannot be written"
+    ) as caught:
+        run(Recipe.parse(value))
+    assert "output.path" not in str(caught.value)
+    assert not {"\n", "\x1b"} & set(str(caught.value))
+    assert list(tmp_path.glob("table/*.parquet"))
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
