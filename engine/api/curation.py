@@ -181,7 +181,7 @@ def curate(
         only; no method may read it.
     operators
         Operators to run: names, or a mapping from names to parameters as in a recipe. By default
-        ``probe``, ``gradients``, ``groups``, ``weights`` and ``split``.
+        ``probe``, ``cues``, ``groups`` by cues, ``weights`` and ``split``.
     seed
         Seed of everything that is drawn. The same data and seed give the same result.
     output

@@ -16,8 +16,13 @@ from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
 
 STANDARD_CHAIN: dict[str, dict[str, Any]] = {
-    name: {} for name in ("probe", "gradients", "groups", "weights", "split")
+    "probe": {},
+    "cues": {},
+    "groups": {"method": "cues"},
+    "weights": {},
+    "split": {},
 }
+"""Operators of a recipe that names none: linear in rows, and class balance where evidence is weak."""
 
 
 MOST_BYTES, MOST_NODES = 2**20, 100_000

@@ -50,11 +50,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         {"method": "oracle", "column": "truth"},
     ),
     "outliers": ({"rule": "any"},),
+    "cues": ({}, {"robustness": "bold"}),
     "neighbours": ({"n_neighbors": 3}, {"eps": 0.2, "per_class": False, "space": "x"}),
     "dckm": ({"n_clusters": 2, "max_iter": 3},),
     "decorrelation": ({"max_iter": 3},),
     "eos": ({"model": "gaussian"},),
-    "weights": ({"method": "group_balanced"},),
+    "weights": ({"method": "group_balanced"}, {"method": "robust"}),
     "split": ({}, {"method": "cluster", "kernel": "linear"}),
 }
 """Name of an operator -> parameters to try it with, each in a chain of its own."""

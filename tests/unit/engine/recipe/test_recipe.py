@@ -23,7 +23,7 @@ def load(tmp_path: Path, text: str, overrides: tuple[str, ...] = ()) -> Recipe:
 
 def test_the_shortest_recipe_gets_the_standard_chain() -> None:
     recipe = Recipe.parse(SMALL)
-    assert list(recipe.operators) == ["probe", "gradients", "groups", "weights", "split"]
+    assert list(recipe.operators) == ["probe", "cues", "groups", "weights", "split"]
     assert recipe.seed == 0
 
 
