@@ -163,7 +163,7 @@ OptionsT = TypeVar("OptionsT", bound=SourceOptions)
 
 
 class Connector(ABC, Generic[OptionsT]):
-    """One format by name: how it is told from others, its options, and how it is opened.
+    """One format by name: its recognition among others, its options, and its opening.
 
     Other packages add theirs by an entry point of the group ``rowsieve.sources`` that names a subclass.
     The module must import fast: a library that only this format needs is imported in ``open``.

@@ -68,7 +68,7 @@ class Meter:
         self._started = time.perf_counter()
         self.rows = self.shards = self.worked_rows = self.quarantined = 0
         self.worked_seconds = 0.0
-        self._told = 0.0
+        self._last_event_seconds = 0.0
 
     @property
     def seconds(self) -> float:
@@ -87,8 +87,8 @@ class Meter:
 
     def fitting(self, fit_pass: int, pieces: int, total_pieces: int) -> None:
         """Send the progress of a fit, but not for each of the thousands of small pieces that it may have."""
-        if self.seconds - self._told >= FIT_EVERY_SECONDS:
-            self._told = self.seconds
+        if self.seconds - self._last_event_seconds >= FIT_EVERY_SECONDS:
+            self._last_event_seconds = self.seconds
             event = self.event("fit")
             self._listener(replace(event, fit_pass=fit_pass, pieces=pieces, total_pieces=total_pieces))
 

@@ -77,9 +77,9 @@ class Joiner:
         side = self._tiles.side(pivots)
 
         def work(rows: Index) -> Words:
-            tiles, room = self._tiles, self._tiles.buffer()
+            tiles, buffer = self._tiles, self._tiles.buffer()
             least = tiles.at_least(rows, side, self._level, certain=True)
-            near = tiles.near(tiles.products(rows, side, room), least, room)
+            near = tiles.near(tiles.products(rows, side, buffer), least, buffer)
             return np.packbits(near, axis=1, bitorder="little").view(np.uint64)[:, 0]
 
         rows = np.concatenate([outside, pivots])
@@ -99,19 +99,19 @@ class Joiner:
         root = inside[:1]
 
         def work(position: int) -> None:
-            rows, room = blocks.rows[position], self._tiles.buffer()
+            rows, buffer = blocks.rows[position], self._tiles.buffer()
             limit = self._tiles.limits[self._level]
             near = blocks.nearest(blocks.low[position], blocks.high[position], limit)
             for k in near[near >= position]:
                 # All rows, also those that have joined the largest component: later ones look for them here.
-                self._look(rows, blocks.rows[k], room)
+                self._look(rows, blocks.rows[k], buffer)
             near = largest.nearest(blocks.low[position], blocks.high[position], limit)
             cols = np.concatenate([*(largest.rows[k] for k in near), rows[:0]])
             for some in pieces(cols, t.TILE_COLS):
                 rows = rows[self._roots(rows) != self._roots(root)]
                 if not len(rows):
                     return
-                self._look(rows, some, room)
+                self._look(rows, some, buffer)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
@@ -135,12 +135,12 @@ class Joiner:
         with self._lock:
             return self._forest.find(rows)
 
-    def _look(self, rows: Index, cols: Index, room: TileBuffer) -> None:
+    def _look(self, rows: Index, cols: Index, buffer: TileBuffer) -> None:
         """Join what one tile shows to be near and is not joined yet."""
         row_roots, col_roots = self._roots(rows), self._roots(cols)
         if not len(rows) or _all_equal(row_roots, col_roots):
             return
-        i, j, products = self._tiles.candidates(rows, cols, self._level, room)
+        i, j, products = self._tiles.candidates(rows, cols, self._level, buffer)
         apart = row_roots[i] != col_roots[j]
         i, j = rows[i[apart]], cols[j[apart]]
         within = self._tiles.decide(i, j, products[apart]) <= self._level

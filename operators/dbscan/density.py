@@ -82,12 +82,12 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
 
 def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
     """Levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
-    room = tiles.buffer(len(rows) * len(sample.rows))
-    products = tiles.products(rows, sample, room)
+    buffer = tiles.buffer(len(rows) * len(sample.rows))
+    products = tiles.products(rows, sample, buffer)
     short, met = np.full_like(level, -1), level + np.int16(1)
     while True:  # halving: a row that is done is asked again, and answers the same
         middle = np.minimum((short + met + 1) // 2, level).astype(np.int16)
-        dense = count_true(tiles.near(products, tiles.at_least(rows, sample, middle, True), room)) >= goal
+        dense = count_true(tiles.near(products, tiles.at_least(rows, sample, middle, True), buffer)) >= goal
         met, short = np.where(dense, np.minimum(met, middle), met), np.where(dense, short, middle)
         if (met - short <= 1).all():
             return np.asarray(met - np.int16(1))
@@ -192,7 +192,7 @@ class Search:
 
     def _look(self, rows: Index, cols: Index, both: bool) -> None:
         """Note the pairs of some tiles; with ``both``, for the columns as well as for the rows."""
-        tiles, level, room = self._tiles, self._level, self._tiles.buffer()
+        tiles, level, buffer = self._tiles, self._level, self._tiles.buffer()
         found: list[tuple[Index, Index, Any]] = []
         n_found, n_cols = 0, 0
         for some in pieces(cols, t.TILE_COLS):
@@ -201,7 +201,7 @@ class Search:
                 rows = rows[level[rows] >= 0]
             wanted = np.maximum(level[rows], level[some].max()) if both else level[rows]
             if (wanted >= 0).any():
-                i, j, products = tiles.candidates(rows, some, wanted, room)
+                i, j, products = tiles.candidates(rows, some, wanted, buffer)
                 found.append((rows[i], some[j], products))
                 n_found += len(i)
             if found and (n_found >= AT_ONCE or n_cols == len(cols)):

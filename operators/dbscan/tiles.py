@@ -84,31 +84,31 @@ class Tiles:
         self._bias = self._there(-self.half)
         self._bound = rounding_error(points.depth, dtype)
         self._tiny = smallest(points.depth, dtype)
-        self._rooms = local()
+        self._buffers = local()
 
     def buffer(self, n_pairs: int = 0) -> TileBuffer:
-        """TileBuffer for one tile, of ``n_pairs`` if that is more than the usual: the thread's own."""
+        """Return the thread's own buffer, of at least one full tile and at least ``n_pairs`` pairs."""
         size = max(TILE_ROWS * TILE_COLS, n_pairs)
-        room: TileBuffer | None = getattr(self._rooms, "room", None)
-        if room is None or len(room.near) < size:
-            room = TileBuffer(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
-            self._rooms.room = room
-        return room
+        buffer: TileBuffer | None = getattr(self._buffers, "buffer", None)
+        if buffer is None or len(buffer.near) < size:
+            buffer = TileBuffer(self._bias.new_empty(size), self._bias.new_empty(size, dtype=torch.bool))
+            self._buffers.buffer = buffer
+        return buffer
 
     def side(self, rows: Index) -> Side:
-        """Some rows, ready to be the columns of tiles."""
+        """Prepare rows as the columns of tiles."""
         index = self._there(rows)
         size = float(self._size[rows].max()) if len(rows) else 0.0
         return Side(rows, self._rows.take(index), self._bias.index_select(0, index), size)
 
-    def products(self, rows: Index, cols: Side, room: TileBuffer) -> torch.Tensor:
-        """(len(rows), len(cols.rows)) in ``room``, which the tile must fit."""
-        out = room.products[: len(rows) * len(cols.rows)].view(len(rows), len(cols.rows))
+    def products(self, rows: Index, cols: Side, buffer: TileBuffer) -> torch.Tensor:
+        """Return the products, (len(rows), len(cols.rows)), in ``buffer``, which must be large enough."""
+        out = buffer.products[: len(rows) * len(cols.rows)].view(len(rows), len(cols.rows))
         self._rows.take(self._there(rows)).multiply(cols.operand, cols.bias, out)
         return out
 
     def at_least(self, rows: Index, cols: Side, level: Any, certain: bool) -> Any:
-        """(len(rows),) products from which a pair certainly (else: possibly) is within its level.
+        """Return the least products, (len(rows),), of pairs certainly (else: possibly) within their level.
 
         ``level`` is one level or one per row.
         """
@@ -116,33 +116,35 @@ class Tiles:
         error = self._bound * (size + cols.size) + self._tiny
         return (half - self.limits[level] + (error if certain else -error)).astype(self.half.dtype)
 
-    def near(self, products: torch.Tensor, least: Any, room: TileBuffer) -> Mask:
-        """Which products reach their row's least, in ``room``."""
-        out = room.near[: products.numel()].view(products.shape)
+    def near(self, products: torch.Tensor, least: Any, buffer: TileBuffer) -> Mask:
+        """Return the mask of products that reach their row's least, written to the buffer."""
+        out = buffer.near[: products.numel()].view(products.shape)
         if NUMPY_COMPARES and self._device.type == "cpu":
             return np.asarray(np.greater_equal(products.numpy(), least[:, None], out=out.numpy()))
         return np.asarray(torch.ge(products, self._there(least)[:, None], out=out).numpy(force=True))
 
-    def candidates(self, rows: Index, cols: Index, level: Any, room: TileBuffer) -> tuple[Index, Index, Any]:
-        """Positions in ``rows`` and ``cols`` of pairs that may lie within their level, and their products."""
+    def candidates(
+        self, rows: Index, cols: Index, level: Any, buffer: TileBuffer
+    ) -> tuple[Index, Index, Any]:
+        """Return positions in ``rows`` and ``cols`` of pairs that may be within their level, with products."""
         side = self.side(cols)
-        products, least = self.products(rows, side, room), self.at_least(rows, side, level, certain=False)
+        products, least = self.products(rows, side, buffer), self.at_least(rows, side, level, certain=False)
         # Most rows of most tiles have no candidate: to find the rows is cheaper than to mark the pairs.
         hit = np.flatnonzero(products.amax(dim=1).numpy(force=True) >= least)
         if len(hit) < len(rows) // 2:
             products, least = products.index_select(0, self._there(hit)), least[hit]
         else:
             hit = np.arange(len(rows))
-        flat = np.flatnonzero(self.near(products, least, room))
+        flat = np.flatnonzero(self.near(products, least, buffer))
         i, values = flat // len(cols), products.view(-1).index_select(0, self._there(flat)).numpy(force=True)
         return hit[i], flat - i * len(cols), values
 
     def _there(self, values: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(values).to(self._device)
 
-    def neighbours(self, rows: Index, cols: Index, level: int, room: TileBuffer) -> tuple[Index, Index]:
+    def neighbours(self, rows: Index, cols: Index, level: int, buffer: TileBuffer) -> tuple[Index, Index]:
         """Rows and columns of all pairs within one level, exactly."""
-        i, j, products = self.candidates(rows, cols, level, room)
+        i, j, products = self.candidates(rows, cols, level, buffer)
         within = self.decide(rows[i], cols[j], products) <= level
         return rows[i[within]], cols[j[within]]
 

@@ -31,7 +31,7 @@ class FactoredRows:
         self._points, self._metric = FactoredPoints(gradients, metric), metric
 
     def check_size(self, reach: Reach, limit: int, seed: int) -> None:
-        """Raises ValueError where the graph is expected to have more than ``limit`` edges."""
+        """Raise ValueError if the graph is expected to have more than ``limit`` edges."""
         sample = draw(self._points.n, SAMPLE, seed)
         found = self.search(self._points.gradients[sample], reach, sample)
         furthest = np.full(len(sample), np.inf, np.float32)

@@ -151,11 +151,11 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
 def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
     """(len(rows), n_hubs) first level at which the products are sure of a neighbour; n_levels: none."""
     side = tiles.side(np.arange(n_hubs))
-    room = tiles.buffer()
-    products = tiles.products(rows, side, room)
+    buffer = tiles.buffer()
+    products = tiles.products(rows, side, buffer)
     level = np.full(products.shape, len(tiles.eps), np.int16)
     for k in range(len(tiles.eps)):
-        level -= tiles.near(products, tiles.at_least(rows, side, k, certain=True), room)
+        level -= tiles.near(products, tiles.at_least(rows, side, k, certain=True), buffer)
     return level
 
 
