@@ -126,7 +126,7 @@ class Tiles:
     def candidates(
         self, rows: Index, cols: Index, level: Any, buffer: TileBuffer
     ) -> tuple[Index, Index, Any]:
-        """Return positions in ``rows`` and ``cols`` of pairs that may be within their level, with products."""
+        """Return positions in ``rows`` and ``cols`` of pairs that may be within their level, and products."""
         side = self.side(cols)
         products, least = self.products(rows, side, buffer), self.at_least(rows, side, level, certain=False)
         # Most rows of most tiles have no candidate: to find the rows is cheaper than to mark the pairs.
