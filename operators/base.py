@@ -314,6 +314,8 @@ class Operator(ABC, Generic[P]):
     keeps_open: ClassVar[bool] = False
     """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
     shards."""
+    state_needs_row_ids: ClassVar[bool] = False
+    """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
     partial_fit_changes_rows: ClassVar[bool] = False
     """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts."""
 

@@ -188,7 +188,7 @@ def actions_of(
             reason = f"{changed[0]} is fitted again"
         elif outcome == "refit" and operator.name not in recipe.incremental.keep:
             reason = "it learns from all rows"
-        elif operator.partial_fit_changes_rows and matching.gone:
+        elif matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
             reason = "rows are gone"
         elif fingerprint in replays:
             reason = "rows that were set aside are tried again"

@@ -56,6 +56,7 @@ class Cues(Operator[CuesParams]):
     version = 1
     Params = CuesParams
     uses = ("ingest",)
+    state_needs_row_ids = True
 
     def __init__(self, params: CuesParams, columns: Sequence[str] = (FEATURES,)) -> None:
         super().__init__(params)

@@ -93,6 +93,27 @@ def test_an_answer_recomputes_weights_only(first: Any, frame: pd.DataFrame) -> N
     assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {"spurious": ["background"]}}}
 
 
+def test_an_increment_from_which_rows_are_gone_fits_the_weights_again(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    run(frame[:900], tmp_path)
+    (tmp_path / "data" / "0.parquet").unlink()
+    recipe = rowsieve.Recipe.parse(
+        {
+            "name": "cue",
+            "source": {"path": str(tmp_path / "data"), "label": "label"},
+            "operators": {**OPERATORS, "cues": {}},
+            "incremental": {"base": "current"},
+            "output": {"path": str(tmp_path / "out")},
+            "run": {"executor": "local"},
+            "report": {"enabled": False},
+        }
+    )
+    second = rowsieve.run(recipe)
+    assert second.manifest["rows"] == 600
+    assert second.manifest["incremental"]["fitted"]["cues"] == "rows are gone"
+
+
 def test_a_version_without_cues_says_what_to_do(frame: pd.DataFrame, tmp_path: Path) -> None:
     chain = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
     rowsieve.curate(frame[:200], label="label", operators=chain, output=str(tmp_path))
