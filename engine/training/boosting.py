@@ -37,7 +37,7 @@ class Boosted:
         self._ready = False
 
     def begin(self, phase: int, session: Session) -> None:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             return
         self._keep_model(phase - 1, session)
@@ -51,14 +51,14 @@ class Boosted:
         session.learner.restore(session.kept("warm"))
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             return Phase(Erm(), Draw(), self._params.epochs)
         draw = Draw(weights=session.progress.by_slot[WEIGHTS])
         return Phase(Erm(), draw, self._params.round_epochs, weighted=False)
 
     def finish(self, session: Session) -> int:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         self._keep_model(self.n_phases - 1, session)
         return self.n_phases
 

@@ -83,14 +83,14 @@ class Plain:
         self._params = params
 
     def begin(self, phase: int, session: Session) -> None:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         return Phase(rule_of(self._params, session), draw_of(session), self._params.epochs)
 
     def finish(self, session: Session) -> int:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         session.model_store.put(0, model_state(session.learner.state()))
         return 1
 
@@ -110,7 +110,7 @@ class Jtt(Plain):
         self._jtt = params
 
     def begin(self, phase: int, session: Session) -> None:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             session.keep("initial", model_state(session.learner.state()))
             return
@@ -121,7 +121,7 @@ class Jtt(Plain):
         session.learner.restore(session.kept("initial"))
 
     def phase(self, phase: int, session: Session) -> Phase:
-        """Implement :class:`engine.training.session.Method`."""
+        """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             return Phase(Erm(), draw_of(session), self._jtt.first_epochs, selects=False)
         return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)

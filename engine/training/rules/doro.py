@@ -37,7 +37,7 @@ class CvarDoro:
         self.state: RuleState = {}
 
     def weigh(self, batch: Batch) -> Floats:
-        """Implement :class:`engine.training.rules.base.Rule`."""
+        """Implement the method of :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
         found[order] = (after.clip(max=self._alpha) - before.clip(max=self._alpha)) / self._alpha
@@ -60,7 +60,7 @@ class Chi2Doro:
         self.state: RuleState = {}
 
     def weigh(self, batch: Batch) -> Floats:
-        """Implement :class:`engine.training.rules.base.Rule`."""
+        """Implement the method of :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
         found[order] = chi2_weights(batch.loss[order], after - before, self._c)

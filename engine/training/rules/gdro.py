@@ -38,7 +38,7 @@ class GroupDro:
         self.state: RuleState = {"q": there / there.sum()}
 
     def weigh(self, batch: Batch) -> Floats:
-        """Implement :class:`engine.training.rules.base.Rule`."""
+        """Implement the method of :class:`engine.training.rules.base.Rule`."""
         inside = batch.group >= 0
         place = np.where(inside, batch.group, 0)
         weight = np.where(inside, batch.weight, 0.0)
