@@ -85,7 +85,7 @@ class Cues(Operator[CuesParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``cues_weight``."""
+        """The column ``cues_weight``, which ``weights`` multiplies."""
         return (pa.field(WEIGHT_COLUMN, pa.float32()),)
 
     @property

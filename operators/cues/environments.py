@@ -24,7 +24,7 @@ ROUNDS = 8
 
 @dataclass(frozen=True)
 class Twins:
-    """Trained twins.
+    """Pairs of linear classifiers, each trained on the half of the rows that the other has not seen.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ def write_suspects(
     columns: FeatureColumns,
     **more: Any,
 ) -> None:
-    """Write ``suspects.json``.
+    """Write the suspects to ``suspects.json`` in the state folder.
 
     Parameters
     ----------

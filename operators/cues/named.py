@@ -20,7 +20,7 @@ from operators.cues.slices import MAX_FACTOR, Slices
 
 @dataclass(frozen=True)
 class Named:
-    """What the user names.
+    """Shortcut that the user names: a source column, or a slice of one.
 
     Attributes
     ----------

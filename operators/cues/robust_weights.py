@@ -40,7 +40,7 @@ MAX_CLASSES = 100
 
 @dataclass(frozen=True)
 class Settings:
-    """What to do; the defaults are the safe ones.
+    """Settings of the robust weights; the defaults are the safe ones.
 
     Attributes
     ----------

@@ -32,7 +32,7 @@ BLOCK = 512
 
 @dataclass(frozen=True)
 class View:
-    """What is known of n rows without their labels."""
+    """Evidence on n rows that does not depend on their labels."""
 
     log_p: Floats
     """(len(MARGINS), n, n_classes) log probabilities by each model and each vote."""

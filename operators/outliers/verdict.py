@@ -81,7 +81,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What the planted damage says of the verdict, on the sample."""
+    """Estimates of the verdict's quality on the sample, from planted damage."""
 
     prevalence: dict[str, float]
     """Share of rows of each kind."""

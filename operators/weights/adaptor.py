@@ -114,7 +114,7 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``weight``."""
+        """The published column ``weight``."""
         return (pa.field(WEIGHT, pa.float32()),)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

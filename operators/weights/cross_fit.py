@@ -194,7 +194,7 @@ def count_classes(ingest: Path) -> int:
 def trust_on_arrays(
     X: npt.NDArray[np.float32], y: Ints, groups: Ints, params: CrossFit | None = None, random_state: int = 0
 ) -> Floats:
-    """What each row counts for, in [0, 1], as ``trust: self_confidence`` has it, from arrays in memory.
+    """Compute the weight factor of each row under ``trust: self_confidence``, from arrays in memory.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def all_shards(parts: Iterable[Totals]) -> Totals:
 
 
 def warning(whole: Totals) -> str:
-    """What to say where the weights rest on few rows; empty where they do not."""
+    """Return a warning if the weights rest on few rows, else an empty text."""
     ess = whole.effective()
     if ess >= LOW * whole.kept:
         return ""

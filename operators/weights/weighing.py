@@ -95,7 +95,7 @@ class Scales:
         return weigh
 
     def save(self, state: Path) -> None:
-        """Leave ``weights.json``."""
+        """Write ``weights.json`` into the state folder."""
         record = asdict(self) | {"sizes": _pairs(self.sizes)}
         if self.limits is not None:
             record["limits"] = {name: _as_json(value) for name, value in vars(self.limits).items()}

@@ -14,5 +14,5 @@ class Erm:
         self.state: RuleState = {}
 
     def weigh(self, batch: Batch) -> Floats:
-        """See :class:`engine.training.rules.base.Rule`."""
+        """Implement the method of :class:`engine.training.rules.base.Rule`."""
         return batch.weight / batch.n_rows
