@@ -105,7 +105,7 @@ def test_registers_promotes_and_holds_back(tmp_path: Path) -> None:
     other = run(recipe(tmp_path, train={**section, "params": {"epochs": 3}}, **tracked)).training
     assert other
     assert other["registered"]["version"] == "2"
-    rule = {**section, "when": "accuracy > 0.999"}
+    rule = {**section, "when": "accuracy < 0.01"}
     held = run(recipe(tmp_path, train=rule, **tracked)).training
     assert held
     assert not held["trained"]
