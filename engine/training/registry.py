@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from engine.training.running import TrainResult, score
 from engine.training.serving import PARAMS, REQUEST, export
 from engine.training.version import Version
 from operators.base import Executor
+from operators.embed.params import IMAGE_MODELS, EmbedParams
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -228,7 +229,7 @@ def _log_model(
                 Path(scratch) / MODEL,
                 loader_module="engine.training.serving",
                 data_path=str(Path(scratch) / DATA),
-                signature=signature(result.version, maker.classes),
+                signature=signature(result.version, maker.classes, _image_columns(maker)),
                 # Not inferred: that would load the model in a process of its own.
                 pip_requirements=["rowsieve"],
                 metadata={"rowsieve.version": result.version.name, "rowsieve.trainer": trainer_of(params)},
@@ -253,8 +254,17 @@ def _make_sure_of(name: str, mlflow_client: MlflowClient) -> None:
         mlflow_client.create_registered_model(name)
 
 
-def signature(version: Version, classes: list[Any]) -> ModelSignature:
-    """Return the signature: published feature columns and a request id to label and probabilities."""
+def _image_columns(maker: FeatureMaker) -> frozenset[str]:
+    """Columns from which the chain makes features by an encoder of images."""
+    params = [operator.params for operator in maker.operators]
+    return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
+
+
+def signature(version: Version, classes: list[Any], images: Collection[str] = ()) -> ModelSignature:
+    """Return the signature: published feature columns and a request id to label and probabilities.
+
+    The columns ``images`` are bytes, also where the dataset holds paths: a request may name no file.
+    """
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 
@@ -262,7 +272,8 @@ def signature(version: Version, classes: list[Any]) -> ModelSignature:
     with part.open("rb") if isinstance(part, Path) else part.open() as handle:
         schema = pq.read_schema(handle)
     inputs = [
-        ColSpec(column_type(schema.field(name).type), name) for name in version.manifest["source"]["features"]
+        ColSpec(DataType.binary if name in images else column_type(schema.field(name).type), name)
+        for name in version.manifest["source"]["features"]
     ]
     label = column_type(schema.field(version.manifest["source"]["label"]).type)
     outputs = [

@@ -93,7 +93,10 @@ class Served:
         if missing:
             raise ValueError(f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}")
         if self._encoder is not None:
-            made = self._encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
+            try:
+                made = self._encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
+            except OperatorError as error:
+                raise ValueError(str(error)) from None
             bad = np.flatnonzero(made.column(FEATURE_FAULT).is_valid().to_numpy())
             if len(bad):
                 fault = made.column(FEATURE_FAULT)[int(bad[0])].as_py()
@@ -109,9 +112,9 @@ class Served:
 
 
 class _OneShard:
-    """Reader of one shard that holds the rows of a request; paths are relative to the working directory."""
+    """Reader of one shard that holds the rows of a request, which come from no file and may name none."""
 
-    shards = (ShardInfo(0, "request", 0, 2**62, 0),)
+    shards = (ShardInfo(0, "", 0, 2**62, 0),)
 
     def read(self, shard: int, columns: Any) -> pa.Table:
         raise OperatorError("a request has no stored columns")

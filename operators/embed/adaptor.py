@@ -102,7 +102,7 @@ class Embed(Operator[EmbedParams]):
             refused = {
                 row: reason
                 for row, value in enumerate(values)
-                if isinstance(value, Path) and (reason := refusal(folder, value))
+                if folder and isinstance(value, Path) and (reason := refusal(folder, value))
             }
             opened = [None if row in refused else value for row, value in enumerate(values)]
             vectors, reasons = embed_rows(encoder, opened, batch_size=params.batch_size)
@@ -147,7 +147,7 @@ def find_factory(model: str) -> Callable[..., Any]:
         ) from error
 
 
-def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) -> list[Any]:
+def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path | None) -> list[Any]:
     """Return the encoder's input for each row: text, image bytes or the path of an image; None for null.
 
     Parameters
@@ -155,12 +155,12 @@ def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) 
     column : strings, binaries, or structs with a field ``bytes`` (as in Hugging Face's image columns).
     name : of the column, for errors.
     takes : ``text`` or ``image``.
-    folder : that paths of images are relative to.
+    folder : that paths of images are relative to; None: rows come from a request, and may name no file.
 
     Raises
     ------
     OperatorError
-        The column's type holds no text, or no images.
+        The column's type holds no text, or no images; or it holds paths, and there is no folder.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -169,7 +169,14 @@ def column_values(column: pa.ChunkedArray, name: str, takes: str, folder: Path) 
         return column_values(pc.struct_field(column, "bytes"), name, takes, folder)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found = column.to_pylist()
-        return found if takes == "text" else [None if path is None else folder / path for path in found]
+        if takes == "text":
+            return found  # type: ignore[no-any-return]
+        if folder is None:
+            raise OperatorError(
+                f"The column {name!r} holds text, and a request may name no files of the server. Send the "
+                f"bytes of the images."
+            )
+        return [None if path is None else folder / path for path in found]
     if takes == "image" and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         return column.to_pylist()  # type: ignore[no-any-return]
     expected = "text" if takes == "text" else "images as bytes or paths"
@@ -185,8 +192,9 @@ def _fault(column: str, values: list[Any], reasons: dict[int, str], row: int) ->
     return {"column": column, "value": shorten(values[row]), "error": reasons[row]}
 
 
-def _folder(reader: ShardReader, table: pa.Table) -> Path:
-    """Folder of the file that a shard's rows come from."""
+def _folder(reader: ShardReader, table: pa.Table) -> Path | None:
+    """Folder of the file that a shard's rows come from; None where they come from no file."""
     first = table.column(ROW_ID)[0].as_py() if table.num_rows else 0
     shard = bisect_right([shard.first_row for shard in reader.shards], first) - 1
-    return Path(reader.shards[shard].path).parent
+    path = reader.shards[shard].path
+    return Path(path).parent if path else None

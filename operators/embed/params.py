@@ -31,6 +31,10 @@ NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What each of them imports, of the extra ``embed``."""
 
 
+IMAGE_MODELS = frozenset({"efficientnet_lite0"})
+"""Built-in encoders of images."""
+
+
 def check_encoder_name(name: str) -> str:
     """Return ``name`` if it is built in or ``package.module:factory``; else raise ValueError."""
     if name in BUILT_IN or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):

