@@ -34,7 +34,7 @@ class DeltaExport(Export):
 
     format = "delta"
 
-    def held(self, tag: VersionTag) -> str:
+    def committed_state(self, tag: VersionTag) -> str:
         """Return the table's version that holds ``tag``, or an empty text."""
         return self._find(self._table(), tag)
 

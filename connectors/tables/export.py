@@ -100,7 +100,7 @@ class Export(ABC):
     format: ClassVar[Format]
 
     @abstractmethod
-    def held(self, tag: VersionTag) -> str:
+    def committed_state(self, tag: VersionTag) -> str:
         """Return the table's name for the state that holds this version already; empty if none does.
 
         With ``overwrite`` only the tag written last counts: an older one may be wanted back.

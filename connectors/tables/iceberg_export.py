@@ -30,7 +30,7 @@ class IcebergExport(Export):
 
     format = "iceberg"
 
-    def held(self, tag: VersionTag) -> str:
+    def committed_state(self, tag: VersionTag) -> str:
         """Return the snapshot that holds ``tag``, or an empty text."""
         with reading_iceberg(self.path):
             return self._find(self._table(), tag)

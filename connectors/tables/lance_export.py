@@ -45,7 +45,7 @@ class LanceExport(Export):
 
     format = "lance"
 
-    def held(self, tag: VersionTag) -> str:
+    def committed_state(self, tag: VersionTag) -> str:
         """Return the dataset's version that holds ``tag``, or an empty text."""
         return self._find(self._dataset(), tag)
 

@@ -31,7 +31,7 @@ class ParquetExport(Export):
 
     format = "parquet"
 
-    def held(self, tag: VersionTag) -> str:
+    def committed_state(self, tag: VersionTag) -> str:
         """Return the folder that holds ``tag`` with the same content, or an empty text."""
         for name in (RECORD, LEGACY_RECORD):
             try:
@@ -63,13 +63,13 @@ class ParquetExport(Export):
         return place_of(self.path) / tag.version
 
     def _rename(self, staged: Path, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
-        known, target = self.held(tag), staged.with_name(tag.version)
+        known, target = self.committed_state(tag), staged.with_name(tag.version)
         try:
             if not known:
                 write_whole(staged / RECORD, json.dumps(tag.properties).encode())
                 staged.rename(target)
         except OSError as error:
-            known = self.held(tag)
+            known = self.committed_state(tag)
             if not known:
                 raise ConnectorError(f"{target}: {error.strerror}. Remove it.") from error
         for rest in staged.parent.glob(f"_{tag.version}.*"):  # of exports that died or came too late
@@ -80,7 +80,7 @@ class ParquetExport(Export):
         try:
             (target / RECORD).create(json.dumps(tag.properties).encode())
         except FileExistsError as error:
-            known = self.held(tag)
+            known = self.committed_state(tag)
             if not known:
                 raise ConnectorError(f"{target} holds another version. Remove it.") from error
             return CommitResult(known, written=False)

@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from connectors.storage import read_columns
-from engine.core.errors import InputError
+from engine.core.errors import BudgetError, InputError, RowsieveError
+from engine.execution.quarantine import read_quarantine
+from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.storage.stores import store_of
 from engine.training.version import open_version
@@ -30,6 +32,8 @@ from .tables import write_input
 if TYPE_CHECKING:
     import pandas as pd
 
+SHOWN_ROWS = 5
+"""An error names this many faulty rows."""
 NOISE = -1
 """Value of ``group`` for rows that belong to no cluster."""
 
@@ -224,6 +228,8 @@ def curate(
     """
     if isinstance(features, str):
         raise InputError(f"curate: features={features!r}: give a list of names, such as [{features!r}].")
+    if isinstance(data, str) and not data.strip():
+        raise InputError("curate: data is an empty text. Give a table, or the path of a dataset.")
     temporary = tempfile.TemporaryDirectory(prefix="rowsieve-") if output is None else None
     folder = Path(temporary.name if temporary else str(output)).resolve()
     recipe = Recipe.parse(
@@ -245,10 +251,33 @@ def curate(
         },
         place="curate",
     )
-    path = str(data) if isinstance(data, (str, Path)) else str(write_input(data, folder / "input"))
+    in_memory = not isinstance(data, (str, Path))
+    path = str(write_input(data, folder / "input") if in_memory else data)
     recipe = recipe.model_copy(update={"source": recipe.source.model_copy(update={"path": path})})
-    run(recipe, verbose=verbose)
+    try:
+        run(recipe, verbose=verbose)
+    except RowsieveError as error:
+        text = _with_faulty_rows(error, recipe) if temporary else str(error)
+        raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary)
+
+
+def _with_faulty_rows(error: RowsieveError, recipe: Recipe) -> str:
+    """Return the message of an error, with the first quarantined rows in place of their file's name.
+
+    The folder with the quarantine is removed before the user can open it.
+    """
+    text, files, _ = str(error).partition(" The rows and the reasons are in ")
+    if not (isinstance(error, BudgetError) and files):
+        return str(error)
+    rows = read_quarantine(make_plan(recipe), SHOWN_ROWS).to_pylist()
+    reasons = "; ".join(
+        f"{row['file']}: row {row['row']}: column {row['column']!r} {row['error']}" for row in rows
+    )
+    return (
+        f"{text} The first: {reasons}. Repair the rows, raise the rate, or give `output`, a folder that "
+        f"keeps all of them with their reasons."
+    )
 
 
 def _chain(operators: Sequence[str] | Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from connectors.storage import Place, read_columns
+from engine.core.errors import InputError
 from engine.training.version import Version, open_version
 
 if TYPE_CHECKING:
@@ -114,5 +115,10 @@ def open(path: str | Path | Place, version: str | None = None) -> PublishedVersi
     200
 
     """
+    if not str(path).strip():
+        raise InputError(
+            "rowsieve.open: the path is empty. Give the output folder of a recipe that has run, such as "
+            "demo/out, the folder of one version, or a URI such as s3://bucket/out."
+        )
     place = path if version is None else f"{path}@{version}"
     return PublishedVersion(open_version(str(place) if isinstance(place, Path) else place))

@@ -108,6 +108,12 @@ def show_status(found: dict[str, Any]) -> None:
         console.print(
             f"[bold]{step['name']} {escape(what)}[/] Run the same command again to repeat it.", soft_wrap=True
         )
+    for export in found["dropped_exports"]:
+        console.print(
+            f"[bold]an earlier export failed[/] and the recipe no longer names its table: "
+            f"{escape(export['error'])}",
+            soft_wrap=True,
+        )
     table = plain_table(
         "operator", "fitted", "shards", "rows", "quarantined", "worker seconds", "rows/s", "left"
     )

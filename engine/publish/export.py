@@ -60,7 +60,7 @@ def export(
     """
     tag = VersionTag(manifest["version"], manifest["content"])
     try:
-        known = table.held(tag)
+        known = table.committed_state(tag)
         if known:
             return ExportResult(table.format, table.path, known, written=False)
         pending = table.begin(_schema(folder, manifest), tag)
@@ -69,7 +69,7 @@ def export(
         try:
             records = list(executor().map(_write, jobs))
         except (ConnectorError, InputError, OSError):
-            known = table.held(tag)  # a faster export has committed and removed unfinished files
+            known = table.committed_state(tag)  # a faster export has committed and removed unfinished files
             if not known:
                 raise
             return ExportResult(table.format, table.path, known, written=False)

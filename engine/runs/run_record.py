@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,13 +43,55 @@ def write_record(output: Place, version: str, steps: Sequence[Step], **values: A
     write_json(record_file(output, version), record)
 
 
+def read_record(output: Place, version: str) -> dict[str, Any]:
+    """Return the record of a version's run; empty if there is none that can be read."""
+    try:
+        found = json.loads(record_file(output, version).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def run_values(outcome: Mapping[str, Any], earlier: Mapping[str, Any], at: float) -> dict[str, Any]:
+    """Return the values that a record keeps of the run that published the version, and of its repetition.
+
+    Parameters
+    ----------
+    outcome : ``seconds``, ``mlflow_run_id`` and ``parts_taken_over`` of the present run.
+    earlier : the record that the version had before this run; empty if this run published the version.
+    at : the present time, in seconds since the epoch.
+
+    Returns
+    -------
+    The values of the run that published the version. If an earlier run did, the values of the present one
+    follow as ``repetition``; an MLflow run is taken from it if the earlier run had none.
+
+    """
+    if not earlier:
+        return dict(outcome)
+    first = {name: earlier.get(name) for name in outcome}
+    first = {name: outcome[name] if value is None else value for name, value in first.items()}
+    return {**first, "repetition": {**outcome, "at": at}}
+
+
+def dropped_exports(earlier: Mapping[str, Any], asked_for: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return the failed exports of an earlier run to tables that the recipe no longer names.
+
+    Parameters
+    ----------
+    earlier : the record that the version had before this run.
+    asked_for : (format, path) of the tables that the recipe names now.
+
+    """
+    failed = [one for one in earlier.get("failed_exports") or () if isinstance(one, dict)]
+    return [one for one in failed if (one.get("format"), one.get("path")) not in asked_for]
+
+
 def unfinished_steps(output: Place, version: str) -> list[dict[str, Any]]:
     """Return the steps of a published version that failed or were interrupted, in their order."""
     try:
-        record = json.loads(record_file(output, version).read_text("utf-8"))
-        steps = record.get("steps", []) if isinstance(record, dict) else []
-        return [step for step in steps if step["status"] != DONE]
-    except (OSError, ValueError, TypeError, KeyError):
+        return [step for step in read_record(output, version).get("steps", []) if step["status"] != DONE]
+    except (TypeError, KeyError):
         return []
 
 

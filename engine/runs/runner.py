@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -27,7 +27,17 @@ from engine.recipe.recipe import Recipe
 from engine.runs.drift import measure
 from engine.runs.operator_runner import OperatorRunner
 from engine.runs.plugins import PLUGINS, PublishedVersion, RunContext, RunPlugin
-from engine.runs.run_record import DONE, Step, as_known, mark_failed, step_error, write_record
+from engine.runs.run_record import (
+    DONE,
+    Step,
+    as_known,
+    dropped_exports,
+    mark_failed,
+    read_record,
+    run_values,
+    step_error,
+    write_record,
+)
 from engine.storage.lease import Lease, writing
 from engine.storage.manifest import is_published, read_manifest
 
@@ -124,7 +134,9 @@ class _Runner:
         point_to(plan.output, plan.version, context.lease)
         path = version_folder(plan.output, plan.version)
         version = context.version = PublishedVersion(read_manifest(path), results)
-        seconds = self._after_publishing(context, version)
+        seconds = self._after_publishing(
+            context, version, read_record(plan.output, plan.version) if reused else {}
+        )
         return RunResult(
             plan.version,
             path,
@@ -193,15 +205,18 @@ class _Runner:
         meter.tell("finish")
         return False
 
-    def _after_publishing(self, context: RunContext, version: PublishedVersion) -> float:
+    def _after_publishing(
+        self, context: RunContext, version: PublishedVersion, earlier: Mapping[str, Any]
+    ) -> float:
         """Call ``published`` of every plugin and keep the record. Raises an error if a step failed.
 
-        Returns the seconds since the run started.
+        ``earlier`` is the record of the run that published the version, if that was not this one. Returns the
+        seconds since the run started.
         """
         work = [plugin for plugin in self._plugins if type(plugin).published is not RunPlugin.published]
         steps = [Step(plugin.name) for plugin in work]
         errors: list[Exception] = []
-        self._write_record(context, version, steps)
+        self._write_record(context, version, steps, earlier)
         for plugin, step in zip(work, steps, strict=True):
             try:
                 plugin.published(context)
@@ -211,20 +226,31 @@ class _Runner:
                 _log.debug("%s failed after publishing", step.name, exc_info=True)
                 mark_failed(step, known)
                 errors.append(known)
-            self._write_record(context, version, steps)
+            self._write_record(context, version, steps, earlier)
         if errors:
             raise step_error(context.plan.version, [s for s in steps if s.error], errors) from errors[0]
         return time.perf_counter() - self._started
 
-    def _write_record(self, context: RunContext, version: PublishedVersion, steps: Sequence[Step]) -> None:
+    def _write_record(
+        self,
+        context: RunContext,
+        version: PublishedVersion,
+        steps: Sequence[Step],
+        earlier: Mapping[str, Any],
+    ) -> None:
+        outcome = {
+            "mlflow_run_id": context.mlflow_run_id,
+            "seconds": time.perf_counter() - self._started,
+            "parts_taken_over": self._parts_taken_over,
+        }
+        asked_for = [(table.format, table.path) for table in context.plan.recipe.output.export]
         write_record(
             context.plan.output,
             context.plan.version,
             steps,
-            mlflow_run_id=context.mlflow_run_id,
-            seconds=time.perf_counter() - self._started,
+            **run_values(outcome, earlier, time.time()),
             exports=[asdict(one) for one in version.exports],
-            parts_taken_over=self._parts_taken_over,
+            failed_exports=[*version.failed_exports, *dropped_exports(earlier, asked_for)],
         )
 
     def _tell(self, event: Event) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.plan.model import Plan, PlannedOperator
 from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
-from engine.runs.run_record import unfinished_steps
+from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
 from engine.storage.lease import alive, read_holder, silence
 from engine.storage.manifest import current_version, is_published
 
@@ -20,11 +20,13 @@ def status_of(plan: Plan) -> dict[str, Any]:
     JSON-able. For each operator, ``rate`` is in rows per second between its first and last commit since the
     present (or else the last) writer started, null with fewer than two commits; ``eta_seconds`` is the time
     for the rest at that rate, while a run goes on. ``unfinished_steps`` are the steps after publishing that
-    failed or were interrupted.
+    failed or were interrupted. ``dropped_exports`` are exports that failed and that the recipe no longer
+    names.
 
     """
     output = plan.output
     running, holder = alive(output), read_holder(output)
+    asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
     since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
     return {
         "version": plan.version,
@@ -37,6 +39,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "step": read_journal(output, PROGRESS, plan.version),
         "last_error": read_journal(output, ERROR, plan.version),
         "unfinished_steps": [] if running else unfinished_steps(output, plan.version),
+        "dropped_exports": dropped_exports(read_record(output, plan.version), asked_for),
         "operators": [_operator(plan, planned, since, running) for planned in plan.operators],
     }
 

@@ -78,7 +78,9 @@ class Outliers(Operator[OutliersParams]):
         """
         added = {field.name for operator in chain for field in operator.adds}
         judges = {name.removesuffix(MARK) for name in added if name.endswith(MARK) and name != IS_OUTLIER}
-        rule = self.params.rule or (EVIDENCE if {FEATURES, LABEL} <= added else ALL)
+        rule = self.params.rule
+        if rule is None:
+            rule = EVIDENCE if {FEATURES, LABEL} <= added else ALL
         if rule == EVIDENCE:
             judges.add(EVIDENCE)
         if not judges:

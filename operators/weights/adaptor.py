@@ -69,7 +69,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 6
+    version = 7
     Params = WeightsParams
     partial_fit_changes_rows = True
 

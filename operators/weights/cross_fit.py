@@ -88,7 +88,7 @@ def trust_of(
 
 def folds_of(row_ids: Ints, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
     """(n,) fold of each row, by a hash: neither shards nor their order matter."""
-    return (row_hashes(row_ids, seed) % np.uint64(n_folds)).astype(np.int64)
+    return (row_hashes(row_ids, seed, "weights/trust-folds") % np.uint64(n_folds)).astype(np.int64)
 
 
 def settings_of(params: CrossFit) -> Settings:

@@ -34,6 +34,8 @@ class PublishedVersion:
     results: tuple[OperatorResult, ...]
     report: Place | None = None
     exports: tuple[ExportResult, ...] = ()
+    failed_exports: tuple[dict[str, str], ...] = ()
+    """``format``, ``path`` and ``error`` of every table that could not be written."""
     training: dict[str, Any] | None = None
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from connectors.tables.export import Export
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
+from engine.core.redaction import redact
 from engine.plan.exports import open_exports
 from engine.publish.export import ExportResult, export
 from engine.runs.plugins.base import RunContext, RunPlugin
@@ -19,14 +20,17 @@ class Exports(RunPlugin):
 
     def published(self, run: RunContext) -> None:
         """Write to every table, then raise InputError for those that failed."""
+        sections = run.plan.recipe.output.export
         done: list[ExportResult] = []
+        failed: list[dict[str, str]] = []
         errors: list[InputError] = []
-        for table in open_exports(run.plan.recipe.output.export):
+        for section, table in zip(sections, open_exports(sections), strict=True):
             try:
                 done.append(_export(run, table))
             except InputError as error:
                 errors.append(error)
-        run.published_version.exports = tuple(done)
+                failed.append({"format": section.format, "path": section.path, "error": redact(str(error))})
+        run.published_version.exports, run.published_version.failed_exports = tuple(done), tuple(failed)
         if errors:
             raise InputError(" ".join(str(error) for error in errors)) from errors[0]
 

@@ -18,6 +18,14 @@ from engine.runs.plugins.base import RunContext, RunPlugin
 
 PROGRESS, ERROR = "progress.json", "error.json"
 SECONDS_BETWEEN_WRITES = 1.0
+_NUMBER = (int, float)
+FIELDS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    PROGRESS: {
+        name: str if name in ("kind", "operator") else _NUMBER for name in (*asdict(Event("start", "")), "at")
+    },
+    ERROR: {"error": str, "exit_code": int, "at": _NUMBER},
+}
+"""Fields of each file, and their types. A file without one of them was damaged and counts as missing."""
 
 
 class Journal(RunPlugin):
@@ -70,9 +78,12 @@ def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:
 
 
 def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:
-    """Return the latest progress or error of a version's run; None if there is none."""
+    """Return the latest progress or error of a version's run; None if there is none that can be read."""
     try:
         found = json.loads((output / "runs" / name).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("version") == version else None
+    if not isinstance(found, dict) or found.get("version") != version:
+        return None
+    whole = all(isinstance(found.get(key), kinds) for key, kinds in FIELDS[name].items())
+    return found if whole else None

@@ -172,7 +172,7 @@ def check_free(lease: Lease) -> None:
     with suppress(FileNotFoundError):
         quiet = now - lease.file.stat().st_mtime
         if quiet <= (holder.stale_seconds if holder else STALE_SECONDS):
-            raise LockedError(held(lease.folder, holder))
+            raise LockedError(locked_message(lease.folder, holder))
 
 
 def is_dead(lease: Lease, holder: Holder) -> bool:
@@ -206,7 +206,7 @@ def new_holder(who: str, stale_seconds: float) -> Holder:
     return Holder(who, host, os.getpid(), since, kernel(), stale_seconds, nonce=nonce)
 
 
-def held(folder: Place, holder: Holder | None) -> str:
+def locked_message(folder: Place, holder: Holder | None) -> str:
     """Return the error text for a run that finds the lease held."""
     who = str(holder) if holder else "another run"
     return f"{folder} is being written by {who}. Wait for it, or give this run another output.path."

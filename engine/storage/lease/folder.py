@@ -21,8 +21,8 @@ from engine.storage.lease.base import (
     FOLDER,
     Lease,
     check_free,
-    held,
     lock,
+    locked_message,
     new_holder,
     newest_token,
     read_holder,
@@ -124,7 +124,7 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
     try:
         handle = lease.file.open("x", encoding="utf-8")
     except FileExistsError:
-        raise LockedError(held(folder, read_holder(folder))) from None
+        raise LockedError(locked_message(folder, read_holder(folder))) from None
     lock(handle)  # before the kernel is written: a reader of the kernel can then trust the lock
     handle.write(new_holder(who, stale_seconds).to_json())
     handle.flush()

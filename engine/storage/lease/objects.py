@@ -30,9 +30,9 @@ from engine.storage.lease.base import (
     FOLDER,
     Lease,
     check_free,
-    held,
     lock,
     lock_file,
+    locked_message,
     new_holder,
     newest_token,
     read_holder,
@@ -203,7 +203,7 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
         try:
             lease.file.create(holder.to_json().encode())
         except FileExistsError:
-            raise LockedError(held(folder, read_holder(folder))) from None
+            raise LockedError(locked_message(folder, read_holder(folder))) from None
         lease.check()  # a newcomer suspended before creating the file has created an old number
         lease.fence_off_previous_holder()
         _clear(folder, lease.token)

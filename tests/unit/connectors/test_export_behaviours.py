@@ -56,14 +56,14 @@ def write(pending: PendingExport) -> list[Any]:
 
 
 def test_rows_become_visible_together_at_the_commit_and_once(target: Target) -> None:
-    assert target.open("create").held(OLD) == ""
+    assert target.open("create").committed_state(OLD) == ""
     pending = begin(target, "create", OLD)
     records = write(pending)
     assert target.is_empty()
     assert pending.commit(records).written
     assert target.ids() == [0, 1, 2, 3, 4]
-    assert target.open("create").held(OLD)
-    assert target.open("create").held(NEW) == ""
+    assert target.open("create").committed_state(OLD)
+    assert target.open("create").committed_state(NEW) == ""
 
 
 def test_the_same_version_again_writes_nothing(target: Target) -> None:
@@ -72,7 +72,7 @@ def test_the_same_version_again_writes_nothing(target: Target) -> None:
     again = begin(target, "append", OLD)
     repeated = again.commit(write(again))
     assert (done.written, repeated.written) == (True, False)
-    assert done.state == repeated.state == target.open("append").held(OLD)
+    assert done.state == repeated.state == target.open("append").committed_state(OLD)
     assert target.ids() == [0, 1, 2, 3, 4]
 
 

@@ -72,8 +72,8 @@ def former_iceberg(folder: Path) -> Export:
 )
 def test_a_former_export_is_found(former: Callable[[Path], Export], tmp_path: Path) -> None:
     table = former(tmp_path)
-    assert table.held(VersionTag("v1", "c0ffee"))
-    assert not table.held(VersionTag("v1", "deadbeef"))
+    assert table.committed_state(VersionTag("v1", "c0ffee"))
+    assert not table.committed_state(VersionTag("v1", "deadbeef"))
 
 
 @pytest.mark.parametrize("former", [former_parquet, former_delta, former_lance, former_iceberg])

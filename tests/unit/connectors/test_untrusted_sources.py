@@ -97,7 +97,7 @@ def test_an_export_loads_no_code_either(canary: Path) -> None:
 
     export = open_export("iceberg", "a.b", "create", {"py-catalog-impl": "stranger.load"})
     with pytest.raises(ConnectorError, match=r"output\.export\.catalog\.py-catalog-impl"):
-        export.held(VersionTag("v1", "0" * 8))
+        export.committed_state(VersionTag("v1", "0" * 8))
 
 
 def test_the_metadata_of_a_table_load_no_code(tmp_path: Path, canary: Path) -> None:

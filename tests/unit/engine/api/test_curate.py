@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 import rowsieve
 from engine.api.tables import as_arrow, write_input
+from engine.core.errors import BudgetError, InputError
 from tests.data import spurious_table
 
 polars = pytest.importorskip("polars")
@@ -139,7 +141,7 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
     ("arguments", "message"),
     [
         ({"label": "lable"}, "no column 'lable'. Did you mean 'label'"),
-        ({"features": ["x"]}, "source.features: the source has no column 'x'"),
+        ({"features": ["x"]}, "source.features: the source has no column"),
         ({"truth": "trut"}, "truth: the source has no column 'trut'. Did you mean 'truth'"),
         ({"truth": {"groop": "truth"}}, "curate: truth.groop: unknown key. Did you mean 'group'"),
         ({"operators": ["groupz"]}, "there is no such operator. Did you mean 'groups'"),
@@ -150,6 +152,7 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
         ({"seed": -1}, "curate: seed"),
         ({"data": [1, 2, 3]}, "data is a list"),
         ({"data": polars.LazyFrame({"label": [1]})}, "data is a LazyFrame"),
+        ({"data": ""}, "data is an empty text"),
         ({"data": "no/such/place"}, "no/such/place"),
         ({"data": pd.DataFrame({"label": [1, "a", None, {}]})}, "cannot be read as a table"),
         ({"data": pd.DataFrame([[1, 2]], columns=["label", "label"])}, "label"),
@@ -220,3 +223,17 @@ def test_a_shadowed_package_stops_the_api(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"ImportError: rowsieve: {tmp_path}/operators is found in place" in done.stderr
+
+
+def test_errors_about_rows_name_the_data_and_no_temporary_file(table: pa.Table) -> None:
+    at = table.column_names.index("a")
+    values = table["a"].to_numpy().copy()
+    values[[7, 9]] = np.nan
+    faulty = table.set_column(at, "a", pa.array(values))
+    with pytest.raises(InputError, match=r"^data: row 7: column") as stopped:
+        rowsieve.curate(faulty, label="label", operators=PLAIN)
+    with pytest.raises(BudgetError, match=r"2 of .*data: row 7: column .*; data: row 9: .*output") as budget:
+        rowsieve.curate(
+            faulty, label="label", operators=PLAIN, source={"on_error": "quarantine", "max_error_rate": 0}
+        )
+    assert tempfile.gettempdir() not in f"{stopped.value}{budget.value}"

@@ -66,6 +66,8 @@ def test_unknown_versions_name_the_nearest(output: tuple[Path, list[str]], tmp_p
     folder, (first, _) = output
     with pytest.raises(rowsieve.InputError, match=f"Did you mean '{first}'"):
         rowsieve.open(folder, first[:-1] + "x")
+    with pytest.raises(rowsieve.InputError, match="the path is empty"):
+        rowsieve.open("")
     with pytest.raises(rowsieve.InputError, match="holds no published version"):
         rowsieve.open(tmp_path)
 

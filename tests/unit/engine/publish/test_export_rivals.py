@@ -64,7 +64,7 @@ def test_one_that_comes_between_the_look_and_the_commit_is_seen(
     if mode != "create":
         target.export(old, "create")
     kind = type(open_export(target.format, target.path, mode, target.catalog))  # type: ignore[arg-type]
-    look = "held" if target.format == "parquet" else "_find"
+    look = "committed_state" if target.format == "parquet" else "_find"
     looked, looks, rivals = getattr(kind, look), [0], []
 
     def slowly(*args: Any) -> Any:
@@ -88,7 +88,7 @@ def test_other_versions_that_come_between_are_kept(
     old, new, other = (Version(tmp_path, f"v{n}", n) for n in (5, 8, 3))
     target.export(old, "create")
     kind = type(open_export(target.format, target.path, "append", target.catalog))  # type: ignore[arg-type]
-    look = "held" if target.format == "parquet" else "_find"
+    look = "committed_state" if target.format == "parquet" else "_find"
     looked, looks = getattr(kind, look), [0]
 
     def slowly(*args: Any) -> Any:

@@ -1,16 +1,20 @@
 """The contract of run plugins, checked on every one, and the moments at which the runner calls them."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.cli.output import show_status
 from engine.core.errors import Exit, InputError, RowsieveError
 from engine.core.events import Event
 from engine.plan.planner import make_plan
-from engine.recipe.recipe import Recipe
+from engine.recipe.recipe import ExportSection, Recipe
 from engine.runs.plugins import PLUGINS, RunContext, RunPlugin
+from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
+from engine.runs.run_record import run_values
 from engine.runs.runner import run
 from engine.runs.status import status_of
 from engine.storage.manifest import current_version
@@ -213,3 +217,72 @@ def test_the_command_says_what_failed_and_status_shows_it(
     assert "same command again" in shown
     assert CliRunner().invoke(app, ["run", str(file)]).exit_code == Exit.DONE
     assert "report failed" not in CliRunner().invoke(app, ["status", str(file)]).output
+
+
+@pytest.mark.parametrize("name", [PROGRESS, ERROR])
+@pytest.mark.parametrize("damage", ["missing", "wrong type", "list"])
+def test_status_takes_a_damaged_journal_as_missing(name: str, damage: str, recipe: Recipe) -> None:
+    plan = make_plan(recipe)
+    path = Path(recipe.output.path) / "runs" / name
+    whole: dict[str, Any] = {"version": plan.version, "error": "it failed", "exit_code": 2, "at": 1.0}
+    if name == PROGRESS:
+        whole = {"version": plan.version, **asdict(Event("start", "probe")), "at": 1.0}
+    path.write_text(json.dumps(whole))
+    assert read_journal(plan.output, name, plan.version) == whole
+    for key in whole:
+        damaged: Any = {
+            "missing": {k: v for k, v in whole.items() if k != key},
+            "wrong type": whole | {key: []},
+        }
+        path.write_text(json.dumps(damaged.get(damage, [whole])))
+        assert read_journal(plan.output, name, plan.version) is None
+    show_status(status_of(plan))
+    path.unlink()
+
+
+def test_a_repetition_keeps_the_values_of_the_run_that_published(recipe: Recipe) -> None:
+    version = run(recipe).version
+    first = record_of(recipe, version)
+    for _ in range(2):
+        run(recipe)
+        record = record_of(recipe, version)
+        kept = ("seconds", "mlflow_run_id", "parts_taken_over")
+        assert {key: record[key] for key in kept} == {key: first[key] for key in kept}
+        assert record["repetition"]["seconds"] != first["seconds"]
+        assert record["repetition"]["at"] > 0
+    assert "repetition" not in first
+
+
+def test_an_mlflow_run_that_the_first_run_lacked_is_taken_from_a_repetition() -> None:
+    now = {"seconds": 2.0, "mlflow_run_id": "b", "parts_taken_over": 0}
+    found = run_values(now, {"seconds": 1.0, "mlflow_run_id": None, "parts_taken_over": 3}, 9.0)
+    assert found == {
+        "seconds": 1.0,
+        "mlflow_run_id": "b",
+        "parts_taken_over": 3,
+        "repetition": now | {"at": 9.0},
+    }
+
+
+def test_a_failed_export_that_the_recipe_no_longer_names_stays_in_the_record(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    failing = ExportSection.model_validate({"format": "delta", "path": str(tmp_path / "file" / "table")})
+    working = ExportSection.model_validate({"format": "parquet", "path": str(tmp_path / "copy")})
+
+    def exporting(*sections: ExportSection) -> Recipe:
+        return recipe.model_copy(update={"output": recipe.output.model_copy(update={"export": sections})})
+
+    with pytest.raises(InputError, match="exports failed"):
+        run(exporting(failing, working))
+    plan = make_plan(exporting(failing, working))
+    assert status_of(plan)["dropped_exports"] == []
+    (failed,) = record_of(recipe, plan.version)["failed_exports"]
+    assert (failed["format"], failed["path"]) == ("delta", failing.path)
+    for _ in range(2):
+        run(exporting(working))
+        found = status_of(make_plan(exporting(working)))
+        assert (found["dropped_exports"], found["unfinished_steps"]) == ([failed], [])
+    show_status(found)
+    assert "an earlier export failed" in capsys.readouterr().out

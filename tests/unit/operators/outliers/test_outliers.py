@@ -96,6 +96,8 @@ def test_judges_are_those_of_the_recipe() -> None:
     assert Outliers(OutliersParams()).in_chain([groups, eos]).judges == ("eos", "group")
     with pytest.raises(OperatorError, match=r"'eos' is no judge of this recipe.*group"):
         Outliers(OutliersParams(rule="eos")).in_chain([groups])
+    with pytest.raises(OperatorError, match=r"rule: '' is no judge of this recipe.*group"):
+        Outliers(OutliersParams(rule="")).in_chain([groups])
     with pytest.raises(OperatorError, match="no operator of the recipe marks rows"):
         Outliers(OutliersParams()).in_chain([])
 
