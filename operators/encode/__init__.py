@@ -1,0 +1,1 @@
+"""Ordinary columns (numbers, booleans, categories, dates, text) to features, fitted over shards."""

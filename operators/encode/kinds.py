@@ -1,0 +1,290 @@
+"""The kind of a source column: how ``encode`` uses it, or why it does not.
+
+The decision is a pure function of the column's summary. ``encode`` takes it from the summary of all rows,
+``init`` and ``validate`` from that of a sample.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from operators.base import OperatorError
+from operators.encode.summary import NUMBER, ColumnSummary, Form
+from operators.encode.texts import DATES
+
+UNIQUE = 0.95
+"""Distinct values per row from which a column counts as nearly unique."""
+MIN_UNIQUE_ROWS = 50
+"""Rows with a value below which no column is called an identifier: a small table may lack repetitions."""
+NUMBERING = 1.5
+"""Nearly unique whole numbers that span at most so many times their number of rows number the rows."""
+MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
+"""Free text has on average at least so many words and characters, and so many distinct values per row."""
+LONG_TEXT = 100.0
+"""Mean characters above which a column is free text, unless almost all of its rows repeat few values."""
+ID_NAME = re.compile(
+    r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$|[a-z]I[dD]$"
+)
+"""Names of columns that number or identify rows; the first alternatives are compared in lower case."""
+
+
+class Kind(StrEnum):
+    """How a column is used."""
+
+    NUMERIC = "numeric"
+    BOOLEAN = "boolean"
+    CATEGORICAL = "categorical"
+    DATETIME = "datetime"
+    TEXT = "text"
+    VECTOR = "vector"
+    IMAGE = "image"
+    UNUSED = "unused"
+
+
+class Unused(StrEnum):
+    """Why a column is not used."""
+
+    IDENTIFIER = "identifier"
+    CONSTANT = "constant"
+    LABEL = "label"
+    TRUTH = "truth"
+    EXCLUDED = "excluded"
+    MISSING = "all missing"
+    TEXT = "text without a model"
+    IMAGE = "image"
+    TYPE = "unsupported type"
+
+
+@dataclass(frozen=True)
+class KindOptions:
+    """What decides beside the summary.
+
+    Attributes
+    ----------
+    kind
+        Kind that the recipe gives the column, ``unused`` for an excluded one; None to decide by the values.
+    explicit
+        Whether the recipe names the column as a feature: it is used then even if it looks like an identifier.
+    text_model
+        Whether text can be embedded: a model is named, and its packages are installed.
+    date_format
+        Format of dates in text that the recipe gives; empty to recognise it.
+
+    """
+
+    kind: Kind | None = None
+    explicit: bool = False
+    text_model: bool = False
+    date_format: str = ""
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """The decision about one column.
+
+    Attributes
+    ----------
+    kind
+        How the column is used.
+    reason
+        Why it is unused; None for a column that is used.
+    note
+        A sentence for people: of an unused column why, with the remedy; else what was recognised, or empty.
+    parameters
+        What the encoding needs: ``parse`` (``number``, or a format of dates) for numbers and dates in text.
+
+    """
+
+    kind: Kind
+    reason: Unused | None = None
+    note: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def used(self) -> bool:
+        """Whether the column gives features."""
+        return self.kind != Kind.UNUSED
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as JSON-able values."""
+        return {
+            "kind": str(self.kind),
+            "reason": None if self.reason is None else str(self.reason),
+            "note": self.note,
+            "parameters": dict(self.parameters),
+        }
+
+
+def unused(reason: Unused, note: str) -> ColumnUse:
+    """Return the decision not to use a column."""
+    return ColumnUse(Kind.UNUSED, reason, note)
+
+
+def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> ColumnUse:
+    """Decide how a column is used.
+
+    Raises
+    ------
+    OperatorError
+        The recipe gives a kind that the column's values do not allow.
+
+    """
+    options = options or KindOptions()
+    if options.kind == Kind.UNUSED:
+        return unused(Unused.EXCLUDED, "the recipe excludes it")
+    if summary.form in (Form.OTHER, Form.IMAGE):
+        return _unsupported(summary)
+    if not summary.present:
+        return unused(Unused.MISSING, f"none of its {summary.rows:,} rows has a value")
+    if options.kind is not None:
+        return _as_told(summary, options)
+    found = _by_values(summary, options)
+    if found.kind == Kind.TEXT and not options.text_model:
+        return _no_model()
+    return found
+
+
+def looks_like_id(name: str) -> bool:
+    """Whether the name of a column says that it identifies or numbers rows."""
+    return bool(ID_NAME.search(name.lower()) or ID_NAME.search(name))
+
+
+def _by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
+    if summary.form == Form.VECTOR:
+        return ColumnUse(Kind.VECTOR)
+    if summary.distinct == 1 and not summary.missing and not options.explicit:
+        shown = (summary.examples(1) or ["infinite"])[0]
+        return unused(Unused.CONSTANT, f"all rows have the value {shown!r}")
+    if summary.form == Form.BOOLEAN:
+        return ColumnUse(Kind.BOOLEAN)
+    if summary.form == Form.TIME:
+        return ColumnUse(Kind.DATETIME)
+    if summary.form in (Form.NUMBER, Form.INTEGER):
+        number = summary.form == Form.INTEGER and _is_numbering(summary) and not options.explicit
+        return _identifier(summary) if number else ColumnUse(Kind.NUMERIC)
+    return _by_texts(summary, options)
+
+
+def _by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
+    """Decide about texts: numbers, dates, an identifier, free text or categories."""
+    if summary.form == Form.TEXT:
+        if NUMBER in summary.parsed:
+            if _is_numbering(summary) and not options.explicit:
+                return _identifier(summary)
+            return ColumnUse(Kind.NUMERIC, note="numbers that are written as text", parameters=_parse(NUMBER))
+        formats = [format for format in DATES if format in summary.parsed]
+        if formats:
+            return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+        if _is_free_text(summary):
+            return ColumnUse(Kind.TEXT)
+    nearly_unique = summary.distinct >= UNIQUE * summary.present
+    if nearly_unique and summary.present >= MIN_UNIQUE_ROWS and not options.explicit:
+        return _identifier(summary)
+    return ColumnUse(Kind.CATEGORICAL)
+
+
+def _as_told(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
+    """Return the kind that the recipe gives. Raises OperatorError if the values do not allow it."""
+    kind, form = options.kind, summary.form
+    if kind == Kind.CATEGORICAL and summary.values is not None:
+        return ColumnUse(Kind.CATEGORICAL)
+    if kind == Kind.TEXT and form == Form.TEXT:
+        return ColumnUse(Kind.TEXT) if options.text_model else _no_model()
+    if kind == Kind.NUMERIC and form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
+        return ColumnUse(Kind.NUMERIC)
+    if kind == Kind.NUMERIC and NUMBER in summary.parsed:
+        return ColumnUse(Kind.NUMERIC, parameters=_parse(NUMBER))
+    if kind == Kind.DATETIME and form == Form.TIME:
+        return ColumnUse(Kind.DATETIME)
+    if kind == Kind.DATETIME and options.date_format in summary.parsed:
+        return ColumnUse(Kind.DATETIME, parameters=_parse(options.date_format))
+    formats = [key for key in DATES if key in summary.parsed]
+    if kind == Kind.DATETIME and formats and not options.date_format:
+        return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+    if kind == Kind.BOOLEAN and form == Form.BOOLEAN:
+        return ColumnUse(Kind.BOOLEAN)
+    if kind == Kind.VECTOR and form == Form.VECTOR:
+        return ColumnUse(Kind.VECTOR)
+    shown = ", ".join(repr(example) for example in summary.examples())
+    raise OperatorError(
+        f"operators.encode.columns: {summary.name!r} cannot be {kind}: its type is "
+        f"{', '.join(summary.types)}{f', with values such as {shown}' if shown else ''}."
+        f"{_fitting(summary, str(kind))} Give it another kind, or exclude it."
+    )
+
+
+def _fitting(summary: ColumnSummary, kind: str) -> str:
+    """Return how many texts a kind would fit, for an error."""
+    keys = [NUMBER] if kind == Kind.NUMERIC else []
+    if kind == Kind.DATETIME:
+        keys = [key for key in summary.n_parsed if key != NUMBER]
+    rows = max((summary.n_parsed.get(key, 0) for key in keys), default=0)
+    return f" {rows:,} of its {summary.present:,} values could be read so." if keys and summary.values else ""
+
+
+def _is_numbering(summary: ColumnSummary) -> bool:
+    """Whether whole numbers are nearly unique, and numbered without gaps or named as an identifier."""
+    histogram = summary.histogram or summary.parsed.get(NUMBER)
+    if histogram is None or summary.present < MIN_UNIQUE_ROWS:
+        return False
+    if summary.distinct < UNIQUE * summary.present or bool((histogram.low % 1).any()):
+        return False
+    span = float(histogram.high[-1] - histogram.low[0]) + 1
+    return span <= NUMBERING * summary.present or looks_like_id(summary.name)
+
+
+def _is_free_text(summary: ColumnSummary) -> bool:
+    rows = summary.present
+    characters, words, distinct = (
+        summary.characters / rows,
+        summary.words / rows,
+        summary.distinct / rows,
+    )
+    if characters >= LONG_TEXT and distinct >= 0.05:
+        return True
+    return words >= MIN_WORDS and characters >= MIN_CHARACTERS and distinct >= MIN_TEXT_DISTINCT
+
+
+def _parse(reading: str) -> dict[str, str]:
+    return {"parse": reading}
+
+
+def _dates_note(formats: list[str]) -> str:
+    note = f"dates that are written as text, {formats[0]}"
+    if len(formats) > 1 and {"%m/%d/%Y", "%d/%m/%Y"} <= set(formats):
+        note += ", though %d/%m/%Y fits too: set `format` for this column if the day comes first"
+    return note
+
+
+def _identifier(summary: ColumnSummary) -> ColumnUse:
+    about = "" if summary.is_exact else "about "
+    return unused(
+        Unused.IDENTIFIER,
+        f"{about}{summary.distinct:,} distinct values in {summary.present:,} rows: it names rows and says "
+        f"nothing about others. To use it, name it under source.features",
+    )
+
+
+def _no_model() -> ColumnUse:
+    return unused(
+        Unused.TEXT,
+        "free text needs a network: pip install 'rowsieve[embed]', and `operators: {encode: "
+        "{text: {model: minilm}}}`",
+    )
+
+
+def _unsupported(summary: ColumnSummary) -> ColumnUse:
+    kind = ", ".join(summary.types)
+    if summary.form == Form.IMAGE:
+        return unused(
+            Unused.IMAGE,
+            f"its type is {kind}. Images become features by the operator `embed`, instead of `encode`",
+        )
+    remedy = "write it as numbers, text or a list of numbers"
+    if kind.startswith("struct"):
+        remedy = f"name its fields under source.rename, such as `{summary.name}.FIELD: FIELD`"
+    return unused(Unused.TYPE, f"the type {kind} has no encoding: {remedy}")

@@ -1,0 +1,417 @@
+"""What is known of a source column without its rows: counts and sketches that can be merged over shards.
+
+``encode`` fits on the merged summaries of all shards; ``init`` and ``validate`` look at those of a sample.
+:func:`operators.encode.kinds.decide_kind` decides from a summary how the column is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.arrays import Float64
+from operators.base import OperatorError
+from operators.encode.sketches import Histogram, ValueCounts
+from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
+from operators.ingest.kernel import FLOAT32_MAX, is_vector
+
+NUMBER = "number"
+"""Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
+TOP = 20
+"""Most frequent values that :meth:`ColumnSummary.to_json` names."""
+SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
+
+
+class Form(StrEnum):
+    """What a column's Arrow type can hold."""
+
+    NUMBER = "number"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    CATEGORY = "category"
+    """A dictionary: its writer has declared categories."""
+    TIME = "time"
+    """A date or a point in time."""
+    VECTOR = "vector"
+    IMAGE = "image"
+    NOTHING = "nothing"
+    """Arrow's type ``null``: the shard has no value of the column."""
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class TextRules:
+    """How texts are compared: which of them are one category, and which are missing.
+
+    Attributes
+    ----------
+    strip
+        Ignore white space around a text.
+    fold_case
+        Ignore the case of letters.
+    missing
+        Texts that stand for a missing value.
+    as_text
+        Columns of other types that are counted as text, since the recipe calls them categorical.
+    formats
+        Formats of the dates of text columns that the recipe gives, by column.
+
+    """
+
+    strip: bool = True
+    fold_case: bool = False
+    missing: tuple[str, ...] = MISSING_TEXTS
+    as_text: frozenset[str] = frozenset()
+    formats: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ColumnSummary:
+    """Counts of one column over some rows.
+
+    Attributes
+    ----------
+    name
+        The column.
+    types
+        Arrow types of the column in the shards, ascending.
+    form
+        What these types hold.
+    rows
+        Number of rows.
+    missing
+        Rows without a value: null, NaN, or a text that stands for one.
+    unusable
+        Rows with an infinite number, or one beyond the range of float32.
+    histogram
+        The usable numbers, or the points in time in seconds since 1970; None for other forms.
+    values
+        Texts and their rows; None for other forms.
+    parsed
+        For texts: the histogram of the numbers or the points in time that they are written as, for each
+        reading that all texts so far allow.
+    n_parsed
+        For texts: the rows that each reading fits.
+    characters, words, longest
+        For texts: sums of characters and words over the rows, and the most bytes of one value.
+    width
+        For vectors: the length of the first one; None while no row has one.
+    zone
+        Time zone of a timestamp; empty without one.
+
+    """
+
+    name: str
+    types: tuple[str, ...]
+    form: Form
+    rows: int
+    missing: int
+    unusable: int = 0
+    histogram: Histogram | None = None
+    values: ValueCounts | None = None
+    parsed: Mapping[str, Histogram] = field(default_factory=dict)
+    n_parsed: Mapping[str, int] = field(default_factory=dict)
+    characters: int = 0
+    words: int = 0
+    longest: int = 0
+    width: int | None = None
+    zone: str = ""
+
+    @property
+    def present(self) -> int:
+        """Rows with a value."""
+        return self.rows - self.missing
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct values; 0 for forms whose values are not counted."""
+        if self.values is not None:
+            return self.values.distinct
+        return 0 if self.histogram is None else self.histogram.distinct
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the number of distinct values is exact."""
+        sketch = self.values or self.histogram
+        return sketch is None or sketch.is_exact
+
+    @property
+    def missing_share(self) -> float:
+        """Share of rows without a value; 0 without rows."""
+        return self.missing / self.rows if self.rows else 0.0
+
+    def merge(self, other: ColumnSummary) -> ColumnSummary:
+        """Return the summary of the rows of both.
+
+        Raises
+        ------
+        OperatorError
+            The types of the column cannot be joined, such as text in one shard and numbers in the other.
+
+        """
+        types = tuple(sorted({*self.types, *other.types}))
+        return replace(
+            self,
+            types=types,
+            form=_joined_form(self, other),
+            rows=self.rows + other.rows,
+            missing=self.missing + other.missing,
+            unusable=self.unusable + other.unusable,
+            histogram=_merged(self.histogram, other.histogram),
+            values=_merged(self.values, other.values),
+            parsed=_joined_readings(self, other),
+            n_parsed={
+                key: self.n_parsed.get(key, 0) + other.n_parsed.get(key, 0)
+                for key in sorted({*self.n_parsed, *other.n_parsed})
+            },
+            characters=self.characters + other.characters,
+            words=self.words + other.words,
+            longest=max(self.longest, other.longest),
+            width=other.width if self.width is None else self.width,
+            zone=self.zone or other.zone,
+        )
+
+    def examples(self, n: int = 3) -> list[str]:
+        """Return at most ``n`` values as text, the most frequent first; quantiles of many numbers."""
+        if self.values is not None:
+            return [text for text, _ in self.values.most_frequent(n)]
+        if self.histogram is None or not self.histogram.rows:
+            return []
+        if len(self.histogram.low) <= n or self.form == Form.BOOLEAN:
+            return [self._written(value) for value in self.histogram.low[:n].tolist()]
+        return [self._written(value) for value in self.histogram.quantiles(np.linspace(0, 1, n)).tolist()]
+
+    def _written(self, value: float) -> str:
+        if self.form == Form.BOOLEAN:
+            return "true" if value else "false"
+        if self.form == Form.TIME:
+            return written_time(value)
+        return f"{value:.6g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON-able values of bounded size: no histogram, the top 20 texts alone."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "types": list(self.types),
+            "form": str(self.form),
+            "rows": self.rows,
+            "missing": self.missing,
+            "unusable": self.unusable,
+            "distinct": self.distinct,
+            "distinct_is_exact": self.is_exact,
+            "examples": self.examples(),
+        }
+        if self.histogram is not None and self.histogram.rows:
+            quantiles = self.histogram.quantiles(SHOWN_QUANTILES).tolist()
+            found["quantiles"] = dict(zip(map(str, SHOWN_QUANTILES), quantiles, strict=True))
+        if self.values is not None:
+            found["most_frequent"] = [list(pair) for pair in self.values.most_frequent(TOP)]
+            found["n_parsed"] = {key: rows for key, rows in self.n_parsed.items() if rows}
+            found |= {"characters": self.characters, "words": self.words, "longest": self.longest}
+        if self.width is not None:
+            found["width"] = self.width
+        return found
+
+
+def summarise(
+    table: pa.Table, rules: TextRules | None = None, columns: Sequence[str] | None = None
+) -> dict[str, ColumnSummary]:
+    """Summarise columns of a table; all of them by default.
+
+    Raises
+    ------
+    OperatorError
+        A text is not valid UTF-8.
+
+    """
+    rules, found = rules or TextRules(), {}
+    for name in table.column_names if columns is None else columns:
+        try:
+            found[name] = _summary(name, table.column(name), rules)
+        except OperatorError as error:
+            raise OperatorError(f"column {name!r}: {error}") from None
+    return found
+
+
+def merge_summaries(
+    parts: Sequence[Mapping[str, ColumnSummary]],
+) -> dict[str, ColumnSummary]:
+    """Merge the summaries of shards column by column, in the order of the shards. Raises OperatorError."""
+    found: dict[str, ColumnSummary] = {}
+    for part in parts:
+        for name, summary in part.items():
+            found[name] = found[name].merge(summary) if name in found else summary
+    return found
+
+
+def form_of(kind: pa.DataType) -> Form:
+    """Return what a type can hold. Planning decides by it whether a table has scalar columns."""
+    is_type = pa.types
+    if is_type.is_dictionary(kind):
+        inner = form_of(kind.value_type)
+        plain = inner in (Form.TEXT, Form.INTEGER, Form.NUMBER, Form.BOOLEAN)
+        return Form.CATEGORY if plain else Form.OTHER
+    if is_type.is_boolean(kind):
+        return Form.BOOLEAN
+    if is_type.is_integer(kind):
+        return Form.INTEGER
+    if is_type.is_floating(kind) or is_type.is_decimal(kind) or is_type.is_duration(kind):
+        return Form.NUMBER
+    if is_type.is_time(kind):
+        return Form.NUMBER
+    if is_type.is_string(kind) or is_type.is_large_string(kind) or is_type.is_string_view(kind):
+        return Form.TEXT
+    if is_type.is_date(kind) or is_type.is_timestamp(kind):
+        return Form.TIME
+    if is_vector(kind):
+        return Form.VECTOR
+    if is_type.is_null(kind):
+        return Form.NOTHING
+    struct_image = is_type.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    return Form.IMAGE if struct_image or _is_binary(kind) else Form.OTHER
+
+
+def as_numbers(column: pa.ChunkedArray) -> Float64:
+    """Return a column of numbers, booleans, durations or times of day (seconds) as (n,) float64.
+
+    Null is NaN.
+    """
+    kind = column.type
+    if pa.types.is_duration(kind) or pa.types.is_time(kind):
+        per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
+        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
+        return as_numbers(column.cast(whole)) / per_second
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+
+
+def as_seconds(column: pa.ChunkedArray) -> Float64:
+    """Return dates or timestamps as seconds since 1970-01-01 (UTC), (n,) float64. Null is NaN."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return as_numbers(column.cast(pa.int32())) * 86_400.0
+    if pa.types.is_date64(kind):
+        return as_numbers(column.cast(pa.int64())) / 1e3
+    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
+    return as_numbers(column.cast(pa.int64())) / per_second
+
+
+def written_time(seconds: float) -> str:
+    """Return a point in time as text, without the time of day at midnight."""
+    text = str(np.datetime64(int(seconds), "s"))
+    return text.removesuffix("T00:00:00")
+
+
+def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as text; whole numbers are written without a point, booleans as true and false."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_texts(column.cast(kind.value_type))
+    if pa.types.is_floating(kind):
+        whole = pc.equal(column, pc.floor(column))
+        small = pc.less(pc.abs(column), 2.0**53)
+        plain = pc.if_else(pc.and_(whole, small), column, pa.scalar(None, kind)).cast(pa.int64())
+        gaps = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+        return pc.coalesce(plain.cast(pa.large_string()), gaps.cast(pa.large_string()))
+    return column.cast(pa.large_string())
+
+
+def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSummary:
+    form, kind, rows = form_of(column.type), column.type, len(column)
+    found = ColumnSummary(name, (str(kind),), form, rows, int(column.null_count))
+    counted = name in rules.as_text and form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN)
+    if counted or form in (Form.TEXT, Form.CATEGORY):
+        texts = as_texts(column) if counted or form == Form.CATEGORY else column
+        form = Form.CATEGORY if counted else form
+        return _text_summary(replace(found, form=form, missing=int(texts.null_count)), texts, rules)
+    if form in (Form.NUMBER, Form.INTEGER, Form.BOOLEAN):
+        values = as_numbers(column)
+        missing, usable = np.isnan(values), np.abs(values) <= FLOAT32_MAX
+        unusable = rows - int(missing.sum()) - int(usable.sum())
+        return replace(
+            found, missing=int(missing.sum()), unusable=unusable, histogram=Histogram.of(values[usable])
+        )
+    if form == Form.TIME:
+        seconds = as_seconds(column)
+        zone = (kind.tz or "") if pa.types.is_timestamp(kind) else ""
+        return replace(found, histogram=Histogram.of(seconds[~np.isnan(seconds)]), zone=zone)
+    if form == Form.VECTOR:
+        return replace(found, width=_first_length(column))
+    return found
+
+
+def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRules) -> ColumnSummary:
+    counted = pc.value_counts(column.drop_null())
+    values, rows = counted.field("values"), counted.field("counts").to_numpy()
+    raw = values.cast(pa.large_string())
+    texts = tidy(raw, strip=rules.strip, fold_case=rules.fold_case)
+    gone = is_missing(texts, rules.missing)
+    kept = pa.array(np.flatnonzero(~gone))
+    missing = found.missing + int(rows[gone].sum())
+    raw, texts, rows = raw.take(kept), texts.take(kept), rows[~gone]
+    formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
+    readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
+    fits = {key: ~np.isnan(read) for key, read in readings.items()}
+    whole = {key: Histogram.of(readings[key], rows) for key, fit in fits.items() if fit.all() and len(fit)}
+    spaces = pc.count_substring(raw, " ").to_numpy(zero_copy_only=False)
+    return replace(
+        found,
+        missing=missing,
+        values=ValueCounts.of(texts, rows),
+        parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
+        n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
+        characters=_dot(pc.utf8_length(raw), rows),
+        words=int(((spaces + 1) * rows).sum()),
+        longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
+    )
+
+
+def _dot(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:
+    return int((lengths.to_numpy(zero_copy_only=False).astype(np.int64) * rows).sum())
+
+
+def _first_length(column: pa.ChunkedArray) -> int | None:
+    if pa.types.is_fixed_size_list(column.type):
+        return int(column.type.list_size)
+    lengths = pc.list_value_length(column).drop_null()
+    return int(lengths[0].as_py()) if len(lengths) else None
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    views = pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or views)
+
+
+def _merged(mine: Any, other: Any) -> Any:
+    if mine is None or other is None:
+        return other if mine is None else mine
+    return mine.merge(other)
+
+
+def _joined_form(mine: ColumnSummary, other: ColumnSummary) -> Form:
+    forms = {mine.form, other.form} - {Form.NOTHING}
+    if len(forms) <= 1:
+        return next(iter(forms), Form.NOTHING)
+    if forms == {Form.NUMBER, Form.INTEGER}:
+        return Form.NUMBER
+    if forms == {Form.TEXT, Form.CATEGORY}:
+        return Form.TEXT
+    raise OperatorError(
+        f"The column {mine.name!r} changes its type between shards: {', '.join(mine.types)} and then "
+        f"{', '.join(other.types)}. Write it with one type at the source, read it as text "
+        f"(source.text_columns, for CSV), or exclude it: source.exclude: [{mine.name}]."
+    )
+
+
+def _joined_readings(mine: ColumnSummary, other: ColumnSummary) -> dict[str, Histogram]:
+    """Return the readings that fit the texts of both; a side without texts allows all of the other's."""
+    if not mine.present or not other.present:
+        return dict(mine.parsed or other.parsed)
+    return {key: mine.parsed[key].merge(other.parsed[key]) for key in mine.parsed if key in other.parsed}

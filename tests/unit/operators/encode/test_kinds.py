@@ -1,0 +1,205 @@
+"""Summaries of columns and the kinds that follow from them."""
+
+import datetime as dt
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.base import OperatorError
+from operators.encode.kinds import Kind, KindOptions, Unused, decide_kind
+from operators.encode.summary import Form, TextRules, form_of, merge_summaries, summarise
+
+
+def rows(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    words = ["the", "parcel", "arrived", "late", "and", "was", "damaged", "again"]
+    days = [dt.date(2020, 1, 1) + dt.timedelta(int(k)) for k in rng.integers(0, 900, n)]
+    return pa.table(
+        {
+            "age": pa.array(rng.integers(18, 90, n), mask=rng.random(n) < 0.1),
+            "income": rng.lognormal(8, 2, n),
+            "zero_one": rng.integers(0, 2, n),
+            "rate": pa.array(rng.random(n)).cast(pa.decimal128(12, 9), safe=False),
+            "member": pa.array(rng.random(n) < 0.3),
+            "city": pa.array(rng.choice([" Oslo", "Rome", "?", "Lima "], n)),
+            "city_category": pa.array(rng.choice(["Oslo", "Rome"], n)).dictionary_encode(),
+            "typed": pa.array([f"{x:.2f}" for x in rng.normal(size=n)]),
+            "zip": pa.array([f"0{k}" for k in rng.integers(1000, 1060, n)]),
+            "hired": pa.array(days),
+            "seen": pa.array(days).cast(pa.timestamp("us", "Europe/Berlin")),
+            "written": pa.array([day.strftime("%d.%m.%Y") for day in days]),
+            "note": pa.array([" ".join(rng.choice(words, 9)) for _ in range(n)]),
+            "waited": pa.array(rng.integers(0, 100, n)).cast(pa.duration("s")),
+            "pixels": pa.array(rng.random((n, 4)).tolist()),
+            "row_number": np.arange(n) + 7,
+            "customer_id": rng.permutation(n) * 1000,
+            "unique_but_number": rng.permutation(n) * 1000,
+            "token": pa.array([f"{k:08x}" for k in rng.integers(0, 2**32, n)]),
+            "constant": pa.array(["x"] * n),
+            "empty": pa.array([""] * n),
+            "nothing": pa.nulls(n),
+            "image": pa.array([b"x"] * n),
+            "place": pa.array([{"lat": 1.0}] * n),
+        }
+    )
+
+
+USED = {
+    "age": Kind.NUMERIC,
+    "income": Kind.NUMERIC,
+    "zero_one": Kind.NUMERIC,
+    "rate": Kind.NUMERIC,
+    "member": Kind.BOOLEAN,
+    "city": Kind.CATEGORICAL,
+    "city_category": Kind.CATEGORICAL,
+    "typed": Kind.NUMERIC,
+    "zip": Kind.CATEGORICAL,
+    "hired": Kind.DATETIME,
+    "seen": Kind.DATETIME,
+    "written": Kind.DATETIME,
+    "waited": Kind.NUMERIC,
+    "pixels": Kind.VECTOR,
+    "unique_but_number": Kind.NUMERIC,
+}
+REASONS = {
+    "note": Unused.TEXT,
+    "row_number": Unused.IDENTIFIER,
+    "customer_id": Unused.IDENTIFIER,
+    "token": Unused.IDENTIFIER,
+    "constant": Unused.CONSTANT,
+    "empty": Unused.MISSING,
+    "nothing": Unused.MISSING,
+    "image": Unused.IMAGE,
+    "place": Unused.TYPE,
+}
+
+
+def summary_of(*values, type=None, name="c", rules=None):
+    return summarise(pa.table({name: pa.array(values, type)}), rules)[name]
+
+
+def test_every_column_has_a_kind_or_a_reason():
+    found = {name: decide_kind(summary) for name, summary in summarise(rows()).items()}
+    assert {name: use.kind for name, use in found.items() if use.used} == USED
+    assert {name: use.reason for name, use in found.items() if not use.used} == REASONS
+    assert all(use.note for use in found.values() if not use.used)
+    assert "rowsieve[embed]" in found["note"].note
+    assert "place.FIELD" in found["place"].note
+    assert found["typed"].parameters == {"parse": "number"}
+    assert found["written"].parameters == {"parse": "%d.%m.%Y"}
+    json.dumps([use.to_json() for use in found.values()])
+
+
+@pytest.mark.parametrize("n_shards", [2, 7])
+def test_merged_summaries_are_those_of_the_gathered_table(n_shards):
+    table = rows()
+    bounds = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+    for order in (parts, parts[::-1]):
+        merged = merge_summaries([summarise(part) for part in order])
+        for name, whole in summarise(table).items():
+            assert merged[name].to_json() == whole.to_json(), name
+            assert decide_kind(merged[name]) == decide_kind(whole)
+
+
+def test_figures():
+    found = summary_of(1.0, None, np.nan, np.inf, 1e300, 2.0)
+    assert (found.rows, found.missing, found.unusable, found.distinct) == (6, 2, 2, 2)
+    found = summary_of(" a", "a", "?", None, "bb c", name="t")
+    assert (found.rows, found.missing, found.distinct, found.longest) == (5, 2, 2, 4)
+    assert found.values.most_frequent(9) == [("a", 2), ("bb c", 1)]
+    assert found.to_json()["most_frequent"] == [["a", 2], ["bb c", 1]]
+
+
+def test_text_rules():
+    assert summary_of("A", "a", rules=TextRules(fold_case=True)).distinct == 1
+    assert summary_of("a ", "a", rules=TextRules(strip=False)).distinct == 2
+    assert summary_of("none given", "a", rules=TextRules(missing=("none given",))).missing == 1
+    counted = summary_of(3, 1, 3, rules=TextRules(as_text=frozenset({"c"})))
+    assert counted.values.most_frequent(2) == [("3", 2), ("1", 1)]
+    counted = summary_of(3.0, 1.5, np.nan, None, rules=TextRules(as_text=frozenset({"c"})))
+    assert counted.values.values.to_pylist() == ["1.5", "3"]
+    assert counted.missing == 2
+
+
+def test_subnormal_numbers_and_dates_far_away():
+    assert summary_of(5e-324, -5e-324, 0.0).distinct == 3
+    far = summary_of(dt.date(1, 1, 1), dt.date(9999, 12, 31))
+    assert far.examples(2) == ["0001-01-01", "9999-12-31"]
+    assert summary_of("1066-10-14", "9999-12-31").parsed["%Y-%m-%d"].rows == 2
+
+
+def test_a_column_that_changes_its_type_between_shards():
+    whole, part, text = summary_of(1, 2), summary_of(1.5), summary_of("x")
+    assert whole.merge(part).form == Form.NUMBER
+    assert whole.merge(part).types == ("double", "int64")
+    empty = summary_of(None, None, type=pa.null())
+    assert decide_kind(empty.merge(text).merge(empty)).kind == Kind.CATEGORICAL
+    with pytest.raises(
+        OperatorError, match=r"'c' changes its type between shards: int64 and then string.*exclude"
+    ):
+        whole.merge(text)
+
+
+def test_a_shard_without_values_does_not_decide_how_text_is_read():
+    dated = summary_of("2020-01-01", "2021-01-01")
+    for merged in (dated.merge(summary_of("", None)), summary_of("", None, type=pa.string()).merge(dated)):
+        assert decide_kind(merged).kind == Kind.DATETIME
+    assert decide_kind(dated.merge(summary_of("soon"))).kind == Kind.CATEGORICAL
+
+
+def test_the_recipe_decides():
+    tell = KindOptions
+    ints, texts = summary_of(1, 2, 1), summary_of("a", "b")
+    as_text = summary_of(1, 2, 1, rules=TextRules(as_text=frozenset({"c"})))
+    assert decide_kind(as_text, tell(kind=Kind.CATEGORICAL)).kind == Kind.CATEGORICAL
+    assert decide_kind(ints, tell(kind=Kind.UNUSED)).reason == Unused.EXCLUDED
+    assert decide_kind(texts, tell(kind=Kind.TEXT)).reason == Unused.TEXT
+    assert decide_kind(texts, tell(kind=Kind.TEXT, text_model=True)).kind == Kind.TEXT
+    with pytest.raises(
+        OperatorError, match=r"'c' cannot be numeric: its type is string, .*'a', 'b'\. 0 of its 2"
+    ):
+        decide_kind(texts, tell(kind=Kind.NUMERIC))
+    with pytest.raises(OperatorError, match="cannot be datetime: its type is int64"):
+        decide_kind(ints, tell(kind=Kind.DATETIME))
+
+
+def test_a_given_format_of_dates():
+    rules = TextRules(formats={"c": "%d %b %Y"})
+    found = summary_of("14 Oct 2020", "1 Jan 1999", rules=rules)
+    use = decide_kind(found, KindOptions(kind=Kind.DATETIME, date_format="%d %b %Y"))
+    assert use.parameters == {"parse": "%d %b %Y"}
+    wrong = summary_of("14 Oct 2020", "soon", rules=rules)
+    with pytest.raises(OperatorError, match="1 of its 2 values could be read so"):
+        decide_kind(wrong, KindOptions(kind=Kind.DATETIME, date_format="%d %b %Y"))
+
+
+def test_day_or_month_first_is_said():
+    assert "%d/%m/%Y fits too" in decide_kind(summary_of("01/02/2020", "03/04/2020")).note
+    assert decide_kind(summary_of("01/02/2020", "13/04/2020")).parameters == {"parse": "%d/%m/%Y"}
+
+
+def test_a_named_feature_is_used_though_it_looks_like_an_identifier():
+    found = summarise(rows())
+    for name in ("row_number", "token", "constant"):
+        assert decide_kind(found[name], KindOptions(explicit=True)).used
+
+
+def test_a_category_of_ten_megabytes_and_a_million_distinct_values():
+    long = summary_of("x" * 10_000_000, "y", "y")
+    assert long.longest == 10_000_000
+    assert max(len(text) for text in long.values.values.to_pylist()) < 200
+    many = pa.array(np.arange(1_000_000) // 2).cast(pa.string())
+    found = summarise(pa.table({"c": pa.compute.binary_join_element_wise("k", many, "")}))["c"]
+    assert found.distinct == pytest.approx(500_000, rel=0.1)
+    assert decide_kind(found).kind == Kind.CATEGORICAL
+
+
+def test_form_of_types():
+    assert form_of(pa.dictionary(pa.int8(), pa.large_string())) == Form.CATEGORY
+    assert form_of(pa.time32("s")) == Form.NUMBER
+    assert form_of(pa.list_(pa.string())) == Form.OTHER
+    assert form_of(pa.list_(pa.float32(), 3)) == Form.VECTOR
