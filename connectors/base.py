@@ -115,7 +115,9 @@ class SourceSpec:
     Relative local paths start at ``root``. Shards hold up to ``shard_bytes`` (one row, row group or
     record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
     ``identities`` may answer for absolute local paths from a cache. ``text_columns`` are read as text
-    where a format guesses types. With ``skip_corrupt``, files that cannot be read are left out.
+    where a format guesses types. ``missing`` are texts that stand for null, and ``strip`` drops white space
+    around texts: a format that guesses types heeds both before it does, and need not do more. ``renamed`` are
+    the names that the recipe gives new ones. With ``skip_corrupt``, files that cannot be read are left out.
     ``filter`` says which rows are wanted: a source may leave out what surely holds none of them, and need
     not do more. ``guessed``: nobody named the format, so files with other endings than its own are left out.
     ``policy`` limits what may be opened; by default it is the policy of the process that makes the spec.
@@ -126,6 +128,9 @@ class SourceSpec:
     root: str = ""
     identities: Identities | None = None
     text_columns: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    strip: bool = False
+    renamed: tuple[str, ...] = ()
     skip_corrupt: bool = False
     max_bytes: int = MAX_SHARD
     filter: Predicate | None = None

@@ -1,26 +1,26 @@
-"""CSV as a source (RFC 4180: double quotes; commas, tabs or others between), with a header line."""
+"""CSV as a source (RFC 4180: double quotes; commas, tabs or others between), with or without header."""
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
+from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.schema import check_names, check_same_names, number_repeated
-from connectors.text_source import BOM, CODECS, TextSource, quote_value, whole
+from connectors.text_source import BOM, CODECS, TextSource, quote_value
 
-NUMBER = r"^\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan|n/a|na|null|[+-]?inf(inity)?))\s*$"
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
@@ -35,8 +35,27 @@ class CsvOptions(SourceOptions):
         description="One character between fields; default: a tab in .tsv files, else a comma",
     )
     duplicate_names: Literal["error", "number"] = Field(
-        default="error", description="number: a second column `x` becomes `x.1`, a third `x.2`"
+        default="error",
+        description="number: a second column `x` becomes `x.1`, a third `x.2`. Those that `source.rename` "
+        "names so are accepted without it",
     )
+    header: bool = Field(default=True, description="false: the first line is a row, not the names of columns")
+    column_names: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Names of the columns, in place of those in the header; default without a header: "
+        "`column_1`, `column_2`, ...",
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="Decimal point of numbers")
+    thousands: Literal[",", ".", " ", "'", "_"] | None = Field(
+        default=None, description="What stands between groups of three digits, as in `1,234,567`"
+    )
+
+    @model_validator(mode="after")
+    def _distinct_marks(self) -> CsvOptions:
+        if self.decimal == self.thousands:
+            raise ValueError("decimal and thousands are the same character")
+        return self
 
 
 class Csv(Connector[CsvOptions]):
@@ -49,39 +68,70 @@ class Csv(Connector[CsvOptions]):
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
         """Return a source that reads CSV files with the settings of ``spec`` and ``options``."""
-        return CsvSource(spec, options.duplicate_names == "number", options.delimiter)
+        return CsvSource(spec, options)
 
 
 @dataclass(frozen=True)
 class CsvSource(TextSource):
     """CSV files. An empty field is null, also in quotes; text is not changed otherwise."""
 
-    numbered: bool = False
-    delimiter: str | None = None
+    options: CsvOptions = field(default_factory=CsvOptions)
     kind = Csv
 
+    @property
+    def _rules(self) -> CellRules:
+        return CellRules(self.spec.strip, self.spec.missing, self.options.decimal, self.options.thousands)
+
     def _separator(self, path: str) -> str:
-        return self.delimiter or ("\t" if extension(path, TSV) else ",")
+        return self.options.delimiter or ("\t" if extension(path, TSV) else ",")
 
     def _body(self, path: str, first_path: str) -> int:
         names, start = self._header(path)
-        check_names(path, names, ", or tell them apart with source.options.duplicate_names: number")
+        check_names(path, names, self._how_to_tell_apart(names))
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
         return start
 
+    def _how_to_tell_apart(self, names: list[str]) -> str:
+        """Return the remedies for two columns of one name."""
+        later = [new for old, new in zip(names, number_repeated(names), strict=True) if old != new]
+        pairs = ", ".join(f"{name}: NAME" for name in later[:3]) + (", ..." if len(later) > 3 else "")
+        text = f"ame the later ones with source.rename: {{{pairs}}}, or number them with "
+        text += "source.options.duplicate_names: number"
+        if any(re.fullmatch(self._rules.number, name) for name in names if name):
+            return f"If line 1 is a row of data, set source.options.header: false; else n{text}"
+        return f"N{text}"
+
     def _header(self, path: str) -> tuple[list[str], int]:
-        """Column names and the offset just after them."""
+        """Column names and the offset of the first row."""
         begin = len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
         stop = self._header_end(path, begin)
         text = self._bytes(path, begin, stop).lstrip(b"\r\n").decode()
         try:
-            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
+            cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
         except csv.Error as error:
             raise ConnectorError(
                 f"{path}: the header cannot be read: {error}. Check that it is CSV."
             ) from error
-        return (number_repeated(names) if self.numbered else names), stop
+        return self._names(path, cells), stop if self.options.header else begin
+
+    def _names(self, path: str, cells: list[str]) -> list[str]:
+        """Names of the columns, given the cells of the first line."""
+        given = self.options.column_names
+        if given is not None and len(given) != len(cells):
+            raise ConnectorError(
+                f"{path}: source.options.column_names has {len(given)} names, and line 1 has {len(cells)} "
+                f"cells. Give one name for each."
+            )
+        if given is not None:
+            return [*given]
+        if not self.options.header:
+            return [f"column_{place}" for place in range(1, len(cells) + 1)]
+        names = [cell.strip() for cell in cells] if self.spec.strip else cells
+        numbered = number_repeated(names)
+        later = {new for old, new in zip(names, numbered, strict=True) if old != new}
+        wanted = self.options.duplicate_names == "number" or later <= {*self.spec.renamed}
+        return numbered if wanted else names
 
     def _header_end(self, path: str, begin: int) -> int:
         scanner = RowScanner(begin, separator=self._separator(path))
@@ -97,10 +147,27 @@ class CsvSource(TextSource):
             raise ConnectorError(f"{path} has no header: every line is blank. Name the columns on line 1.")
         return int(ends[0])
 
+    def _read(
+        self,
+        path: str,
+        data: bytes,
+        columns: list[str],
+        types: dict[str, pa.DataType],
+        *,
+        guess: bool = False,
+    ) -> pa.Table:
+        """Rows as a table; with ``guess``, types that are not given are found out."""
+        names, rules = self._header(path)[0], self._rules
+        if rules.rewrites:
+            numeric = None if guess else frozenset(name for name in columns if _is_number(types[name]))
+            data = rules.rewritten(data, self._separator(path), names, columns, numeric)
+            names = columns
+        return read_rows(data, self._separator(path), names, columns, types, rules)
+
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         names = self._header(path)[0]
         types = {name: pa.string() for name in self.spec.text_columns}
-        found = _read(data, self._separator(path), names, names, types).schema
+        found = self._read(path, data, names, types, guess=True).schema
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
@@ -111,7 +178,7 @@ class CsvSource(TextSource):
         table = self._parse(shard.path, data, pa.schema([schema.field(name) for name in texts]))
         for name in texts:
             column = table[name]
-            numbers = pc.match_substring_regex(column, NUMBER).combine_chunks()
+            numbers = pc.match_substring_regex(column, self._rules.number).combine_chunks()
             share = pc.mean(numbers).as_py()
             if share is None or not MOSTLY <= share < 1:
                 continue
@@ -119,21 +186,19 @@ class CsvSource(TextSource):
             value = quote_value(column[row].as_py())
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is no number, but "
-                f"{share:.0%} of the column are. Correct the value or leave it empty; if the column is text, "
-                f"name it in source.text_columns."
+                f"{share:.0%} of the column are. Correct the value or leave it empty; if it stands for a "
+                f"missing value, set source.missing: [{value}]; if the column is text, name it in "
+                f"source.text_columns."
             )
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
-        names = self._header(path)[0]
-        types = {field.name: field.type for field in schema}
-        table = _read(data, self._separator(path), names, schema.names or names[:1], types).select(
-            schema.names
-        )
-        for index, field in enumerate(schema):
-            if pa.types.is_string(field.type):
-                column = table.column(index)
-                filled = pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
-                table = table.set_column(index, field, filled)
+        columns = schema.names or self._header(path)[0][:1]
+        types = {name: pa.string() for name in columns} | {one.name: one.type for one in schema}
+        table = self._read(path, data, columns, types).select(schema.names)
+        for index, one in enumerate(schema):
+            if pa.types.is_string(one.type):
+                cleaned = clean_texts(table.column(index), ["", *self.spec.missing], strip=False)
+                table = table.set_column(index, one, cleaned)
         return table
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
@@ -145,28 +210,20 @@ class CsvSource(TextSource):
                 f"{found} fields, but the header names {len(names)} columns. Mend the row, and put fields "
                 f"that hold {separator!r} or line ends in double quotes."
             )
-        for field in schema:
+        for one in schema:
             try:
-                _read(row, separator, names, [field.name], {field.name: field.type})
+                self._read(path, row, [one.name], {one.name: one.type})
             except pa.ArrowInvalid:
-                value = _read(row, separator, names, [field.name], {field.name: pa.string()})[field.name][
-                    0
-                ].as_py()
+                as_text = self._read(path, row, [one.name], {one.name: pa.string()})
+                value = as_text[one.name][0].as_py()
                 return (
-                    f"column {field.name!r}: {quote_value(value)} is not {field.type}, the type of the rows "
-                    f"before. Correct the value or leave it empty; a larger source.shard_bytes lets more "
-                    f"rows decide the type; source.text_columns reads a column as text."
+                    f"column {one.name!r}: {quote_value(value)} is not {one.type}, the type of the rows "
+                    f"before. Correct the value or leave it empty; source.missing: [{value!r}] reads it as "
+                    f"missing; a larger source.shard_bytes lets more rows decide the type; "
+                    f"source.text_columns reads a column as text."
                 )
         return f"the row does not parse: {quote_value(row.decode())}. Mend it."
 
 
-def _read(
-    data: bytes, separator: str, names: list[str], columns: list[str], types: dict[str, pa.DataType]
-) -> pa.Table:
-    file, block_size = whole(data)
-    return pv.read_csv(
-        file,
-        read_options=pv.ReadOptions(column_names=names, block_size=block_size),
-        parse_options=pv.ParseOptions(delimiter=separator, newlines_in_values=True),
-        convert_options=pv.ConvertOptions(include_columns=columns, column_types=types),
-    )
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))

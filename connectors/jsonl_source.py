@@ -15,6 +15,7 @@ import pyarrow.json as pj
 from pydantic import Field
 
 from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
+from connectors.cells import nulls_for_missing
 from connectors.files import each
 from connectors.text_source import BOM, CODECS, TextSource, compression, quote_value, whole
 
@@ -76,7 +77,7 @@ class JsonlSource(TextSource):
         if stop < shard.stop:
             data = data[: data.rfind(b"\n") + 1]
         try:
-            return _guessed(data) if data.strip() else pa.schema([])
+            return _guessed(nulls_for_missing(data, self.spec)) if data.strip() else pa.schema([])
         except pa.ArrowInvalid:
             return pa.schema([])
 
@@ -87,15 +88,16 @@ class JsonlSource(TextSource):
         return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
-        return _guessed(data)
+        return _guessed(nulls_for_missing(data, self.spec))
 
     def _settled(self, schema: pa.Schema) -> pa.Schema:
         return _all_plain(schema)
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
-        return parse_json(data, schema)
+        return parse_json(nulls_for_missing(data, self.spec), schema)
 
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
+        row = nulls_for_missing(row, self.spec)
         text = row.decode()
         if too_deep(row, MAX_DEPTH) is not None:
             return f"lists and objects are nested more than {MAX_DEPTH} deep. Write the value as text."
@@ -179,7 +181,8 @@ def _diagnose_object(found: dict[str, Any], schema: pa.Schema) -> str:
             fix = "Write the column with one type in all rows (3.0, not 3, if others have decimals)"
         return (
             f"column {name!r}: {quote_value(value)} is not {field.type}, the type of the rows before. "
-            f"{fix}, or null where it is missing; a larger source.shard_bytes lets more rows decide the type."
+            f"{fix}, or null where it is missing (source.missing names texts that are read as null); a "
+            f"larger source.shard_bytes lets more rows decide the type."
         )
     return ""
 

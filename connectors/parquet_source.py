@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -93,6 +94,7 @@ class ParquetSource(FileSource):
             table = self._read(file, shard, stored)
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
+        check_utf8(table, shard)
         for name, values in folders.items():
             table = table.append_column(name, values)
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
@@ -145,7 +147,7 @@ class ParquetSource(FileSource):
         flat = [path for path in doubtful if path in columns]
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
-            counted = pq.ParquetFile(handle, read_dictionary=flat, page_checksum_verification=True)
+            counted = _open(handle, read_dictionary=flat)
             if len(flat) < len(doubtful):
                 return self._read_in_pieces(counted, shard, columns)
             table = counted.read_row_groups(groups, columns=[*columns])
@@ -177,12 +179,44 @@ class ParquetSource(FileSource):
             if handle.size() == 0:
                 raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
             try:
-                yield pq.ParquetFile(handle, page_checksum_verification=True)
+                yield _open(handle)
             except (pa.ArrowException, OSError) as error:
                 raise CorruptError(
                     f"{path} is no whole Parquet file: {_first_line(error)} "
                     f"It may have been cut off while written or copied: write or copy it again."
                 ) from error
+
+
+def _open(handle: pa.NativeFile, **settings: Any) -> pq.ParquetFile:
+    """A reader that checks pages, and reads INT96 as microseconds: nanoseconds end in 2262 and would wrap."""
+    return pq.ParquetFile(
+        handle, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
+    )
+
+
+def check_utf8(table: pa.Table, shard: SourceShard) -> None:
+    """Raise ConnectorError that names the first text which is no UTF-8: Parquet's writers need not check."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raise _not_utf8(name, column, shard) from None
+
+
+def _not_utf8(name: str, column: pa.ChunkedArray, shard: SourceShard) -> ConnectorError:
+    large = pa.types.is_large_string(column.type)
+    for row, value in enumerate(column.cast(pa.large_binary() if large else pa.binary())):
+        try:
+            (value.as_py() or b"").decode()
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            return CorruptError(
+                f"{shard.path}, row {shard.file_row + row}, column {name!r}: byte {error.start} of the text "
+                f"(0x{byte:02x}) is not UTF-8. Write the column again as UTF-8, or as binary."
+            )
+    return CorruptError(f"{shard.path}, column {name!r} holds no valid text. Write the file again.")
 
 
 def _shards(

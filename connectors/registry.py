@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -12,8 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from connectors.base import Connector, ConnectorError, Source, SourceSpec
+from connectors.cleaned import Cleaned
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
+from connectors.flattened import Flattened
 from connectors.locations import extension
 from connectors.policy import current_policy
 from connectors.schema import nearest
@@ -105,6 +107,9 @@ def open_source(
     options: Mapping[str, Any] | None = None,
     filter: Predicate | None = None,
     rename: Mapping[str, str] | None = None,
+    flatten: Sequence[str] = (),
+    label: str = "",
+    label_map: Mapping[str | int | bool, str | int | bool | None] | None = None,
     **settings: Any,
 ) -> Source:
     """Source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
@@ -123,8 +128,13 @@ def open_source(
     rename
         Old name -> new name, also of a field inside a struct ("metadata.language"). All else, ``filter`` too,
         goes by the new names.
+    flatten
+        Struct columns, by their new names, whose fields become columns: "metadata.language".
+    label, label_map
+        A column, and other values for some of its own; ``filter`` goes by these.
     settings
-        The other fields of :class:`connectors.base.SourceSpec`.
+        The other fields of :class:`connectors.base.SourceSpec`. ``missing`` and ``strip`` hold for the text
+        columns of every format.
 
     Raises
     ------
@@ -136,10 +146,19 @@ def open_source(
     """
     found = find_connector(path, format)
     checked = found.Options.model_validate(dict(options or {}))
-    asked = pushed(filter, rename or {})
-    spec = SourceSpec(path, root=os.getcwd(), guessed=format == "auto", filter=asked, **settings)
+    names, missing, strip = rename or {}, settings.get("missing", ()), bool(settings.get("strip"))
+    asked = pushed(filter, names, texts=not (missing or strip), mapped=label if label_map else "")
+    spec = SourceSpec(
+        path, root=os.getcwd(), guessed=format == "auto", filter=asked, renamed=tuple(names), **settings
+    )
     source = found.open(spec, checked)
-    return View(source, path, rename or {}, filter) if filter or rename else source
+    if not (flatten or missing or strip or label_map):
+        return View(source, path, names, filter) if filter or names else source
+    source = View(source, path, names, None) if names else source
+    source = Flattened(source, path, tuple(flatten)) if flatten else source
+    if missing or strip or label_map:
+        source = Cleaned(source, path, tuple(missing), strip, label, label_map or {})
+    return View(source, path, {}, filter) if filter else source
 
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:

@@ -27,14 +27,18 @@ def check_names(path: str, names: Sequence[str], or_else: str = "") -> None:
     if twice:
         places = ", ".join(str(i + 1) for i, name in enumerate(names) if name == twice[0])
         raise ConnectorError(
-            f"{path}: the column name {twice[0]!r} is there more than once (columns {places}). "
-            f"Rename one of them{or_else}."
+            f"{path}: the column name {twice[0]!r} is there more than once (columns {places})"
+            f"{_also(twice[1:])}. {or_else or 'Rename one of them'}."
         )
     if "" in names:
         raise ConnectorError(
             f"{path}: column {names.index('') + 1} has no name. Name it in the header, or drop it "
             f"(pandas writes such an index column unless told index=False)."
         )
+
+
+def _also(names: Sequence[str]) -> str:
+    return f", as {'are' if len(names) > 1 else 'is'} {', '.join(map(repr, names[:5]))}" if names else ""
 
 
 PICKLED = ("ray.data.arrow_pickled_object", "arrow.py_extension_type")

@@ -133,13 +133,29 @@ class View:
         return pa.schema(fields)
 
 
-def pushed(predicate: Predicate | None, rename: Mapping[str, str]) -> Predicate | None:
-    """The part of a filter in new names that a source can be asked in its own."""
+def pushed(
+    predicate: Predicate | None, rename: Mapping[str, str], *, texts: bool = True, mapped: str = ""
+) -> Predicate | None:
+    """The part of a filter in new names that a source can be asked in its own.
+
+    Without ``texts``, only what asks for numbers, as stored texts are not those that the filter sees; never
+    what asks for the column ``mapped``.
+    """
     if predicate is None:
         return None
     old = {new: name for name, new in rename.items()}
     names = {name: old.get(name, name) for name in predicate.columns}
+    names.pop(mapped, None)
+    if not texts:
+        names = {name: found for name, found in names.items() if _asks_numbers(predicate, name)}
     return predicate.renamed({new: name for new, name in names.items() if "." not in name})
+
+
+def _asks_numbers(predicate: Predicate, name: str) -> bool:
+    """Whether a filter compares a column with numbers alone."""
+    values = [value for way in predicate.ways for column, _, value in way if column == name]
+    flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
+    return all(isinstance(one, int | float) for one in flat)
 
 
 def _origin(rename: Mapping[str, str], stored: pa.Schema) -> dict[str, tuple[str, ...]]:

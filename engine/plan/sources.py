@@ -36,8 +36,11 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Return the keys of the recipe that decide, beside the bytes, which values are read."""
-    fields = {"options", "text_columns", "rename", "filter", "columns"}
+    fields = {"options", "text_columns", "rename", "filter", "columns", "flatten", "strip", "missing"}
     found: dict[str, Any] = recipe.source.model_dump(mode="json", include=fields, exclude_defaults=True)
+    if recipe.source.label_map:
+        pairs = [[type(key).__name__, key, value] for key, value in recipe.source.label_map.items()]
+        found["label_map"] = [recipe.source.label, pairs]
     return found
 
 
@@ -61,6 +64,11 @@ def open_recipe_source(recipe: Recipe) -> Source:
             options=spec.options,
             filter=parse(spec.filter),
             rename=spec.rename,
+            flatten=spec.flatten,
+            label=spec.label,
+            label_map=spec.label_map,
+            missing=spec.missing,
+            strip=spec.strip,
             shard_bytes=spec.shard_bytes,
             identities=cache.identities,
             text_columns=spec.text_columns,

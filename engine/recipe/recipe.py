@@ -50,8 +50,23 @@ class SourceSection(Section):
     )
     rename: dict[str, str] = Field(
         default_factory=dict,
-        description="Old name: new name; also a struct's field, `metadata.language: language`. "
-        "All other keys use the new names",
+        description="Old name: new name; also a struct's field, `metadata.language: language`, and the "
+        "second of two CSV columns of one name, `score.1: other_score`. All other keys use the new names",
+    )
+    flatten: tuple[str, ...] = Field(
+        default=(),
+        description="Struct columns whose fields become columns, `metadata.language`, at any depth",
+    )
+    strip: bool = Field(default=False, description="Drop white space at both ends of every text")
+    missing: tuple[Annotated[str, Field(max_length=100)], ...] = Field(
+        default=(),
+        description='Texts that stand for a missing value, such as `["?", "NA"]`, in CSV, JSON lines and the '
+        "text columns of every format. Empty cells of CSV are missing anyway",
+    )
+    label_map: dict[str | int | bool, str | int | bool | None] = Field(
+        default_factory=dict,
+        description="Value of the label: class to take it for, `{'<=50K.': '<=50K'}`; null: missing. "
+        "Values that are not named stay",
     )
     filter: Any = Field(
         default=None,

@@ -160,6 +160,34 @@ FILTER = [["n", ">", 10], ["y", "=", "a"]]
 
 
 @every_source
+def test_texts_are_cleaned_and_labels_mapped_before_the_filter(kind: str, tmp_path: Path) -> None:
+    padded = [{**row, "t": f" {row['t']}\t"} for row in formats.rows()]
+    found = [padded] if kind in ONE_FILE else [padded[:9], padded[9:]]
+    for name, part in zip("ab", found, strict=False):
+        write(kind, tmp_path, name, part)
+    settings: dict[str, Any] = {
+        "missing": ("t8", "nowhere"),
+        "strip": True,
+        "label_map": {"a": "A", "z": "Z"},
+    }
+    source = opened(kind, tmp_path, shard_bytes=700, label="y", **settings)
+    table = read_all(pickle.loads(pickle.dumps(source)))[1]  # noqa: S301
+    assert table.schema.field("y").type == pa.string()
+    assert sorted(table["y"].to_pylist()) == ["A"] * 12 + ["b"] * 11
+    if kind != "images":  # its rows are bytes
+        wanted = [{**row, "y": row["y"].replace("a", "A")} for row in formats.rows()]
+        wanted[8]["t"] = None
+        assert values(kind, table) == wanted
+    for clauses in (["y", "=", "A"], ["y", "in", ["A", "b"]]):
+        taken = opened(kind, tmp_path, label="y", filter=parse(clauses), **settings)
+        assert read_all(taken)[1].num_rows == (12 if clauses[1] == "=" else 23)
+    with pytest.raises(ConnectorError, match=r"source\.filter leaves no row"):
+        opened(kind, tmp_path, label="y", filter=parse(["y", "=", "a"]), **settings).list()
+    with pytest.raises(ConnectorError, match=r"source\.label_map.*the key 1 is no value of it"):
+        opened(kind, tmp_path, label="y", label_map={1: "A"}).list()
+
+
+@every_source
 def test_a_source_without_rows_says_so(kind: str, tmp_path: Path) -> None:
     write(kind, tmp_path, "a", [])
     with pytest.raises(ConnectorError) as caught:

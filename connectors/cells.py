@@ -1,0 +1,159 @@
+"""Texts that are written in more than one way: spaces around them, words for "missing", thousands.
+
+CSV cells are rewritten before their types are guessed, so that ``" 1"`` is a number and ``"?"`` is null;
+JSON lines get ``null`` where a value is one of the words; text columns of all formats are cleaned once read.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+
+from connectors.base import SourceSpec
+
+NULLS = tuple(pv.ConvertOptions().null_values)
+"""What Arrow takes for a missing number: an empty cell, ``NA``, ``NaN``, ``null`` and the like."""
+SYNTAX = set(',:{}[]"\\')
+
+
+@dataclass(frozen=True)
+class CellRules:
+    """How the cells of a CSV file are written.
+
+    ``strip`` drops white space around every cell. ``missing`` are texts that stand for null. ``decimal`` is
+    the decimal point of numbers, ``thousands`` what may stand between groups of three digits.
+    """
+
+    strip: bool = False
+    missing: tuple[str, ...] = ()
+    decimal: str = "."
+    thousands: str | None = None
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether cells have to be rewritten before Arrow can tell their types."""
+        return self.strip or self.thousands is not None
+
+    @property
+    def null_values(self) -> list[str]:
+        """Cells that are null in columns which are not text."""
+        return [*NULLS, *self.missing]
+
+    @property
+    def number(self) -> str:
+        """Regular expression of a number, of what stands for a missing one, or of an infinite one."""
+        point = re.escape(self.decimal)
+        digits = rf"\d+{point}?\d*|{point}\d+"
+        if self.thousands is not None:
+            digits += rf"|\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+({point}\d*)?"
+        words = "|".join(["nan", "n/a", "na", "null", "[+-]?inf(inity)?", *map(re.escape, self.missing)])
+        return rf"^\s*([+-]?({digits})([eE][+-]?\d+)?|(?i:{words}))\s*$"
+
+    def rewritten(
+        self,
+        data: bytes,
+        separator: str,
+        names: list[str],
+        columns: list[str],
+        numeric: frozenset[str] | None,
+    ) -> bytes:
+        """Return the rows with cells as Arrow reads them, and only ``columns``.
+
+        Parameters
+        ----------
+        data : rows of CSV without a header.
+        separator : what stands between two cells.
+        names : names of all columns.
+        columns : names of the columns to keep, in their order in the result.
+        numeric : names of the columns of numbers; None where they are still to be found out.
+
+        Raises
+        ------
+        pyarrow.ArrowInvalid
+            A row has another number of cells than there are names.
+        """
+        table = read_rows(data, separator, names, columns, dict.fromkeys(columns, pa.string()))
+        for index, name in enumerate(columns):
+            column = table.column(index)
+            if self.strip:
+                column = pc.utf8_trim_whitespace(column)
+            if self.thousands is not None and self._is_numeric(column, name, numeric):
+                column = self._joined(column)
+            table = table.set_column(index, name, column)
+        file = io.BytesIO()
+        pv.write_csv(table, file, pv.WriteOptions(include_header=False, delimiter=separator))
+        return file.getvalue()
+
+    def _is_numeric(self, column: pa.ChunkedArray, name: str, numeric: frozenset[str] | None) -> bool:
+        if numeric is not None:
+            return name in numeric
+        looks = pc.or_(pc.match_substring_regex(column, self.number), pc.equal(column, ""))
+        return bool(pc.all(looks, min_count=1).as_py())
+
+    def _joined(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Numbers without what stands between their thousands; all else as it is."""
+        mark, point = re.escape(self.thousands or ""), re.escape(self.decimal)
+        grouped = pc.match_substring_regex(column, rf"^\s*[+-]?\d{{1,3}}({mark}\d{{3}})+({point}\d*)?\s*$")
+        return pc.if_else(grouped, pc.replace_substring(column, self.thousands or "", ""), column)
+
+
+def read_rows(
+    data: bytes,
+    separator: str,
+    names: list[str],
+    columns: list[str],
+    types: dict[str, pa.DataType],
+    rules: CellRules | None = None,
+) -> pa.Table:
+    """Parse rows of CSV. Raises pyarrow.ArrowInvalid where they do not fit.
+
+    Parameters
+    ----------
+    data : rows without a header.
+    separator : what stands between two cells.
+    names : names of all columns.
+    columns : names of the columns to return.
+    types : types of columns; those of the others are guessed.
+    rules : how cells are written; by default each cell is taken as it is.
+    """
+    rules = rules or CellRules()
+    return pv.read_csv(
+        io.BytesIO(data),
+        read_options=pv.ReadOptions(column_names=names, block_size=max(len(data) + 1, 1024)),
+        parse_options=pv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        convert_options=pv.ConvertOptions(
+            include_columns=columns,
+            column_types=types,
+            null_values=rules.null_values,
+            decimal_point=rules.decimal,
+        ),
+    )
+
+
+def nulls_for_missing(data: bytes, spec: SourceSpec) -> bytes:
+    """JSON lines in which a value that ``spec.missing`` names is ``null``; the number of lines stays.
+
+    Words that hold JSON's own signs are left to :class:`connectors.cleaned.Cleaned`, which sees text columns.
+    """
+    words = [word for word in spec.missing if not SYNTAX & set(word)]
+    if not words:
+        return data
+    space = r"\s*" if spec.strip else ""
+    found = "|".join(re.escape(word) for word in words)
+    return re.sub(rf'(:\s*)"{space}(?:{found}){space}"(?=\s*[,}}])'.encode(), rb"\1null", data)
+
+
+def clean_texts(column: pa.ChunkedArray, missing: Sequence[str], strip: bool) -> pa.ChunkedArray:
+    """Texts without white space around them, if ``strip``, and null where they are one of ``missing``."""
+    if strip:
+        column = pc.utf8_trim_whitespace(column)
+    if missing:
+        found = pc.is_in(column, value_set=pa.array(list(missing), column.type))
+        column = pc.if_else(found, pa.scalar(None, column.type), column)
+    return column
