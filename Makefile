@@ -24,9 +24,9 @@ $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --editable '.[cpu,dev,embed]'
 	touch $@
 
-demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report
+demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report; on Ray: ARGS="--set run.executor=ray"
 	$(BIN)/python -m connectors.digits demo/data
-	$(BIN)/rowsieve run deploy/recipes/demo.yaml
+	$(BIN)/rowsieve run deploy/recipes/demo.yaml $(ARGS)
 
 drift-demo: $(VENV)/.run  ## Curate a dataset that grows for three nights and drifts, and retrain a model on it
 	rm -rf demo/drift demo/drift-out

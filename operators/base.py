@@ -314,6 +314,9 @@ class Operator(ABC, Generic[P]):
     keeps_open: ClassVar[bool] = False
     """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
     shards."""
+    cpu_seconds_per_million_rows: ClassVar[float] = 20.0
+    """CPU time of ``fit`` and ``open`` for 10^6 rows of 64 features, as ``make bench ARGS=scale`` measures it.
+    The engine uses it to decide whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
     """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
     partial_fit_changes_rows: ClassVar[bool] = False
@@ -396,6 +399,11 @@ class Operator(ABC, Generic[P]):
     def resources(self) -> Resources:
         """The resources that one actor of this operator needs."""
         return Resources()
+
+    @property
+    def needs_ray(self) -> bool:
+        """Whether ``fit`` cannot work on the local executor."""
+        return False
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Learn from the whole dataset and write the state into ``context.state``.

@@ -20,7 +20,9 @@ def export(
         str | None, typer.Option(help="Iceberg: a catalog's name, or {type: rest, uri: ...}")
     ] = None,
     output: Annotated[str | None, typer.Option(help="Output folder of the recipe; default: search")] = None,
-    executor: Annotated[str, typer.Option(help="ray or local")] = "ray",
+    executor: Annotated[
+        str, typer.Option(help="auto (Ray where RAY_ADDRESS names a cluster), ray or local")
+    ] = "auto",
     verbose: Verbose = False,
 ) -> None:
     """Write a published version into a table in one commit, unless the table has the version already."""
@@ -34,8 +36,8 @@ def export(
         from engine.recipe.recipe import RunSection
         from engine.storage.manifest import read_manifest
 
-        if executor not in ("ray", "local"):
-            raise InputError(f"--executor {executor}: give ray or local.")
+        if executor not in ("auto", "ray", "local"):
+            raise InputError(f"--executor {executor}: give auto, ray or local.")
         (table,) = open_exports([_section(to, mode, catalog)])
         folder = output_of(trace(version, output_of(output) if output else None)["folder"])
         set_environment(verbose)

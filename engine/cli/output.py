@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from engine.core.redaction import redact
+from engine.plan.executor_choice import choose_executor
 from engine.runs.status import when
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def show_plan(plan: Plan) -> None:
             place,
         )
     console.print(shards)
+    choice = choose_executor(plan)
+    where = "in this process" if choice.kind == "local" else "on Ray"
+    console.print(f"  runs {where}: {escape(choice.reason)}", soft_wrap=True)
     if len(plan.shards) > MOST_SHARDS:
         console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
     if plan.increment:

@@ -34,12 +34,16 @@ LEAST_CPUS = 4
 
 @contextmanager
 def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecutor]:
-    """Yield the recipe's executor. Ray is started, and stopped at the end, only if it does not run yet."""
-    if spec.executor == "local":
+    """Yield the recipe's executor. Ray is started, and stopped at the end, only if it does not run yet.
+
+    The planner resolves ``auto`` for a run; elsewhere it means Ray where a cluster is named.
+    """
+    named = spec.address or os.environ.get("RAY_ADDRESS")
+    if spec.executor == "local" or (spec.executor == "auto" and not named):
         yield LocalExecutor()
         return
     set_environment(verbose)
-    address = spec.address or os.environ.get("RAY_ADDRESS")
+    address = named
     if not address:
         _set_token()
     with nullcontext() if verbose else _hushed():

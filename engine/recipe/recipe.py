@@ -145,7 +145,11 @@ class OutputSection(Section):
 class RunSection(Section):
     """How the run is carried out. The results do not depend on this section."""
 
-    executor: Literal["ray", "local"] = Field(default="ray", description="local: in this process")
+    executor: Literal["auto", "ray", "local"] = Field(
+        default="auto",
+        description="local: in this process; auto: Ray where a cluster is named or sharing the work saves "
+        "more time than starting Ray takes, else this process. The results are the same",
+    )
     address: str | None = Field(
         default=None,
         description="Ray cluster to join; only by `--set` or where the operator allows it. Default: "

@@ -19,6 +19,7 @@ from engine.core.errors import system_error
 from engine.core.events import Event, Kind, Listener, Meter, silent
 from engine.core.output_layout import version_folder
 from engine.core.redaction import redact
+from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
 from engine.publish.publisher import point_to, publish
@@ -177,7 +178,7 @@ class _Runner:
             self._planning.rows, self._planning.shards = plan.n_rows, len(plan.shards)
             self._planning.tell("finish")
         if self._context is None or self._operators is None:
-            section = self._recipe.run
+            section = resolved_section(plan)
             held = writing(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)
             self._lease = self._stack.enter_context(held)
             self._operators = operators = OperatorRunner(

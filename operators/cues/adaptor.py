@@ -54,6 +54,7 @@ class Cues(Operator[CuesParams]):
 
     name = NAME
     version = 1
+    cpu_seconds_per_million_rows = 8.0
     Params = CuesParams
     uses = ("ingest",)
     state_needs_row_ids = True

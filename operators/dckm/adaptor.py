@@ -135,6 +135,7 @@ class Dckm(Balanced[DckmParams]):
 
     name = "dckm"
     version = 3
+    cpu_seconds_per_million_rows = 100.0
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
     cluster = DCKM_CLUSTER
@@ -182,6 +183,7 @@ class Decorrelation(Balanced[DecorrelationParams]):
 
     name = "decorrelation"
     version = 2
+    cpu_seconds_per_million_rows = 40.0
     Params: ClassVar[type[OperatorParams]] = DecorrelationParams
     weight = DECORRELATION_WEIGHT
 

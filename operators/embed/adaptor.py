@@ -44,6 +44,7 @@ class Embed(Operator[EmbedParams]):
 
     name = "embed"
     version = 1
+    cpu_seconds_per_million_rows = 40000.0
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True

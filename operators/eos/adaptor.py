@@ -40,6 +40,7 @@ class Eos(Operator[EosParams]):
 
     name = "eos"
     version = 2
+    cpu_seconds_per_million_rows = 20.0
     Params: ClassVar[type[OperatorParams]] = EosParams
     uses: tuple[str, ...] = ("ingest",)
 

@@ -55,6 +55,7 @@ class Gradients(Operator[GradientsParams]):
 
     name = "gradients"
     version = 3
+    cpu_seconds_per_million_rows = 8.0
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
     keeps_open = True

@@ -111,6 +111,7 @@ class Groups(GroupsBase[GroupsParams]):
     """
 
     version = 5
+    cpu_seconds_per_million_rows = 140.0
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
     def __init__(self, params: GroupsParams) -> None:

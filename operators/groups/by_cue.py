@@ -34,6 +34,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
     """
 
     version = 2
+    cpu_seconds_per_million_rows = 3.0
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
 

@@ -58,6 +58,7 @@ class Ingest(Operator[IngestParams]):
 
     name = "ingest"
     version = 1
+    cpu_seconds_per_million_rows = 6.0
     Params = IngestParams
 
     @property

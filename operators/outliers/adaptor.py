@@ -61,6 +61,7 @@ class Outliers(Operator[OutliersParams]):
 
     name = "outliers"
     version = 2
+    cpu_seconds_per_million_rows = 110.0
     Params = OutliersParams
 
     def __init__(self, params: OutliersParams, judges: Sequence[str] = ("group",)) -> None:

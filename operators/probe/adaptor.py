@@ -31,6 +31,7 @@ class Probe(Operator[ProbeParams]):
 
     name = "probe"
     version = 2
+    cpu_seconds_per_million_rows = 10.0
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
     keeps_open = True
@@ -49,6 +50,11 @@ class Probe(Operator[ProbeParams]):
     def resources(self) -> Resources:
         """Resources of one actor, and of one worker of the training."""
         return self.params.resources
+
+    @property
+    def needs_ray(self) -> bool:
+        """Whether the recipe asks for Ray Train."""
+        return self.params.trainer == "ray"
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Train in one task or on Ray Train's workers; leaves the model and ``training.json``.

@@ -43,6 +43,7 @@ class Split(Operator[P]):
 
     name = "split"
     version = 1
+    cpu_seconds_per_million_rows = 25.0
     Params: ClassVar[type[OperatorParams]] = SplitParams
 
     rule_reads_features: ClassVar[bool] = False

@@ -70,6 +70,7 @@ class Weights(Operator[WeightsParams]):
 
     name = "weights"
     version = 7
+    cpu_seconds_per_million_rows = 40.0
     Params = WeightsParams
     partial_fit_changes_rows = True
 

@@ -18,6 +18,7 @@ from engine.core.errors import InputError
 from engine.core.events import Listener, silent
 from engine.core.json_files import write_json
 from engine.core.suggestions import nearest
+from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
 from engine.recipe.incremental import IncrementalSection
@@ -84,7 +85,7 @@ def compare(
     first = next(iter(plans.values()))
     entries: list[Entry] = []
     with writing(first.output, recipe.name) as lease, ExitStack() as stack:
-        runner = OperatorRunner(first.recipe.run, listener, stack, lease, verbose=verbose)
+        runner = OperatorRunner(resolved_section(first), listener, stack, lease, verbose=verbose)
         for method, plan in plans.items():
             for planned in needed(plan):
                 runner.run(plan, planned)

@@ -49,7 +49,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 # Ray is tested in tests/cluster; here the same commands run in one process, to save the time.
-LOCAL = " --set run.executor=local --set operators.probe.trainer=in_process"
+LOCAL = " --set run.executor=local"
 
 
 ROWSIEVE = [c for c in COMMANDS if "bin/rowsieve " in c]
