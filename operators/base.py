@@ -315,7 +315,7 @@ class Operator(ABC, Generic[P]):
     """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
     shards."""
     cpu_seconds_per_million_rows: ClassVar[float] = 20.0
-    """CPU time of ``fit`` and ``open`` for 10^6 rows of 64 features, as ``make bench ARGS=scale`` measures it.
+    """CPU time of ``fit`` and ``open`` for 10^6 rows of 64 features, as `make bench ARGS=scale` measures it.
     The engine uses it to decide whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
     """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
