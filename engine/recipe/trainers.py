@@ -187,7 +187,8 @@ class BoostedParams(TrainParams):
 
     trainer: Literal["boosted_cvar"] = "boosted_cvar"
     sampling: Literal["shuffle"] = "shuffle"
-    """Sampling of the first model. The others draw rows by their sample weights times the published ones."""
+    """Sampling of the first model. The others draw rows by their sample weights. Published weights enter
+    these: as factors with ``ada``, as caps w_i / (alpha sum w) in the LPs and in the mixture's."""
     rounds: int = Field(default=30, ge=1)
     """Base models T. The first is the ERM model, trained for ``epochs``; each other starts from it."""
     round_epochs: int = Field(default=2, ge=1)

@@ -45,9 +45,11 @@ class Boosted:
             session.keep("warm", model_state(session.learner.state()))
         wrong = session.errors("train")
         total = _add_up(wrong, session)
-        ada = self._params.boosting == "ada"
-        weights = self._ada(total, session) if ada else self._by_lp(wrong, session)
-        session.progress.by_slot[WEIGHTS] = self._trusted(self._trimmed(weights, session), session)
+        if self._params.boosting == "ada":
+            weights = self._trusted(self._trimmed(self._ada(total, session), session), session)
+        else:  # the published weights are in the caps of the LP
+            weights = self._trimmed(self._by_lp(wrong, session), session)
+        session.progress.by_slot[WEIGHTS] = weights
         session.learner.restore(session.kept("warm"))
 
     def phase(self, phase: int, session: Session) -> Phase:
@@ -96,10 +98,13 @@ class Boosted:
             every = session.gather({s: own.reshape(-1) for s, own in progress.by_slot[LOSSES].items()})
             earlier = np.concatenate(every).reshape(-1, progress.phase - 1)
             weights = np.concatenate(session.gather(progress.by_slot[SOLVED]))
+        published = None
+        if params.weights:
+            published = np.concatenate(session.gather(session.of_rows("train", lambda rows: rows.weight)))
         if session.slots.communicator.rank:
             return None
         beta = params.beta if params.boosting == "regularized_lp" else None
-        solver = SampleWeightSolver(params.alpha, beta)
+        solver = SampleWeightSolver(params.alpha, beta, sample_weight=published)
         if earlier is not None:
             kept = session.kept("lp")
             value, gap = kept["proof"].tolist()
@@ -107,7 +112,7 @@ class Boosted:
         return solver
 
     def _trusted(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
-        """Multiply sample weights by the rows' published weights.
+        """Multiply Ada's sample weights by the rows' published weights.
 
         The published weight decides how often a row is drawn, not how much its loss counts: a row that is
         trusted little would otherwise never be learnt, always be wrong, and take most of the draws.

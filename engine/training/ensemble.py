@@ -48,6 +48,8 @@ class Ensemble:
     """(m, T) 0/1 losses on the selection set."""
     selection_rows: npt.NDArray[np.int64]
     """(m,) their row ids."""
+    selection_weights: Floats
+    """(m,) how often each counts when the mixture is chosen."""
     about: dict[str, Any]
     """Trainer, parameters, classes, dataset version: whatever training wrote down."""
 
@@ -68,7 +70,9 @@ class Ensemble:
             raise InputError(
                 f"{folder} does not hold a trained model: {type(error).__name__}: {error}. Train again."
             ) from None
-        return cls(spec, models, weights, selection["losses"], selection["row_id"], record["about"])
+        losses = selection["losses"]
+        counts = selection.get("weight", np.ones(len(losses)))  # folders of earlier versions have none
+        return cls(spec, models, weights, losses, selection["row_id"], counts, record["about"])
 
     def save(self, folder: str | Path) -> None:
         """Write it; base models that are there already are kept, as they never change."""
@@ -79,7 +83,11 @@ class Ensemble:
             if not path.exists():
                 state = {f"model.{k}": v.contiguous().clone() for k, v in model.state_dict().items()}
                 safetensors.torch.save_file(state, str(path))
-        arrays = {"losses": self.selection_losses, "row_id": self.selection_rows}
+        arrays = {
+            "losses": self.selection_losses,
+            "row_id": self.selection_rows,
+            "weight": self.selection_weights,
+        }
         safetensors.numpy.save_file(
             {name: np.ascontiguousarray(array) for name, array in arrays.items()}, str(folder / SELECTION)
         )
@@ -89,11 +97,11 @@ class Ensemble:
     def reweight(self, alpha: float) -> Ensemble:
         """Return the same base models with mixture weights for the tail ``alpha``; nothing is trained.
 
-        lambda has the least CVaR of the expected 0/1 loss on the selection set (Zhai et al. 2021,
-        equation 6).
+        lambda has the least CVaR of the expected 0/1 loss on the selection set, in which rows count by
+        ``selection_weights`` (Zhai et al. 2021, equation 6, with caps w_i / (alpha sum w)).
         Raises ValueError for alpha outside (0, 1].
         """
-        found = solve_model_weights(self.selection_losses, alpha)
+        found = solve_model_weights(self.selection_losses, alpha, self.selection_weights)
         return replace(self, model_weights=found, about=self.about | {"alpha": alpha, "mixing": "cvar"})
 
     def average(self) -> Ensemble:

@@ -123,7 +123,13 @@ def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path
     t = len(states)
     models = tuple(build_from(fitted.spec, state) for state in states)
     made = Ensemble(
-        fitted.spec, models, np.full(t, 1 / t), fitted.selection_losses, fitted.selection_rows, about
+        fitted.spec,
+        models,
+        np.full(t, 1 / t),
+        fitted.selection_losses,
+        fitted.selection_rows,
+        fitted.selection_weights,
+        about,
     )
     return remix(made, params)
 

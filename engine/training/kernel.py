@@ -16,6 +16,7 @@ from engine.training.checkpoint import Checkpoints, ModelStore
 from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
 from engine.training.rows import Dataset, Ints
+from engine.training.sampling import Floats
 from engine.training.session import Counts, Session, count_rows
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
@@ -39,6 +40,8 @@ class Fitted:
     """(m, t) 0/1 losses of the base models on the validation rows; on the train rows where there are none."""
     selection_rows: Ints
     """(m,) their row ids."""
+    selection_weights: Floats
+    """(m,) how often each counts in the choice of the mixture: the published weights, or 1 without them."""
     selection_split: str
     counts: Counts
     curve: list[dict[str, Any]]
@@ -98,11 +101,11 @@ def fit(
         model_store = ModelStore(folder and folder / MODELS, slots)
         session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, model_store)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
-        split, losses, row_ids = _selection(session, n_models)
+        split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
-    return Fitted(spec, states, n_models, losses, row_ids, split, counts, curve, best)
+    return Fitted(spec, states, n_models, losses, row_ids, weights, split, counts, curve, best)
 
 
 def _solve(session: Session, spec: ModelSpec) -> int:
@@ -122,16 +125,25 @@ def _solve(session: Session, spec: ModelSpec) -> int:
     return 1
 
 
-def _selection(session: Session, n_models: int) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints]:
-    """Compute the 0/1 losses of all base models on the validation rows, or on the train rows without any."""
+def _selection(
+    session: Session, n_models: int
+) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints, Floats]:
+    """Compute the 0/1 losses of all base models on the validation rows, or on the train rows without any.
+
+    Returns the split, the losses (m, t), the row ids (m,) and the rows' weights (m,).
+    """
     ids = session.gather(session.of_rows("validation", lambda rows: rows.row_id))
     split = "validation"
     if not sum(map(len, ids)):
         split = "train"
         ids = session.gather(session.of_rows("train", lambda rows: rows.row_id))
+    weights = np.ones(sum(map(len, ids)))
+    if n_models > 1 and session.params.weights:
+        weights = np.concatenate(session.gather(session.of_rows(split, lambda rows: rows.weight)))
+        weights = weights if weights.any() else np.ones(len(weights))
     columns = []
     for index in range(n_models):
         session.learner.restore(session.model_store.get(index))
         wrong = session.errors(split)
         columns.append(np.concatenate(session.gather({s: own.astype(np.uint8) for s, own in wrong.items()})))
-    return split, np.column_stack(columns), np.concatenate(ids)
+    return split, np.column_stack(columns), np.concatenate(ids), weights

@@ -1,6 +1,6 @@
 """Primal-dual interior-point method for a minimax problem over few rows, with an optional entropy term.
 
-    maximise over x, theta     theta - temperature sum_i x_i log x_i
+    maximise over x, theta     theta - temperature sum_i x_i log(x_i / cap_i)
     subject to                 c + A x - s = theta 1,   s >= 0        multipliers lambda (t,)
                                sum_i x_i = budget                     multiplier rho
                                0 <= x <= cap                          multipliers z, v (k,)
@@ -11,7 +11,7 @@ conditions, which the iterates satisfy up to the residuals of :class:`_NewtonSte
 
     primal      theta 1 - c - A x + s = 0                                  (primal_residual)
                 budget - sum x = 0                                         (budget_residual)
-    dual        rho - A' lambda - z + v + temperature (log x + 1) = 0      (dual_residual)
+    dual        rho - A' lambda - z + v + temperature (log(x/cap) + 1) = 0 (dual_residual)
                 1 - sum lambda = 0                                         (simplex_residual)
     products    x z = 0,  (cap - x) v = 0,  s lambda = 0                   (complementarity)
 
@@ -150,7 +150,7 @@ class _NewtonStep:
         self.budget_residual = problem.budget - float(x.sum())
         self.dual_residual = at.rho - at.risk - z + v
         if problem.temperature:
-            self.dual_residual += problem.temperature * (np.log(x) + 1)
+            self.dual_residual += problem.temperature * (np.log(x / problem.cap) + 1)
         self.simplex_residual = 1 - float(at.dual[2 * self.k :].sum())
         self.complementarity = float(at.primal @ at.dual)
 

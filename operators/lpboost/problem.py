@@ -7,6 +7,10 @@ w_i <= 1/(alpha n). The value of the game is
     min over lambda of CVaR_alpha(losses @ lambda) = max over w of min_s <w, l_s>    (Proposition 3),
 
 that is 1 - rho* of the paper's primal (6) and 1 - gamma* of its dual (5). Any feasible pair brackets it.
+With sample weights c of mean 1 (published trust, or copies of rows) row i counts c_i times: the caps are
+c_i/(alpha n), that is a share of 1/alpha times the row's share of all weight, and CVaR_alpha is that of the
+weighted rows. Rows of weight 0 take no part.
+
 With ``beta`` the second player also gains the entropy H(w)/beta (equation 8, whose inequality is printed the
 wrong way round in the paper: it must read <w, l_s> >= 1 - gamma).
 """
@@ -21,6 +25,7 @@ import numpy.typing as npt
 from operators.arrays import Float64
 from operators.lpboost.softmax import entropy, regularised_risk
 from operators.metrics import cvar
+from operators.metrics.cvar import relative_weights
 
 MAX_GAP = 1e-7
 """Largest duality gap of a returned solution."""
@@ -37,7 +42,7 @@ class Solution:
     """Optimal weights of both players, with the duality gap that proves them."""
 
     sample_weights: Float64
-    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each."""
+    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each, times the row's sample weight."""
     model_weights: Float64
     """(t,) >= 0, sum 1."""
     value: float
@@ -94,9 +99,24 @@ def check_beta(beta: float | None) -> float | None:
     return beta
 
 
-def tail_rows(n: int, alpha: float) -> float:
-    """Return the rows in the tail: alpha n, at least 1 (below that the cap on a weight does not bind)."""
-    return min(float(n), max(1.0, alpha * n))
+def tail_rows(n: int, alpha: float, copies: Float64 | None = None) -> float:
+    """Return the rows in the tail: alpha n, at least 1 (below that the cap on a weight does not bind).
+
+    With sample weights ``copies`` (n,) of mean 1, the least that counts is the smallest of them above 0.
+    """
+    least = 1.0 if copies is None else float(copies[copies > 0].min())
+    return min(float(n), max(least, alpha * n))
+
+
+def row_copies(sample_weight: npt.ArrayLike | None, n: int) -> Float64 | None:
+    """Return sample weights (n,) divided by their mean; None where all are equal or there are none.
+
+    Raises ValueError as :func:`operators.metrics.cvar.relative_weights` does.
+    """
+    if sample_weight is None:
+        return None
+    copies = relative_weights(sample_weight, n)
+    return None if bool((copies == 1).all()) else copies
 
 
 def duality_gap(
@@ -105,6 +125,8 @@ def duality_gap(
     model_weights: npt.ArrayLike,
     alpha: float,
     beta: float | None = None,
+    *,
+    sample_weight: npt.ArrayLike | None = None,
 ) -> float:
     """Return how far a pair of weights can be from optimal: upper minus lower bound of the game's value.
 
@@ -115,6 +137,7 @@ def duality_gap(
     model_weights : (t,), in the simplex.
     alpha : size of the tail, in (0, 1].
     beta : strength of the entropy term, or None.
+    sample_weight : (n,) >= 0, how often each row counts; default: once.
 
     Returns
     -------
@@ -126,26 +149,28 @@ def duality_gap(
     ValueError : weights are not feasible to 1e-9; the gap would prove nothing.
     """
     L, w, lam = check_losses(losses), np.asarray(sample_weights, float), np.asarray(model_weights, float)
-    tail = tail_rows(len(L), check_alpha(alpha))
-    for name, values, size, cap in (
-        ("sample_weights", w, L.shape[0], 1 / tail),
+    copies = row_copies(sample_weight, len(L))
+    tail = tail_rows(len(L), check_alpha(alpha), copies)
+    caps: tuple[tuple[str, Float64, int, float | Float64], ...] = (
+        ("sample_weights", w, L.shape[0], 1 / tail if copies is None else copies / tail),
         ("model_weights", lam, L.shape[1], 1.0),
-    ):
+    )
+    for name, values, size, cap in caps:
         _check_weights(name, values, size, cap)
     risks = L @ lam
     lower = float((w @ L).min())
     beta = check_beta(beta)
     if beta is None:
-        return cvar(risks, alpha) - lower
-    return regularised_risk(risks, tail, beta) - lower - entropy(w) / beta
+        return cvar(risks, alpha, copies) - lower
+    return regularised_risk(risks, tail, beta, copies) - lower - entropy(w, copies) / beta
 
 
-def _check_weights(name: str, values: Float64, size: int, cap: float) -> None:
+def _check_weights(name: str, values: Float64, size: int, cap: float | Float64) -> None:
     if values.shape != (size,):
         raise ValueError(f"{name} has shape {values.shape}; the losses ask for ({size},)")
     low, high, total = float(values.min()), float(values.max()), float(values.sum())
-    if not (low >= -1e-9 and high <= cap + 1e-9 and abs(total - 1) <= 1e-9):
+    if not (low >= -1e-9 and bool((values <= cap + 1e-9).all()) and abs(total - 1) <= 1e-9):
         raise ValueError(
             f"{name} lie in [{low:g}, {high:g}] and sum to {total:.12g}; "
-            f"they must lie in [0, {cap:g}] and sum to 1"
+            f"they must lie in [0, {np.max(cap):g}] and sum to 1"
         )

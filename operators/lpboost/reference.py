@@ -25,10 +25,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def solve_by_library(losses: Float64, tail: float, library: Library, beta: float | None = None) -> Solution:
+def solve_by_library(
+    losses: Float64, tail: float, library: Library, beta: float | None = None, copies: Float64 | None = None
+) -> Solution:
     """Solve the game by a library.
 
-    losses : (n, t) in [0, 1]. tail : 1 <= tail <= n.
+    losses : (n, t) in [0, 1]. tail : 1 <= tail <= n. copies : (n,) sample weights of mean 1.
 
     Raises
     ------
@@ -37,27 +39,35 @@ def solve_by_library(losses: Float64, tail: float, library: Library, beta: float
     """
     if library == "highs" and beta is not None:
         raise ValueError('method "highs" has no entropy term: drop beta, or take "newton" or "clarabel"')
-    x, lam = _solve(losses, tail, library, beta)
+    caps = np.ones(len(losses)) if copies is None else copies
+    rows = np.flatnonzero(caps)
+    x, lam = _solve(losses[rows], tail, library, beta, caps[rows])
     lam = np.maximum(lam, 0)
     lam /= lam.sum()
     risk = losses @ lam
     # This takes the library's own w instead of the softmax of lambda: CLARABEL's lambda is often off by
     # 1e-6 while its w is right to 1e-9, and an error in either costs the lower bound as much.
-    w = rescale_to_budget(x, np.ones(len(x)), tail) / tail
+    w = np.zeros(len(losses))
+    w[rows] = rescale_to_budget(x, caps[rows], tail) / tail
     value = float((w @ losses).min())
-    upper = cvar(risk, tail / len(risk)) if beta is None else regularised_risk(risk, tail, beta)
-    if beta is not None:
-        value += entropy(w) / beta
+    if beta is None:
+        upper = cvar(risk, min(1.0, tail / len(risk)), copies)
+    else:
+        upper = regularised_risk(risk, tail, beta, copies)
+        value += entropy(w, copies) / beta
     return Solution(w, lam, value, upper - value, library)
 
 
-def _solve(losses: Float64, tail: float, library: Library, beta: float | None) -> tuple[Float64, Float64]:
+def _solve(
+    losses: Float64, tail: float, library: Library, beta: float | None, caps: Float64
+) -> tuple[Float64, Float64]:
     cp: Any = import_module("cvxpy")  # slow, and seldom needed
     n = len(losses)
-    x, theta = cp.Variable(n), cp.Variable()  # x = tail w lies in [0, 1], like the tolerances
+    x, theta = cp.Variable(n), cp.Variable()  # x = tail w is of the size of the tolerances
     beats = losses.T @ x >= theta
-    aim = theta if beta is None else theta + cp.sum(cp.entr(x)) / beta
-    problem = cp.Problem(cp.Maximize(aim), [beats, cp.sum(x) == tail, x >= 0, x <= 1])
+    # -sum x log(x / cap), as cvxpy's rel_entr costs an exponential cone per row just as entr does
+    aim = theta if beta is None else theta + (cp.sum(cp.entr(x)) + x @ np.log(caps)) / beta
+    problem = cp.Problem(cp.Maximize(aim), [beats, cp.sum(x) == tail, x >= 0, x <= caps])
     try:
         problem.solve(solver=library.upper(), **SETTINGS[library])
     except cp.SolverError as error:

@@ -53,12 +53,12 @@ class _State:
 class _Dual:
     """The function g and its derivatives."""
 
-    def __init__(self, losses: Float64, tail: float, beta: float) -> None:
-        self.losses, self.tail, self.beta = losses, tail, beta
+    def __init__(self, losses: Float64, tail: float, beta: float, copies: Float64 | None) -> None:
+        self.losses, self.tail, self.beta, self.copies = losses, tail, beta, copies
 
     def at(self, risk: Float64, start: float | None = None) -> _State:
-        w, shift = capped_softmax(self.beta * risk, self.tail, start)
-        return _State(risk, w, float(w @ risk + entropy(w) / self.beta), shift)
+        w, shift = capped_softmax(self.beta * risk, self.tail, start, self.copies)
+        return _State(risk, w, float(w @ risk + entropy(w, self.copies) / self.beta), shift)
 
     def gradient(self, state: _State) -> Float64:
         gradient: Float64 = state.weights @ self.losses
@@ -67,7 +67,8 @@ class _Dual:
     def curvature(self, state: _State) -> Float64:
         """Return beta times the covariance of the free rows' losses under their weights, (t, t)."""
         w = state.weights
-        free = (w < (1 - 1e-12) / self.tail) & (w > NEGLIGIBLE / self.tail)
+        cap = (1.0 if self.copies is None else self.copies) / self.tail
+        free = (w < (1 - 1e-12) * cap) & (w > NEGLIGIBLE * cap)
         root = np.sqrt(w[free])
         scaled = self.losses[free] * root[:, None]
         square, mean, mass = scaled.T @ scaled, root @ scaled, float(root @ root)
@@ -76,7 +77,9 @@ class _Dual:
         return self.beta * square
 
 
-def solve_regularised(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
+def solve_regularised(
+    losses: Float64, model_weights: Float64, tail: float, beta: float, copies: Float64 | None = None
+) -> Solution:
     """Solve equation 8 by Newton's method, or by the interior-point method where that leaves a gap.
 
     Parameters
@@ -85,31 +88,41 @@ def solve_regularised(losses: Float64, model_weights: Float64, tail: float, beta
     model_weights : (t,) in the simplex, where to start.
     tail : 1 <= tail < n.
     beta : > 0.
+    copies : (n,) sample weights of mean 1; default: every row counts once.
 
     Returns
     -------
     A solution with the gap that was reached; the caller decides whether it is small enough.
     """
     if beta <= STEEP:
-        found = newton(losses, model_weights, tail, beta)
+        found = newton(losses, model_weights, tail, beta, copies)
         if found.gap <= MAX_GAP:
             return found
-    return _by_interior_point(losses, model_weights, tail, beta)
+    return _by_interior_point(losses, model_weights, tail, beta, copies)
 
 
-def _by_interior_point(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
+def _by_interior_point(
+    losses: Float64, model_weights: Float64, tail: float, beta: float, copies: Float64 | None
+) -> Solution:
     n, t = losses.shape
-    problem = CappedMinimaxProblem(np.ascontiguousarray(losses.T), np.zeros(t), np.ones(n), tail, 1 / beta)
+    cap = np.ones(n) if copies is None else copies
+    rows = slice(None) if copies is None else copies > 0  # the method needs caps above 0
+    A = np.ascontiguousarray(losses[rows].T)
+    problem = CappedMinimaxProblem(A, np.zeros(t), cap[rows], tail, 1 / beta)
     x, lam, _ = solve_interior_point(problem, MAX_GAP / 100 * tail, model_weights)
-    w, lam = rescale_to_budget(x, problem.cap, tail) / tail, np.maximum(lam, 0)
+    w = np.zeros(n)
+    w[rows] = rescale_to_budget(x, problem.cap, tail) / tail
+    lam = np.maximum(lam, 0)
     lam /= lam.sum()
-    lower = float((w @ losses).min()) + entropy(w) / beta
-    return Solution(w, lam, lower, regularised_risk(losses @ lam, tail, beta) - lower, "interior")
+    lower = float((w @ losses).min()) + entropy(w, copies) / beta
+    return Solution(w, lam, lower, regularised_risk(losses @ lam, tail, beta, copies) - lower, "interior")
 
 
-def newton(losses: Float64, model_weights: Float64, tail: float, beta: float) -> Solution:
+def newton(
+    losses: Float64, model_weights: Float64, tail: float, beta: float, copies: Float64 | None = None
+) -> Solution:
     """Solve equation 8 by Newton's method in lambda; see :func:`solve_regularised` for the parameters."""
-    dual = _Dual(losses, tail, beta)
+    dual = _Dual(losses, tail, beta, copies)
     lam = 0.9 * model_weights + 0.1 / losses.shape[1]
     lam, steps = _descend(dual, lam)
     state = dual.at(losses @ lam)

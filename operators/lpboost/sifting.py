@@ -5,8 +5,9 @@ threshold rho weighs 1/tail, and a row below it weighs 0; only the rows at rho l
 or alike. So the method guesses a window of rows around rho, solves the LP over them alone, prices all rows,
 lets those into the window that are on the wrong side of rho, and repeats until the duality gap is closed
 (Bixby et al. 1992: sifting). Rows with the same losses are one column of the small LP and get the same
-weight. Models are sifted likewise: the LP starts with those that had weight in the last round or were near
-it, and a model with a lower score than all of them joins.
+weight. Sample weights multiply the caps; rows of weight 0 never enter the window. Models are sifted likewise:
+the LP starts with those that had weight in the last round or were near it, and a model with a lower score
+than all of them joins.
 """
 
 from __future__ import annotations
@@ -49,22 +50,26 @@ class Start:
 class _Window:
     """Rows and models of the small LP, and the rows that are fixed at the cap with what they contribute."""
 
-    def __init__(self, losses: Float64, start: Start, tail: float, rows: int) -> None:
+    def __init__(self, losses: Float64, start: Start, tail: float, rows: int, copies: Float64 | None) -> None:
         n = len(losses)
+        self.caps = np.ones(n) if copies is None else copies
         self.losses, self.tail, self.models = losses, tail, start.models.copy()
         self.factors = np.random.default_rng(0).random(losses.shape[1])
-        first, last = max(0, int(tail) - rows // 2), min(n, int(tail) + rows // 2 + 1)
-        self.capped = largest(start.risk, first)
-        self.inside = largest(start.risk, last) & ~self.capped
+        middle = int(in_tail(start.risk, tail, copies).sum())
+        first, last = max(0, middle - rows // 2), min(n, middle + rows // 2 + 1)
+        # Rows that do not count come last, so that they are in no tail.
+        risk = np.where(self.caps > 0, start.risk, -1.0)
+        self.capped = largest(risk, first)
+        self.inside = largest(risk, last) & ~self.capped & (self.caps > 0)
         # (t,): sum of the capped rows' losses
-        self.fixed = _weighted_sum(losses, self.capped.astype(np.float64))
-        self.budget = tail - first
+        self.fixed = _weighted_sum(losses, np.where(self.capped, self.caps, 0.0))
+        self.budget = tail - float(self.caps[self.capped].sum())
 
     def let_in(self, wrong: Mask) -> None:
         """Make rows (n,) variables of the LP; those that were capped give their weight back to the budget."""
         leaving = wrong & self.capped
-        self.fixed = self.fixed - self.losses[leaving].sum(axis=0)
-        self.budget += float(leaving.sum())
+        self.fixed = self.fixed - (self.losses[leaving] * self.caps[leaving, None]).sum(axis=0)
+        self.budget += float(self.caps[leaving].sum())
         self.inside |= wrong
         self.capped &= ~wrong
 
@@ -74,16 +79,18 @@ class _Window:
         # Equal rows have equal keys, as each is summed in one order; those of different rows differ almost
         # surely.
         keys = (rows * self.factors).sum(axis=1)
-        _, first, kind, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        cap, models = count.astype(np.float64), self.models
+        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+        own, models = self.caps[self.inside], self.models
+        cap = np.bincount(kind, own).astype(np.float64)
         A = np.ascontiguousarray(rows[first][:, models].T)
         start = model_weights[models] + 1e-9  # not all 0
         problem = CappedMinimaxProblem(A, self.fixed[models], cap, self.budget)
         x, found, rho = solve_interior_point(problem, GOAL / 3 * self.tail, start / start.sum())
         each = rescale_to_budget(x, cap, self.budget) / cap
-        scores = self.fixed + each[kind] @ rows
-        weights = self.capped.astype(np.float64)
-        weights[self.inside] = each[kind]
+        inside = each[kind] * own
+        scores = self.fixed + inside @ rows
+        weights = np.where(self.capped, self.caps, 0.0)
+        weights[self.inside] = inside
         lam = np.zeros(len(scores))
         lam[models] = np.maximum(found, 0)
         self.models = models | (scores < scores[models].min())
@@ -103,7 +110,7 @@ def _weighted_sum(losses: Float64, weights: Float64) -> Float64:
     return total
 
 
-def warm_start(losses: Float64, last: Solution, tail: float) -> Start:
+def warm_start(losses: Float64, last: Solution, tail: float, copies: Float64 | None = None) -> Start:
     """Start from the mixture of the last optimum and a new model that has the least CVaR.
 
     losses : (n, t), the new model's in the last column. last : the solution without it.
@@ -119,8 +126,8 @@ def warm_start(losses: Float64, last: Solution, tail: float) -> Start:
     low, high, share = 0.0, 1.0, 1 / t
     below, above = tail * float(scores[-1] - scores[:-1] @ last.model_weights), 0.0
     for _ in range(TRIALS):
-        worst = largest(old + share * change, int(tail))
-        slope = float(change @ worst.astype(np.float64))
+        worst = in_tail(old + share * change, tail, copies).astype(np.float64)
+        slope = float(change @ (worst if copies is None else worst * copies))
         low, below = (low, below) if slope > 0 else (share, slope)
         high, above = (share, slope) if slope > 0 else (high, above)
         if above > 0:
@@ -134,8 +141,8 @@ def warm_start(losses: Float64, last: Solution, tail: float) -> Start:
     return Start(lam, old + low * change, models)
 
 
-def sift(losses: Float64, start: Start, tail: float) -> Solution:
-    """Solve the game for losses (n, t) and 1 <= tail < n.
+def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = None) -> Solution:
+    """Solve the game for losses (n, t), 1 <= tail < n and sample weights ``copies`` (n,) of mean 1.
 
     Returns
     -------
@@ -143,26 +150,36 @@ def sift(losses: Float64, start: Start, tail: float) -> Solution:
     """
     limit = max(LEAST_WINDOW, WINDOW * int(start.models.sum()))
     lam = start.model_weights
-    best = Solution(np.full(len(losses), 1 / len(losses)), lam, 0.0, np.inf, "sifting")
-    window = _Window(losses, start, tail, limit)
+    window = _Window(losses, start, tail, limit, copies)
+    best = Solution(window.caps / len(losses), lam, 0.0, np.inf, "sifting")
     for passes in range(1, MAX_PASSES + 1):
         models = window.models
         weights, lam, rho, lower = window.solve(lam)
         excess = losses @ lam - rho
-        upper = rho + float(np.maximum(excess, 0).sum()) / tail
+        upper = rho + float((np.maximum(excess, 0) * window.caps).sum()) / tail
         stalled = not upper - lower < best.gap
         if not stalled:
             best = Solution(weights / tail, lam, lower, upper - lower, "sifting", passes)
         if best.gap <= GOAL:
             break
         off_side = np.where(window.capped, -excess, excess)
-        off_side[window.inside] = 0
+        off_side[window.inside | (window.caps == 0)] = 0
         wrong = off_side > WRONG
         count = int(wrong.sum())
         if stalled and not count and (models == window.models).all():
             break
         window.let_in(wrong & largest(off_side, min(count, limit)))
     return best
+
+
+def in_tail(risk: Float64, tail: float, copies: Float64 | None) -> Mask:
+    """Mask the rows of largest risk (n,) whose sample weights add up to at most ``tail``."""
+    if copies is None:
+        return largest(risk, int(tail))
+    order = np.argsort(-np.where(copies > 0, risk, -1.0), kind="stable")
+    mask = np.zeros(len(risk), bool)
+    mask[order[np.cumsum(copies[order]) <= tail]] = True
+    return mask
 
 
 def largest(values: Float64, count: int) -> Mask:

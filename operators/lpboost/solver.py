@@ -18,6 +18,7 @@ from operators.lpboost.problem import (
     check_beta,
     check_loss,
     check_losses,
+    row_copies,
     tail_rows,
 )
 from operators.lpboost.reference import Library, solve_by_library
@@ -26,10 +27,17 @@ from operators.lpboost.sifting import Start, cold_start, sift, warm_start
 from operators.lpboost.softmax import entropy
 
 Method = Literal["auto", "highs", "clarabel"]
+EPSILON = 1e-12
+"""A tail nearer than this share to all weighted rows is all of them; sums of weights are no nearer."""
 
 
 def solve(
-    losses: npt.ArrayLike, alpha: float, beta: float | None = None, *, method: Method = "auto"
+    losses: npt.ArrayLike,
+    alpha: float,
+    beta: float | None = None,
+    *,
+    method: Method = "auto",
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Solution:
     """Solve alpha-LPBoost: the weights of both players, the value of the game and the duality gap.
 
@@ -40,6 +48,8 @@ def solve(
     beta : strength of the entropy term H(w)/beta (Zhai et al. 2021, equation 8); None for the plain LP.
     method : "auto" is sifting, or where there is a beta Newton's method, beyond beta = 1,000 an interior
         point method; "highs" (no beta) and "clarabel" force a library's solver through CVXPY.
+    sample_weight : (n,) >= 0, not all 0: how often each row counts. The weight that boosting may give row i
+        is at most w_i / (alpha sum w), and a whole number counts as that many copies of the row. Default: 1.
 
     Returns
     -------
@@ -47,7 +57,8 @@ def solve(
 
     Raises
     ------
-    ValueError : losses not (n, t), not finite or not in [0, 1]; alpha, beta or method out of range.
+    ValueError : losses not (n, t), not finite or not in [0, 1]; alpha, beta, method or a sample weight out
+        of range.
     UncertifiedError : no solver closed the gap.
 
     Notes
@@ -56,15 +67,23 @@ def solve(
     ``method`` of the result says so.
     """
     L = check_losses(losses)
-    tail = tail_rows(len(L), check_alpha(alpha))
-    return _solve(L, cold_start(L), tail, check_beta(beta), method)
+    copies = row_copies(sample_weight, len(L))
+    tail = tail_rows(len(L), check_alpha(alpha), copies)
+    return _solve(L, cold_start(L), tail, check_beta(beta), method, copies)
 
 
-def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method = "auto") -> Float64:
+def solve_model_weights(
+    losses: npt.ArrayLike,
+    alpha: float,
+    sample_weight: npt.ArrayLike | None = None,
+    *,
+    method: Method = "auto",
+) -> Float64:
     """Return the model weights lambda (t,) of least CVaR: the primal LP of alpha-LPBoost, equation 6.
 
-    losses (n, t) are those of the selection set. Base models are trained once; another alpha only needs
-    another call. See :func:`solve` for parameters and errors.
+    losses (n, t) are those of the selection set, and ``sample_weight`` (n,) says how often each of its rows
+    counts. Base models are trained once; another alpha only needs another call. See :func:`solve` for
+    parameters and errors.
 
     Examples
     --------
@@ -72,11 +91,16 @@ def solve_model_weights(losses: npt.ArrayLike, alpha: float, *, method: Method =
     >>> solve_model_weights([[0, 1], [1, 0]], alpha=0.5).round(6).tolist()
     [0.5, 0.5]
     """
-    return solve(losses, alpha, method=method).model_weights
+    return solve(losses, alpha, method=method, sample_weight=sample_weight).model_weights
 
 
 def solve_sample_weights(
-    losses: npt.ArrayLike, alpha: float, beta: float | None = None, *, method: Method = "auto"
+    losses: npt.ArrayLike,
+    alpha: float,
+    beta: float | None = None,
+    *,
+    method: Method = "auto",
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Float64:
     """Return sample weights w (n,) for the next base model: equation 5, or equation 8 with ``beta``.
 
@@ -89,7 +113,7 @@ def solve_sample_weights(
     >>> solve_sample_weights([[0.0], [0.2], [1.0], [0.9]], alpha=0.5).round(6).tolist()
     [0.0, 0.0, 0.5, 0.5]
     """
-    return solve(losses, alpha, beta, method=method).sample_weights
+    return solve(losses, alpha, beta, method=method, sample_weight=sample_weight).sample_weights
 
 
 class SampleWeightSolver:
@@ -97,7 +121,7 @@ class SampleWeightSolver:
 
     Parameters
     ----------
-    alpha, beta, method : as in :func:`solve`.
+    alpha, beta, method, sample_weight : as in :func:`solve`.
 
     Attributes
     ----------
@@ -106,8 +130,17 @@ class SampleWeightSolver:
     fallbacks_ : rounds that a library had to solve.
     """
 
-    def __init__(self, alpha: float, beta: float | None = None, *, method: Method = "auto") -> None:
+    def __init__(
+        self,
+        alpha: float,
+        beta: float | None = None,
+        *,
+        method: Method = "auto",
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> None:
         self.alpha, self.beta, self.method = check_alpha(alpha), check_beta(beta), method
+        self._copies = None if sample_weight is None else row_copies(sample_weight, np.size(sample_weight))
+        self._n_weights = None if sample_weight is None else np.size(sample_weight)
         self.fallbacks_ = 0
         self.solution_: Solution | None = None
         self._store = np.empty((0, 0))
@@ -121,14 +154,14 @@ class SampleWeightSolver:
         """Add a model's losses, (n,) in [0, 1]; return the weights (n,) for the next model."""
         last = self.solution_
         self._append(loss)
-        tail = tail_rows(len(self.losses_), self.alpha)
+        tail, copies = tail_rows(len(self.losses_), self.alpha, self._copies), self._copies
         found = None
         if last is not None and self.method == "auto":
-            found = _unchanged(last, self.losses_[:, -1], self.beta)
+            found = _unchanged(last, self.losses_[:, -1], self.beta, copies)
         if found is None:
             L = self.losses_
-            start = cold_start(L) if last is None else warm_start(L, last, tail)
-            found = _solve(L, start, tail, self.beta, self.method)
+            start = cold_start(L) if last is None else warm_start(L, last, tail, copies)
+            found = _solve(L, start, tail, self.beta, self.method, copies)
         self.fallbacks_ += self.method == "auto" and found.method in ("highs", "clarabel")
         self.solution_ = found
         return found.sample_weights
@@ -144,6 +177,8 @@ class SampleWeightSolver:
         if not self._t:
             if not len(values):
                 raise ValueError("loss has no rows; give at least one")
+            if self._n_weights not in (None, len(values)):
+                raise ValueError(f"loss has {len(values)} rows, sample_weight {self._n_weights}")
             self._store = np.empty((len(values), 16))
         if self._t == self._store.shape[1]:
             wider = np.empty((len(values), 2 * self._t))
@@ -153,17 +188,24 @@ class SampleWeightSolver:
         self._t += 1
 
 
-def _solve(losses: Float64, start: Start, tail: float, beta: float | None, method: Method) -> Solution:
+def _solve(
+    losses: Float64,
+    start: Start,
+    tail: float,
+    beta: float | None,
+    method: Method,
+    copies: Float64 | None = None,
+) -> Solution:
     n_rows = len(losses)
     if method not in ("auto", "highs", "clarabel"):
         raise ValueError(f'method is {method!r}; give "auto", "highs" or "clarabel"')
     if method == "auto":
-        if tail >= n_rows:
-            found = _all_rows(losses, beta)
+        if tail >= n_rows * (1 - (0 if copies is None else EPSILON)):
+            found = _all_rows(losses, beta, copies)
         elif beta is None:
-            found = sift(losses, start, tail)
+            found = sift(losses, start, tail, copies)
         else:
-            found = solve_regularised(losses, start.model_weights, tail, beta)
+            found = solve_regularised(losses, start.model_weights, tail, beta, copies)
         if found.gap <= MAX_GAP:
             return found
         warnings.warn(
@@ -174,7 +216,7 @@ def _solve(losses: Float64, start: Start, tail: float, beta: float | None, metho
         )
     fallback: Library = "highs" if beta is None else "clarabel"
     library = fallback if method == "auto" else method
-    found = solve_by_library(losses, tail, library, beta)
+    found = solve_by_library(losses, tail, library, beta, copies)
     if not found.gap <= MAX_GAP:
         raise UncertifiedError(
             f"{library} left a duality gap of {found.gap:.1e} on {n_rows} rows and {losses.shape[1]} models, "
@@ -183,25 +225,26 @@ def _solve(losses: Float64, start: Start, tail: float, beta: float | None, metho
     return found
 
 
-def _unchanged(last: Solution, loss: Float64, beta: float | None) -> Solution | None:
+def _unchanged(last: Solution, loss: Float64, beta: float | None, copies: Float64 | None) -> Solution | None:
     """Return the last solution with the new model at weight 0 if that is optimal, else None.
 
     It is optimal where the new model is no better than the others under the last sample weights.
     """
     w = last.sample_weights
-    lower = min(last.value, float(w @ loss) + (0.0 if beta is None else entropy(w) / beta))
+    lower = min(last.value, float(w @ loss) + (0.0 if beta is None else entropy(w, copies) / beta))
     gap = last.gap + last.value - lower
     if gap > GOAL:
         return None
     return Solution(w, np.append(last.model_weights, 0.0), lower, gap, last.method)
 
 
-def _all_rows(losses: Float64, beta: float | None) -> Solution:
+def _all_rows(losses: Float64, beta: float | None, copies: Float64 | None = None) -> Solution:
     """Solve the game whose tail is all rows: weights 1/n, and the model of least mean loss."""
     n_rows = len(losses)
-    means = losses.sum(axis=0) / n_rows
+    means = (losses.sum(axis=0) if copies is None else copies @ losses) / n_rows
     best = int(means.argmin())
     extra = 0.0 if beta is None else float(np.log(n_rows)) / beta
     one = np.zeros(len(means))
     one[best] = 1.0
-    return Solution(np.full(len(losses), 1 / n_rows), one, float(means[best]) + extra, 0.0, "mean")
+    weights = np.full(n_rows, 1 / n_rows) if copies is None else copies / n_rows
+    return Solution(weights, one, float(means[best]) + extra, 0.0, "mean")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Float64
 
-def cvar(losses: npt.ArrayLike, alpha: float) -> float:
+
+def cvar(losses: npt.ArrayLike, alpha: float, sample_weight: npt.ArrayLike | None = None) -> float:
     """Conditional value at risk: the mean of the worst ``alpha * n`` losses.
 
     The largest sum w_i losses_i over weights in the simplex with w_i <= 1/(alpha n) (Zhai et al. 2021,
@@ -17,6 +19,8 @@ def cvar(losses: npt.ArrayLike, alpha: float) -> float:
     ----------
     losses : (n,) finite losses, any scale; of a mixture of models: its expected losses.
     alpha : size of the tail, in (0, 1]; 1 gives the mean.
+    sample_weight : (n,) >= 0, not all 0: the caps become w_i / (alpha sum w), so that a whole number counts
+        as that many copies of its row. Default: every row counts once.
 
     Returns
     -------
@@ -24,7 +28,7 @@ def cvar(losses: npt.ArrayLike, alpha: float) -> float:
 
     Raises
     ------
-    ValueError : no rows, more than one column, a value that is not finite, or alpha out of range.
+    ValueError : no rows, more than one column, a value that is not finite, alpha or a weight out of range.
     """
     values = np.asarray(losses, np.float64)
     if values.ndim != 1 or not len(values):
@@ -33,6 +37,8 @@ def cvar(losses: npt.ArrayLike, alpha: float) -> float:
         raise ValueError(f"{np.sum(~np.isfinite(values))} of {len(values)} losses are not finite; drop them")
     if not 0 < alpha <= 1:
         raise ValueError(f"alpha is {alpha!r}; give the share of rows that make up the tail, 0 < alpha <= 1")
+    if sample_weight is not None:
+        return _weighted_cvar(values, alpha, relative_weights(sample_weight, len(values)))
     n = len(values)
     tail = min(float(n), max(1.0, alpha * n))
     whole = int(tail)
@@ -40,3 +46,29 @@ def cvar(losses: npt.ArrayLike, alpha: float) -> float:
     worst = -np.partition(-values, min(whole, n - 1))[: whole + 1]
     total = float(worst[:whole].sum())
     return (total + part * float(worst[whole]) if part else total) / tail
+
+
+def _weighted_cvar(values: Float64, alpha: float, weights: Float64) -> float:
+    order = np.argsort(-values, kind="stable")
+    own = weights[order]
+    tail = alpha * len(values)
+    taken = np.clip(tail - (np.cumsum(own) - own), 0, own)
+    return float(values[order] @ taken / taken.sum())
+
+
+def relative_weights(sample_weight: npt.ArrayLike, n: int) -> Float64:
+    """Return weights (n,) divided by their mean; equal ones become exactly 1.
+
+    Raises ValueError for another shape, a weight that is negative or not finite, or no weight above 0.
+    """
+    weights = np.asarray(sample_weight, np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight has shape {weights.shape}; give one value for each of the {n} rows")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise ValueError(f"sample_weight: row {bad[0]} has {weights[bad[0]]:g}; give finite numbers >= 0")
+    if not weights.any():
+        raise ValueError(f"sample_weight: the weights of the {n} rows are all 0; at least one must count")
+    if weights.min() == weights.max():
+        return np.ones(n)
+    return np.asarray(weights / weights.mean(), np.float64)

@@ -16,6 +16,8 @@ from engine.training.in_memory import fit_arrays
 from engine.training.kernel import fit
 from engine.training.rows import CachedShards, dataset_of_arrays
 from engine.training.sampling import Draw, pieces, plan_epoch
+from operators.lpboost import solve
+from operators.metrics import cvar
 from operators.probe.communicator import SingleProcess, Slots
 
 Array = NDArray[Any]
@@ -50,13 +52,16 @@ def test_group_dro_reaches_a_group_that_few_steps_would_see(caplog: pytest.LogCa
     assert "rows of the smallest group" in caplog.text
 
 
-def test_rows_that_are_trusted_little_do_not_take_the_draws() -> None:
+@pytest.mark.parametrize("boosting", ["ada", "lp", "regularized_lp"])
+def test_rows_that_are_trusted_little_do_not_take_the_draws(boosting: str) -> None:
     """5 % flipped labels of weight .02 once took 73 % of the draws by round 9."""
     X, y, _ = cue_problem(1500, 0.0)
     flipped = np.arange(1500) % 20 == 0
     y = np.where(flipped, 1 - y, y)
     weight = np.where(flipped, 0.02, 1.0)
-    options = parse_params({"trainer": "boosted_cvar", "rounds": 9, "round_epochs": 1, "epochs": 5})
+    options = parse_params(
+        {"trainer": "boosted_cvar", "boosting": boosting, "rounds": 9, "round_epochs": 1, "epochs": 5}
+    )
     rows = dataset_of_arrays(X, y, weight=weight)
     shares = []
 
@@ -71,6 +76,25 @@ def test_rows_that_are_trusted_little_do_not_take_the_draws() -> None:
         fit(rows, options)
     assert len(shares) == 8
     assert max(shares) < 0.1
+
+
+def test_rows_that_are_trusted_little_do_not_choose_the_mixture() -> None:
+    """With flipped validation labels of weight .02 the mixture once became that of the first model, ERM."""
+    X, y, _ = cue_problem(3000, 0.0)
+    held = np.arange(3000) % 2 == 1
+    flipped = np.arange(3000) % 20 == 1
+    y = np.where(flipped, 1 - y, y)
+    options = {"trainer": "boosted_cvar", "rounds": 6, "round_epochs": 2, "epochs": 10, "alpha": 0.1}
+    split = np.where(held, "validation", "train")
+    weight = np.where(flipped, 0.02, 1.0)
+    model = fit_arrays(X, y, parse_params(options), weight=weight, split=split)
+    np.testing.assert_allclose(model.selection_weights, weight[model.selection_rows])
+    trusted = ~flipped[model.selection_rows]
+    right = solve(model.selection_losses[trusted], 0.1).value
+    mixed = model.selection_losses @ model.model_weights
+    assert cvar(mixed[trusted], 0.1) <= right + 0.01
+    plain = parse_params({**options, "weights": False})
+    assert (fit_arrays(X, y, plain, weight=weight, split=split).selection_weights == 1).all()
 
 
 def test_every_window_of_a_sorted_table_holds_every_class(monkeypatch: pytest.MonkeyPatch) -> None:
