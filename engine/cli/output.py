@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.tree import Tree
 
 from engine.core.redaction import redact
-from engine.plan.executor_choice import choose_executor
 from engine.runs.status import when
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ def show_json(value: Any) -> None:
 
 def show_plan(plan: Plan) -> None:
     """Print the shards, operators and the published schema of a plan."""
+    from engine.plan.executor_choice import choose_executor
+
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
         f"[bold]{escape(plan.recipe.name)}[/]: {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in "

@@ -241,6 +241,7 @@ class _Runner:
     ) -> None:
         outcome = {
             "mlflow_run_id": context.mlflow_run_id,
+            "mlflow_server": context.mlflow_server,
             "seconds": time.perf_counter() - self._started,
             "parts_taken_over": self._parts_taken_over,
         }

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.integer]
@@ -135,6 +134,9 @@ def fit_softmax(
         return value + 0.5 * l2 * float((coef[:-1] ** 2).sum()), gradient.ravel()
 
     x0 = np.zeros((d + 1) * n_classes) if start is None else np.asarray(start, np.float64).ravel()
+    # Not at the top: `validate` and `plan` load this module, and the import takes a third of a second.
+    from scipy.optimize import minimize
+
     found = minimize(
         loss, x0, jac=True, method="L-BFGS-B", options={"maxiter": max_iter, "gtol": 1e-5, "ftol": 1e-9}
     )

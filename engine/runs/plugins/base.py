@@ -51,6 +51,8 @@ class RunContext:
     version: PublishedVersion | None = None
     """The published version; None before ``published``."""
     mlflow_run_id: str | None = None
+    mlflow_server: str | None = None
+    """Digest of the address of the MLflow server that has the run."""
 
     def meter(self, step: str) -> Meter:
         """Return a meter for one step of a plugin; it counts against all rows and shards of the plan."""

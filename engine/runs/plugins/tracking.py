@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine.publish.tracking import Tracker
+from engine.core.digests import digest
+from engine.plan.model import Plan
+from engine.publish.mlflow_outbox import pending
+from engine.publish.tracking import Tracker, tracking_uri
 from engine.runs.plugins.base import RunContext, RunPlugin
+from engine.runs.run_record import DONE, read_record
+from engine.storage.manifest import is_published
 
 
 class Tracking(RunPlugin):
@@ -18,8 +23,12 @@ class Tracking(RunPlugin):
         self._status = "FINISHED"
 
     def planned(self, run: RunContext) -> None:
-        """Start the MLflow run."""
-        if run.plan.recipe.tracking.enabled:
+        """Start the MLflow run, unless the same server has the run that published this version."""
+        if not run.plan.recipe.tracking.enabled:
+            return
+        run.mlflow_server = digest(tracking_uri(run.plan.output))
+        run.mlflow_run_id = recorded_run(run.plan, run.mlflow_server)
+        if run.mlflow_run_id is None:
             self._tracker = Tracker.start(run.plan)
             run.mlflow_run_id = self._tracker.run_id
 
@@ -39,3 +48,26 @@ class Tracking(RunPlugin):
         """End the MLflow run."""
         if self._tracker is not None:
             self._tracker.end(self._status)
+
+
+def recorded_run(plan: Plan, server: str) -> str | None:
+    """Return the id of the MLflow run that published this version, if a repetition has nothing to add to it.
+
+    Parameters
+    ----------
+    plan : the plan of the present run.
+    server : digest of the address of the MLflow server of the present run.
+
+    Returns
+    -------
+    None if the version is not published, a step of its run is not done, the recipe trains a model, records
+    wait for delivery, or the run is on another server: the present run is then recorded as one of its own.
+    """
+    record = read_record(plan.output, plan.version)
+    done = all(step.get("status") == DONE for step in record.get("steps") or [{}])
+    if plan.recipe.train is not None or not done or pending(plan.output):
+        return None
+    if record.get("mlflow_server") != server or not is_published(plan.output, plan.version):
+        return None
+    found = record.get("mlflow_run_id")
+    return found if isinstance(found, str) else None

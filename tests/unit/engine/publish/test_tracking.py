@@ -11,11 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.core.digests import digest
 from engine.core.errors import InputError
+from engine.plan.planner import make_plan
 from engine.publish.lineage import sync_records, trace
 from engine.publish.mlflow_outbox import Record, deliver, pending
 from engine.publish.results import RunResult
 from engine.publish.tracking import client
+from engine.runs.plugins.tracking import recorded_run
 from engine.runs.runner import run
 from tests.data import small_recipe
 
@@ -46,6 +49,19 @@ def test_a_run_is_recorded(tracked: tuple[Path, RunResult]) -> None:
     names = {entry.path for entry in client(folder / "out").list_artifacts(str(result.mlflow_run_id))}
     assert {"recipe.yaml", "plan.json", "manifest.json"} <= names
     assert any(name.endswith(".html") for name in names)
+
+
+def test_a_repetition_that_adds_nothing_is_not_recorded_again(
+    tracked: tuple[Path, RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, first = tracked
+    recipe = small_recipe(folder, tracking={"enabled": True}, report={"enabled": True})
+    assert run(recipe).mlflow_run_id == first.mlflow_run_id
+    record = json.loads((folder / "out" / "runs" / f"{first.version}.json").read_text("utf-8"))
+    assert record["mlflow_run_id"] == first.mlflow_run_id
+    elsewhere = f"sqlite:///{folder / 'other.db'}"
+    assert recorded_run(make_plan(recipe), digest(elsewhere)) is None  # that server has no such run
+    assert recorded_run(make_plan(recipe), record["mlflow_server"]) == first.mlflow_run_id
 
 
 def test_lineage_walks_back_to_the_source(tracked: tuple[Path, RunResult]) -> None:
