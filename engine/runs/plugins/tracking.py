@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ClassVar
 
 from engine.core.digests import digest
@@ -14,12 +15,15 @@ from engine.storage.manifest import is_published
 
 
 class Tracking(RunPlugin):
-    """Records one run on MLflow: inputs, parameters, metrics, the manifest, the report and the training."""
+    """Records one run on MLflow: inputs, parameters, metrics, the manifest, the report and the training.
+
+    Importing MLflow and making its database takes seconds, so a thread does it while the operators work.
+    """
 
     name: ClassVar[str] = "tracking"
 
     def __init__(self) -> None:
-        self._tracker: Tracker | None = None
+        self._starting: Future[Tracker] | None = None
         self._status = "FINISHED"
 
     def planned(self, run: RunContext) -> None:
@@ -29,16 +33,17 @@ class Tracking(RunPlugin):
         run.mlflow_server = digest(tracking_uri(run.plan.output))
         run.mlflow_run_id = recorded_run(run.plan, run.mlflow_server)
         if run.mlflow_run_id is None:
-            self._tracker = Tracker.start(run.plan)
-            run.mlflow_run_id = self._tracker.run_id
+            threads = ThreadPoolExecutor(1, "mlflow")
+            self._starting = threads.submit(Tracker.start, run.plan)
+            threads.shutdown(wait=False)
 
     def published(self, run: RunContext) -> None:
         """Record timings, metrics and the manifest, then what the other plugins have made of the version."""
-        if self._tracker is not None:
-            version = run.published_version
-            self._tracker.finish(version.manifest, version.results, version.report)
-            self._tracker.note(version.training)
-            run.mlflow_run_id = self._tracker.run_id
+        if self._starting is not None:
+            tracker, version = self._starting.result(), run.published_version
+            tracker.finish(version.manifest, version.results, version.report)
+            tracker.note(version.training)
+            run.mlflow_run_id = tracker.run_id
 
     def failed(self, run: RunContext, error: BaseException) -> None:
         """Record that the run failed."""
@@ -46,8 +51,8 @@ class Tracking(RunPlugin):
 
     def closed(self, run: RunContext) -> None:
         """End the MLflow run."""
-        if self._tracker is not None:
-            self._tracker.end(self._status)
+        if self._starting is not None:
+            self._starting.result().end(self._status)
 
 
 def recorded_run(plan: Plan, server: str) -> str | None:
