@@ -24,11 +24,13 @@ __all__ = [
     "Identities",
     "LateColumns",
     "Listing",
+    "Narrowing",
     "OptionsT",
     "Source",
     "SourceOptions",
     "SourceShard",
     "SourceSpec",
+    "narrowed",
 ]
 
 Identities = Callable[[Iterable[str]], dict[str, str]]
@@ -106,6 +108,23 @@ class LateColumns(Protocol):
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
         """Columns of a shard that the frozen schema has not: they are lost. Raises ConnectorError."""
         ...
+
+
+@runtime_checkable
+class Narrowing(Protocol):
+    """A source that can read the first rows of a shard without the others."""
+
+    def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
+        """Return a shard of about the first ``n_rows`` rows of ``shard``; the shard itself if it has no more.
+
+        Raises ConnectorError.
+        """
+        ...
+
+
+def narrowed(source: Source, shard: SourceShard, n_rows: int) -> SourceShard:
+    """Return a shard of about the first ``n_rows`` rows where the source can read those alone."""
+    return source.narrowed(shard, n_rows) if isinstance(source, Narrowing) else shard
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,10 @@ class Parquet(Connector[ParquetOptions]):
         return ParquetSource(spec, options.hive)
 
 
+class HeadShard(SourceShard):
+    """The first ``n_rows`` rows of the row groups ``start`` to ``stop``."""
+
+
 @dataclass(frozen=True)
 class ParquetSource(FileSource):
     """Reads Parquet files.
@@ -98,6 +102,13 @@ class ParquetSource(FileSource):
         for name, values in folders.items():
             table = table.append_column(name, values)
         return cast_table(table.select([*columns]), wanted, shard.rows_text)
+
+    def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
+        """Return the first ``n_rows`` rows of a shard; of a row group, pages after them are not decoded."""
+        if n_rows >= shard.n_rows:
+            return shard
+        n_bytes = shard.n_bytes * n_rows // shard.n_rows
+        return HeadShard(shard.path, shard.start, shard.stop, n_rows, shard.file_row, n_bytes)
 
     def _asked(self, path: str, folders: pa.Schema) -> Predicate | bool:
         """Return the filter left once the file's folders are known; False if they rule the file out."""
@@ -148,6 +159,8 @@ class ParquetSource(FileSource):
         filesystem, where = resolve(shard.path, self.spec.root, self.spec.policy)
         with filesystem.open_input_file(where) as handle:
             counted = _open(handle, read_dictionary=flat)
+            if isinstance(shard, HeadShard):
+                return self._read_head(counted, shard, columns)
             if len(flat) < len(doubtful):
                 return self._read_in_pieces(counted, shard, columns)
             table = counted.read_row_groups(groups, columns=[*columns])
@@ -161,6 +174,16 @@ class ParquetSource(FileSource):
             held += piece.nbytes
             self._check_size(shard, held)
             pieces.append(piece)
+        return pa.Table.from_batches(pieces, pieces[0].schema)
+
+    def _read_head(self, file: pq.ParquetFile, shard: HeadShard, columns: Sequence[str]) -> pa.Table:
+        """The first rows of a shard."""
+        groups, missing, pieces = range(shard.start, shard.stop), shard.n_rows, []
+        for piece in file.iter_batches(min(missing, 8192), row_groups=groups, columns=[*columns]):
+            pieces.append(piece.slice(0, missing))
+            missing -= pieces[-1].num_rows
+            if not missing:
+                break
         return pa.Table.from_batches(pieces, pieces[0].schema)
 
     def _check_size(self, shard: SourceShard, size: int) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
 
@@ -110,6 +110,16 @@ class TextSource(FileSource, ABC):
         data = self._bytes(shard.path, shard.start, shard.stop)
         starts, _ = row_spans(data, separator=self._separator(shard.path))
         return f"line {self._line(shard.path, shard.start + int(starts[row]))}"
+
+    def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
+        """Return the bytes of about the first ``n_rows`` rows of a shard."""
+        if n_rows >= shard.n_rows:
+            return shard
+        size = max(1, (shard.stop - shard.start) * n_rows // shard.n_rows)
+        blocks = self._blocks(shard.path, shard.start, shard.stop)
+        piece = next(cut(blocks, shard.start, size, separator=self._separator(shard.path)))
+        n_bytes = shard.n_bytes * piece.n_rows // shard.n_rows
+        return replace(shard, start=piece.start, stop=piece.stop, n_rows=piece.n_rows, n_bytes=n_bytes)
 
     def _first_schema(self, shard: SourceShard) -> pa.Schema:
         data = self._bytes(shard.path, shard.start, shard.stop)

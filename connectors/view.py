@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.base import ConnectorError, CorruptError, LateColumns, Listing, Source, SourceShard
+from connectors.base import ConnectorError, CorruptError, LateColumns, Listing, Source, SourceShard, narrowed
 from connectors.files import no_row
 from connectors.filters import Predicate
 from connectors.schema import check_names, pick
@@ -92,6 +92,15 @@ class View:
             return ()
         whole = shard.whole if isinstance(shard, ViewShard) else shard
         return self.source.unread(whole, _stored(self.rename, schema))
+
+    def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
+        """Return a shard of the first rows; the whole shard where the filter leaves none of those."""
+        if not isinstance(shard, ViewShard):
+            return narrowed(self.source, shard, n_rows)
+        if n_rows >= shard.n_rows:
+            return shard
+        found = self._counted(narrowed(self.source, shard.whole, n_rows), shard.schema)
+        return found if found.n_rows else shard
 
     def _counted(self, shard: SourceShard, schema: pa.Schema) -> SourceShard:
         predicate = _given(self.filter)

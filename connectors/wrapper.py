@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from connectors.base import LateColumns, Listing, Source, SourceShard
+from connectors.base import LateColumns, Listing, Source, SourceShard, narrowed
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class Wrapper(ABC):
         if not isinstance(self.source, LateColumns):
             return ()
         return self.source.unread(shard, self._stored(schema))
+
+    def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
+        """Return a shard of the first rows, where the underlying source can read those alone."""
+        return narrowed(self.source, shard, n_rows)
 
     @abstractmethod
     def _shown(self, stored: pa.Schema) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from engine.training.version import Version
 
 console = Console(highlight=False)
+MOST_CLASSES = 6
+"""Classes whose accuracies stand in a cell."""
 
 
 def cues(
@@ -69,7 +72,7 @@ def read_cues(version: Version) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
-    from operators.cues.report import accuracy_by_class, verdict
+    from operators.cues.report import verdict
 
     console.print(f"[bold]{found['version']}[/]: {verdict(found)}", soft_wrap=True)
     if not found["suspects"]:
@@ -78,12 +81,13 @@ def _show(found: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
-        table.add_column(name, justify="left" if name in ("slice", "answer") else "right")
+        left = name in ("slice", "answer")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "slice", overflow="fold")
     for suspect in found["suspects"]:
         table.add_row(
             escape(suspect["slice"]),
             f"{suspect['share']:.1%}",
-            *(escape(accuracy_by_class(suspect[key])) for key in ("accuracy_inside", "accuracy_outside")),
+            *(accuracies(suspect[key]) for key in ("accuracy_inside", "accuracy_outside")),
             f"{suspect['gain']:+.3f}",
             f"{suspect['cost']:+.3f}",
             f"{suspect['strength']:.2f}",
@@ -91,13 +95,25 @@ def _show(found: dict[str, Any]) -> None:
         )
     console.print(table)
     console.print(
-        "accuracy: of a class-balanced model on rows that it has not seen, by class. gain: rise of the "
+        f"accuracy: of a class-balanced model on rows that it has not seen, for the classes "
+        f"{escape(_class_names(found['suspects'][0]['accuracy_inside']))}. gain: rise of the "
         "worst class and side, cost: loss of balanced accuracy, if label and slice are balanced. strength: "
         "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
         "and run it again, for example:",
         soft_wrap=True,
     )
     console.print(escape(example_section(found)), soft_wrap=True)
+
+
+def accuracies(by_class: Mapping[str, float | None]) -> str:
+    """Return accuracies in the order of the classes, which a line below the table names."""
+    texts = ["–" if value is None else f"{value:.2f}" for value in by_class.values()]
+    return " ".join(texts[:MOST_CLASSES]) + (" ..." if len(texts) > MOST_CLASSES else "")
+
+
+def _class_names(by_class: Mapping[str, float | None]) -> str:
+    names = [*by_class]
+    return ", ".join(names[:MOST_CLASSES]) + (", ..." if len(names) > MOST_CLASSES else "")
 
 
 def example_section(found: dict[str, Any]) -> str:

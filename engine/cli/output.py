@@ -229,6 +229,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "rows": result.manifest["rows"],
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
+        "quarantined": result.manifest["summary"]["quarantined"],
         "oracle": any("oracle" in operator.metrics for operator in result.operators),
         "report": near(result.report) if result.report else None,
         "mlflow_run_id": result.mlflow_run_id,
@@ -255,6 +256,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
     console.print(
         f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
+        + (f", {summary['quarantined']:,} quarantined" if summary["quarantined"] else "")
     )
     for export in result.exports:
         verb = "is" if export.written else "was already"

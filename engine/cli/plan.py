@@ -10,11 +10,18 @@ def plan(
 ) -> None:
     """Show shards, columns and fingerprints, without starting Ray."""
     with shown_errors(verbose):
+        import typer
+
+        from engine.cli.columns import column_lines
         from engine.cli.output import show_json, show_plan
         from engine.plan.planner import make_plan
+        from engine.plan.preview import preview
 
         made = make_plan(load(recipe, overrides))
+        found = preview(made)
         if as_json:
-            show_json(made.to_dict())
-        else:
-            show_plan(made)
+            show_json(made.to_dict() | {"source": found.to_json()})
+            return
+        show_plan(made)
+        for line in ["", *column_lines(found.columns, found.note)]:
+            typer.echo(line)

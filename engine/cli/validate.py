@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import typer
 
-from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
 
 
-def validate(recipe: RecipeFile, overrides: Overrides = None, verbose: Verbose = False) -> None:
-    """Check a recipe and its source without changing anything."""
+def validate(
+    recipe: RecipeFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
+) -> None:
+    """Check a recipe and its source without changing anything, and list how every column is used."""
     with shown_errors(verbose):
+        from engine.cli.columns import column_lines, label_lines
+        from engine.cli.output import show_json
         from engine.plan.planner import make_plan
+        from engine.plan.preview import check, preview
 
         plan = make_plan(load(recipe, overrides))
-        typer.echo(f"{recipe}: valid. {plan.n_rows:,} rows in {len(plan.shards)} shards.")
+        found = preview(plan)
+        check(found)
+        if as_json:
+            show_json(
+                {"recipe": str(recipe), "rows": plan.n_rows, "shards": len(plan.shards), **found.to_json()}
+            )
+            return
+        shards = f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}"
+        typer.echo(f"{recipe}: valid. {plan.n_rows:,} rows in {shards}.\n")
+        for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
+            typer.echo(line)
+        for finding in found.findings:
+            typer.echo(f"\nwarning: {finding.text}")

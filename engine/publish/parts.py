@@ -124,10 +124,11 @@ def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
     """Count groups, splits, outliers and weights of a part. The counts of parts add up."""
     weight = columns[WEIGHT].to_numpy().astype(np.float64)
     set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
+    outliers = pc.and_not(columns[IS_OUTLIER], set_aside)  # quarantined rows are counted apart
     return {
         "groups": _counts(columns[GROUP]),
         "splits": _counts(columns[SPLIT]),
-        "outliers": int(pc.sum(columns[IS_OUTLIER]).as_py() or 0),
+        "outliers": int(pc.sum(outliers).as_py() or 0),
         "quarantined": int(pc.sum(set_aside).as_py() or 0),
         "weight_sum": float(weight.sum()),
         "weight_square_sum": float((weight**2).sum()),

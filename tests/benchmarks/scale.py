@@ -1,6 +1,7 @@
 """What each operator costs per million rows, at 10^4, 10^5 and 10^6 rows, and what that comes to at 10^9.
 
 python -m tests.benchmarks.scale --large --write-readme
+python -m tests.benchmarks.scale --standard --write-readme    # the chain of a recipe without operators
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.sink import write_parquet
+from engine.recipe.recipe import STANDARD_CHAIN
 from tests.benchmarks.harness import Row, figure, machine, table, write_section
 
 README = Path(__file__).with_name("README.md")
@@ -132,8 +134,8 @@ def write_rows(folder: Path, n_rows: int) -> None:
         write_parquet(pa.table({"x": values, "label": label}), folder / f"rows-{part:05d}.parquet")
 
 
-def run_once(n_rows: int, folder: Path) -> list[Cost]:
-    """Every operator of the chain over so many rows, in this process and on one thread."""
+def run_once(n_rows: int, folder: Path, chain: dict[str, dict[str, Any]]) -> list[Cost]:
+    """Every operator of a chain over so many rows, in this process and on one thread."""
     import torch
 
     from engine import Recipe, run
@@ -146,7 +148,7 @@ def run_once(n_rows: int, folder: Path) -> list[Cost]:
             "name": "scale",
             "source": {"path": str(folder / "data"), "label": "label", "features": ["x"]},
             "output": {"path": str(folder / "out")},
-            "operators": CHAIN,
+            "operators": chain,
             "run": {"executor": "local"},
             "tracking": {"enabled": False},
         }
@@ -168,10 +170,11 @@ def run_once(n_rows: int, folder: Path) -> list[Cost]:
     return [Cost(name, n_rows, *found[name], written.get(name, 0)) for name in order]
 
 
-def apart(n_rows: int) -> list[Cost]:
+def apart(n_rows: int, *, standard: bool = False) -> list[Cost]:
     """The same in an interpreter of its own, so that no size inherits the memory of another."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("ROWSIEVE_SCALE_DIR")) as folder:
         command = [sys.executable, "-m", "tests.benchmarks.scale", "--once", str(n_rows), folder]
+        command += ["--standard"] * standard
         result = subprocess.run(
             command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
         )
@@ -238,15 +241,23 @@ def main() -> None:
     """Measure, print, and write the README's section if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true", help="1,000,000 rows too; the better part of an hour")
+    parser.add_argument("--standard", action="store_true", help="the chain of a recipe without operators")
     parser.add_argument("--write-readme", action="store_true")
     parser.add_argument("--once", nargs=2, metavar=("ROWS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
-        costs = run_once(int(options.once[0]), Path(options.once[1]))
+        chain = STANDARD_CHAIN if options.standard else CHAIN
+        costs = run_once(int(options.once[0]), Path(options.once[1]), chain)
         print(json.dumps([asdict(cost) for cost in costs]))
         return
     sizes = [10_000, 100_000] + [1_000_000] * options.large
-    costs = [cost for size in sizes for cost in apart(size)]
+    costs = [cost for size in sizes for cost in apart(size, standard=options.standard)]
+    if options.standard:
+        text = f"{machine(('numpy', 'torch', 'pyarrow', 'scikit-learn'))}\n\n{table(measured(costs))}"
+        print(text)
+        if options.write_readme:
+            write_section(README, "scale-standard", text)
+        return
     text = "\n\n".join(
         [
             machine(("numpy", "torch", "pyarrow", "scikit-learn")),

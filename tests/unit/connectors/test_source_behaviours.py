@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from connectors import open_source
-from connectors.base import ConnectorError, CorruptError, Listing, Source
+from connectors.base import ConnectorError, CorruptError, Listing, Source, narrowed
 from connectors.filters import parse
 from connectors.registry import BUILT_IN
 from tests import tables
@@ -138,6 +139,25 @@ def places(kind: str, source: Source) -> dict[Any, tuple[Any, ...]]:
             if TABLES.get(kind) != "sql":  # its filter makes other ranges of the key
                 found[value] += (shard.path, *source.file_rows(shard, [row]))
     return found
+
+
+@every_source
+def test_the_first_rows_of_a_shard_are_read_alone(kind: str, tmp_path: Path) -> None:
+    written(kind, tmp_path)
+    clauses = {} if kind == "images" else {"filter": parse(["y", "=", "a"])}
+    for settings, n_rows in product(({}, {"strip": True}, clauses), (1, 2, 5)):
+        source = opened(kind, tmp_path, **settings)
+        listing = source.list()
+        for shard in listing.shards:
+            whole = source.read(shard, listing.schema.names, listing.schema)
+            assert narrowed(source, shard, shard.n_rows) == shard
+            part = narrowed(source, shard, n_rows)
+            found = source.read(part, listing.schema.names, listing.schema)
+            assert 1 <= found.num_rows == part.n_rows <= shard.n_rows
+            assert found.equals(whole.slice(0, part.n_rows))
+            assert source.read(part, [], listing.schema).num_rows == part.n_rows
+            if kind in ("parquet", "csv", "jsonl") and shard.n_rows > 10:
+                assert part.n_rows < shard.n_rows
 
 
 @every_source

@@ -1,0 +1,73 @@
+"""Lines that show source columns and labels, one for each, so that they can be searched and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.plan.source_columns import SourceColumn
+    from operators.ingest.label_checks import LabelCounts
+
+MOST_CLASSES = 20
+"""Classes that are listed; further ones are counted."""
+WIDEST = 40
+"""Characters of a name that are shown."""
+
+
+def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[str]:
+    """Yield a heading and a line for each source column: name, type, use, and examples or the reason.
+
+    Parameters
+    ----------
+    note : which rows were looked at, if not all.
+    """
+    rows = [("column", "type", "use", "values, or why not")]
+    rows += [(_cut(c.name), type_text(c.type), c.kind, c.about) for c in columns]
+    yield from aligned(rows)
+    used = sum(column.use.used for column in columns)
+    told = f" Told from {note}; the run decides from all." if note else ""
+    yield f"{used} of {len(columns)} columns are used as features.{told}"
+
+
+def label_lines(label: LabelCounts) -> Iterator[str]:
+    """Yield a heading and a line for each class: its rows and their share."""
+    rows = sum(label.counts.values())
+    where = "" if label.is_exact else " of the sample"
+    yield f"label {label.name}: {len(label.counts):,} classes in {rows:,} rows{where}"
+    shown = [
+        (f"  {_shown(value)}", f"{n:>11,}", f"{n / max(rows, 1):>6.1%}")
+        for value, n in label.sorted[:MOST_CLASSES]
+    ]
+    yield from aligned(shown)
+    if len(label.counts) > MOST_CLASSES:
+        yield f"  and {len(label.counts) - MOST_CLASSES:,} more"
+    if label.missing:
+        yield f"  {label.missing:,} rows{where} have no label"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield rows as lines whose cells, but for the last, are as wide as the widest of their column."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
+    for *cells, last in rows:
+        yield "  ".join([*(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)), last]).rstrip()
+
+
+def type_text(kind: str) -> str:
+    """An Arrow type, shortened where it is long."""
+    short = {"string": "text", "large_string": "text", "double": "float64", "float": "float32"}.get(
+        kind, kind
+    )
+    if kind.startswith("dictionary<values=string"):
+        return "category"
+    return short if len(short) <= 24 else f"{short[:23]}…"
+
+
+def _shown(value: object) -> str:
+    """A label; in quotes where spaces at its ends would not be seen."""
+    text = str(value)
+    return repr(value) if text != text.strip() or not text else _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

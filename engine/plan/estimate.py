@@ -1,0 +1,100 @@
+"""Expected time and memory of a run, from measured rates per row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["RATES", "Estimate", "estimate"]
+
+FEATURES = 64
+"""Features of the rows that the rates were measured on."""
+SMALL, LARGE = 10_000, 100_000
+"""Rows that they were measured at."""
+RATES: dict[str, tuple[float, float, int]] = {
+    "ingest": (10.5, 6.94, 106),
+    "cues": (101, 64.7, 83),
+    "groups": (3.96, 3.51, 64),
+    "outliers": (541, 179, 168),
+    "probe": (11.5, 8.82, 87),
+    "split": (10.4, 5.04, 60),
+    "weights": (4.55, 1.34, 0),
+    "publish": (11.3, 3.74, 77),
+    "report": (34.8, 6.42, 37),
+}
+"""Operator to CPU seconds per million rows at ``SMALL`` and at ``LARGE`` rows, and its peak MiB at ``LARGE``:
+the table "scale-standard" in tests/benchmarks/README.md, which a test compares with these figures.
+``weights`` and ``report`` are the sums of their two lines."""
+BASE_MIB, START_SECONDS = 450.0, 5.0
+"""Memory of the process before it reads rows, and time of its start, with Python's packages."""
+SHARD_ROWS = 50_000
+"""Rows of a shard in the measurement: memory is bounded by a shard, not by the rows."""
+LEAST_SHARE = 0.25
+"""Share of the cost that does not shrink with fewer features."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run is expected to take.
+
+    Attributes
+    ----------
+    seconds
+        CPU seconds of one core, all operators together.
+    mib
+        Peak memory of one process, in MiB.
+    slowest
+        The operator that takes most of the time.
+
+    """
+
+    seconds: float
+    mib: float
+    slowest: str
+
+    @property
+    def text(self) -> str:
+        """The estimate as a phrase, rounded, since the rates are of another machine."""
+        return (
+            f"about {_duration(self.seconds)} of one core and {_memory(self.mib)}, most of it {self.slowest}"
+        )
+
+
+def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int]) -> Estimate:
+    """Estimate a run of the standard chain.
+
+    Parameters
+    ----------
+    n_rows : rows of the source.
+    n_features : features of a row, once encoded.
+    shard_rows : rows of each shard.
+    """
+    wide = max(LEAST_SHARE, n_features / FEATURES)
+    seconds = {name: _rate(rates, n_rows) * n_rows / 1e6 * wide for name, rates in RATES.items()}
+    largest = max(shard_rows, default=n_rows) / SHARD_ROWS
+    peak = max(mib for _, _, mib in RATES.values()) * max(0.2, largest) * wide
+    slowest = max(seconds, key=lambda name: seconds[name])
+    return Estimate(START_SECONDS + sum(seconds.values()), BASE_MIB + peak, slowest)
+
+
+def _rate(rates: tuple[float, float, int], n_rows: int) -> float:
+    """CPU seconds per million rows, between the two sizes by their logarithm; no better than at ``LARGE``."""
+    if n_rows >= LARGE:
+        return rates[1]
+    share = min(1.0, max(0.0, (n_rows - SMALL) / (LARGE - SMALL)))
+    return rates[0] + share * (rates[1] - rates[0])
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{_rounded(seconds)} s"
+    return f"{_rounded(seconds / 60)} min" if seconds < 5400 else f"{_rounded(seconds / 3600)} h"
+
+
+def _memory(mib: float) -> str:
+    return f"{_rounded(mib)} MiB" if mib < 1000 else f"{mib / 1024:.1f} GiB"
+
+
+def _rounded(value: float) -> str:
+    """A value to one digit beyond the first, as ``120`` or ``35``."""
+    return f"{float(f'{value:.2g}'):.0f}" if value >= 1 else "1"

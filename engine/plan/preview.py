@@ -1,0 +1,83 @@
+"""What can be told of a plan before it runs: the use of every source column, and faults of the label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engine.core.errors import InputError
+from engine.plan.model import Plan
+from engine.plan.sample import count_label, draw_sample, sample_note
+from engine.plan.source_columns import SourceColumn, account_for_columns
+from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
+
+UNBALANCED = ("uniform", "group_balanced")
+"""Methods of ``weights`` that do not give every class the same sum."""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The columns and the label of a plan's source.
+
+    Attributes
+    ----------
+    columns
+        Every source column in the order of the source.
+    label
+        Rows of each value of the label.
+    findings
+        What is wrong or doubtful about the label.
+    note
+        Which rows were looked at; empty if all were.
+
+    """
+
+    columns: tuple[SourceColumn, ...]
+    label: LabelCounts
+    findings: tuple[LabelFinding, ...]
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the preview as JSON-able values."""
+        return {
+            "columns": [column.to_json() for column in self.columns],
+            "seen": self.note or "all rows",
+            "label": {
+                "name": self.label.name,
+                "counts": [{"value": value, "rows": rows} for value, rows in self.label.sorted[:1000]],
+                "distinct": len(self.label.counts),
+                "missing": self.label.missing,
+                "is_exact": self.label.is_exact,
+            },
+            "warnings": [{"kind": finding.kind, "text": finding.text} for finding in self.findings],
+        }
+
+
+def preview(plan: Plan) -> Preview:
+    """Look at a sample of the rows of a plan's source, and at all labels where they are quickly read.
+
+    Raises
+    ------
+    InputError
+        A column cannot be used as the recipe says, or the source cannot be read.
+
+    """
+    source, recipe = plan.recipe.source, plan.recipe
+    sample = draw_sample(plan.source, plan.listing)
+    columns = account_for_columns(plan, sample)
+    label = count_label(plan.source, plan.listing, source.label, sample)
+    method = recipe.operators.get("weights", {}).get("method", "robust")
+    findings = check_labels(
+        label,
+        classes=source.classes,
+        tolerated=source.max_error_rate if source.on_error == "quarantine" else 0.0,
+        balanced=method not in UNBALANCED,
+    )
+    return Preview(columns, label, tuple(findings), sample_note(sample, plan.listing))
+
+
+def check(found: Preview) -> None:
+    """Raise InputError for a label that cannot be used."""
+    for finding in found.findings:
+        if finding.fatal:
+            raise InputError(finding.text)

@@ -1,0 +1,138 @@
+"""Bounded samples of a source, from which people are told kinds of columns and labels before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from connectors.base import ConnectorError, CorruptError, Listing, Source, SourceShard, narrowed
+from engine.core.errors import InputError
+from operators.base import OperatorError
+from operators.encode.summary import Form, form_of
+from operators.ingest.label_checks import LabelCounts
+from operators.ingest.labels import count_labels
+
+ROWS, SHARDS = 50_000, 8
+"""Most rows of a sample, and most shards that they come from."""
+MOST_SHARDS = 64
+"""Most shards of a source that has no more rows than a sample."""
+WIDE_ROWS = 64
+"""Rows of which vectors, images and other wide values are read."""
+COUNTED_BYTES = 128 * 2**20
+"""Size of a source up to which the labels of all rows are counted."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of some shards.
+
+    Attributes
+    ----------
+    rows
+        Columns of numbers, texts and times.
+    wide
+        Vectors, images and other columns of the first few rows.
+    n_shards
+        Shards that the rows come from.
+    is_whole
+        Whether these are all rows of the source.
+
+    """
+
+    rows: pa.Table
+    wide: pa.Table
+    n_shards: int
+    is_whole: bool
+
+
+def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: int = SHARDS) -> Sample:
+    """Read the first rows of up to ``n_shards`` shards, which are spread evenly over the source.
+
+    Raises
+    ------
+    InputError
+        A shard cannot be read.
+
+    """
+    n_all = sum(shard.n_rows for shard in listing.shards)
+    shards = _spread(listing, MOST_SHARDS if n_all <= n_rows else n_shards)
+    scalar, wide = _by_width(listing.schema)
+    each = n_rows if n_all <= n_rows else max(1, n_rows // len(shards))
+    try:
+        parts = [_head(source, listing, shard, scalar, each) for shard in shards]
+        few = _head(source, listing, shards[0], wide, WIDE_ROWS)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    rows = pa.concat_tables(parts)
+    return Sample(rows, few, len(shards), rows.num_rows == n_all)
+
+
+def sample_note(sample: Sample, listing: Listing) -> str:
+    """Return how many rows were looked at, as a phrase; empty if all were."""
+    if sample.is_whole:
+        return ""
+    n_all, n_shards = sum(shard.n_rows for shard in listing.shards), len(listing.shards)
+    where = f"of {sample.n_shards} of {n_shards} shards" if n_shards > 1 else "of the source"
+    return f"a sample, the first {sample.rows.num_rows:,} of {n_all:,} rows {where}"
+
+
+def count_label(source: Source, listing: Listing, label: str, sample: Sample) -> LabelCounts:
+    """Count the values of the label in all rows of a source that is small enough, else in the sample.
+
+    Raises
+    ------
+    InputError
+        The column's type cannot name classes, or a shard cannot be read.
+
+    """
+    whole = sum(shard.n_bytes for shard in listing.shards) <= COUNTED_BYTES
+    counts: dict[object, int] = {}
+    rows = 0
+    try:
+        columns = (
+            [_column(source, listing, shard, label) for shard in listing.shards]
+            if whole and not sample.is_whole
+            else [sample.rows[label] if label in sample.rows.column_names else sample.wide[label]]
+        )
+        for column in columns:
+            rows += len(column)
+            for value, n in count_labels(column).items():
+                counts[value] = counts.get(value, 0) + n
+    except (ConnectorError, OperatorError) as error:
+        raise InputError(str(error)) from None
+    return LabelCounts(label, counts, rows - sum(counts.values()), whole or sample.is_whole)
+
+
+def _column(source: Source, listing: Listing, shard: SourceShard, name: str) -> pa.ChunkedArray:
+    try:
+        return source.read(shard, [name], listing.schema)[name]
+    except CorruptError:
+        if not source.skip_corrupt:
+            raise
+        return pa.chunked_array([], listing.schema.field(name).type)
+
+
+def _head(
+    source: Source, listing: Listing, shard: SourceShard, columns: Sequence[str], n_rows: int
+) -> pa.Table:
+    try:
+        part = narrowed(source, shard, n_rows)
+        found = source.read(part, columns, listing.schema)
+    except CorruptError:
+        if not source.skip_corrupt:
+            raise
+        return pa.schema([listing.schema.field(name) for name in columns]).empty_table()
+    return found.slice(0, n_rows).select([*columns])
+
+
+def _spread(listing: Listing, n_shards: int) -> list[SourceShard]:
+    places = np.linspace(0, len(listing.shards) - 1, min(n_shards, len(listing.shards)))
+    return [listing.shards[round(place)] for place in places]
+
+
+def _by_width(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    wide = {field.name for field in schema if form_of(field.type) in (Form.VECTOR, Form.IMAGE, Form.OTHER)}
+    return [name for name in schema.names if name not in wide], [n for n in schema.names if n in wide]

@@ -1,0 +1,250 @@
+"""What becomes of every column of the source: its kind and how it is used, or why it is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from engine.core.errors import InputError
+from engine.plan.model import Plan
+from engine.plan.sample import Sample
+from engine.plan.sources import published_columns
+from engine.recipe.recipe import Recipe
+from operators.base import FEATURES, Operator, OperatorError
+from operators.encode.kinds import ColumnUse, Kind, KindOptions, Unused, decide_kind, unused
+from operators.encode.sketches import Histogram
+from operators.encode.summary import ColumnSummary, Form, TextRules, form_of, summarise
+
+ENCODE = "encode"
+ROLES = {Unused.LABEL: "label", Unused.TRUTH: "truth", Unused.EXCLUDED: "excluded"}
+"""Words for columns that the recipe itself keeps from being features."""
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    """One column of the source.
+
+    Attributes
+    ----------
+    name, type
+        Its name and Arrow type.
+    use
+        Its kind, or why it is not used.
+    summary
+        Figures of its values in the rows that were looked at; None where they were not.
+    read_by
+        Operators that read it though it is no feature.
+
+    """
+
+    name: str
+    type: str
+    use: ColumnUse
+    summary: ColumnSummary | None = None
+    read_by: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """One word for how the column is used: a kind, ``label``, ``truth``, ``excluded`` or ``unused``."""
+        if self.use.reason is None:
+            return str(self.use.kind)
+        return ROLES.get(self.use.reason, "unused")
+
+    @property
+    def about(self) -> str:
+        """Why the column is not used, or how; else examples of its values and the share that is missing."""
+        parts = [self.use.note] if self.use.note else []
+        if self.use.reason is not None and self.kind == "unused" and not self.use.note.startswith(self._why):
+            parts = [f"{self._why}: {self.use.note}"]
+        if self.use.used and self.summary is not None:
+            parts += describe_values(self.summary)
+        parts += [f"read by operators.{name}" for name in self.read_by]
+        return "; ".join(parts)
+
+    @property
+    def _why(self) -> str:
+        return str(self.use.reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the column as JSON-able values."""
+        found: dict[str, Any] = {"name": self.name, "type": self.type, **self.use.to_json()}
+        if self.read_by:
+            found["read_by"] = list(self.read_by)
+        if self.summary is not None:
+            keys = ("missing", "distinct", "examples")
+            figures = self.summary.to_json()
+            found |= {"rows_seen": self.summary.rows, **{key: figures[key] for key in keys}}
+        return found
+
+
+def describe_values(summary: ColumnSummary) -> list[str]:
+    """Return phrases about a column's values: their range or the most frequent, and the share missing."""
+    found = []
+    if summary.values is not None and summary.present:
+        about = "" if summary.is_exact else "about "
+        top = [
+            f"{_short(text)} {rows / summary.present:.0%}" for text, rows in summary.values.most_frequent(3)
+        ]
+        more = ", ..." if summary.distinct > len(top) else ""
+        noun = "value" if summary.distinct == 1 else "values"
+        found.append(f"{about}{summary.distinct:,} {noun}: {', '.join(top)}{more}")
+    elif summary.form == Form.VECTOR:
+        found.append(f"length {summary.width}")
+    elif summary.histogram is not None and summary.histogram.rows:
+        found.append(_span(summary, summary.histogram))
+    if summary.missing:
+        found.append(f"{share_text(summary.missing_share)} missing")
+    if summary.unusable:
+        found.append(f"{summary.unusable:,} infinite: faults of their rows")
+    return found
+
+
+def _span(summary: ColumnSummary, histogram: Histogram) -> str:
+    """The least and the largest value."""
+    if summary.form in (Form.TIME, Form.BOOLEAN):
+        low, *_, high = summary.examples(2) * 2
+    else:
+        low, high = (_number(value) for value in histogram.quantiles((0.0, 1.0)).tolist())
+    return low if low == high else f"{low} to {high}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.6g}"
+
+
+def share_text(share: float) -> str:
+    """A share as a percentage that is never rounded to 0 or 100."""
+    return "less than 0.1 %" if share < 0.0005 else "over 99.9 %" if 1 > share > 0.9995 else f"{share:.1%}"
+
+
+def account_for_columns(plan: Plan, sample: Sample) -> tuple[SourceColumn, ...]:
+    """Decide about every column of a plan's source, in its order, from a sample of rows.
+
+    Raises
+    ------
+    InputError
+        The recipe names a column as a feature that cannot be used, or gives it a kind that does not fit.
+
+    """
+    chain = [planned.operator for planned in plan.operators]
+    maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
+    encode = maker if maker is not None and maker.name == ENCODE else None
+    try:
+        summaries = summarise_sample(sample, _rules(encode))
+        uses = {
+            name: _use(plan.recipe, plan.listing.schema, name, summary, maker, encode)
+            for name, summary in summaries.items()
+        }
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+    for name in plan.recipe.source.features or ():
+        if not uses[name].used:
+            raise InputError(
+                f"source.features: {name!r} cannot be used, {uses[name].reason}: {uses[name].note}."
+            )
+    return tuple(
+        SourceColumn(field.name, str(field.type), uses[field.name], summaries[field.name], readers)
+        for field in plan.listing.schema
+        for readers in [_readers(chain, field.name, maker)]
+    )
+
+
+def summarise_sample(sample: Sample, rules: TextRules | None = None) -> dict[str, ColumnSummary]:
+    """Summarise every column of a sample. Raises OperatorError."""
+    return summarise(sample.rows, rules) | summarise(sample.wide, rules)
+
+
+def _readers(chain: list[Operator[Any]], name: str, maker: Operator[Any] | None) -> tuple[str, ...]:
+    others = (o for o in chain if o is not maker and o.name != "ingest")
+    return tuple(o.name for o in others if name in (*o.source_columns, *o.oracle_columns))
+
+
+def _use(
+    recipe: Recipe,
+    schema: pa.Schema,
+    name: str,
+    summary: ColumnSummary,
+    maker: Operator[Any] | None,
+    encode: Operator[Any] | None,
+) -> ColumnUse:
+    told = told_by_recipe(recipe, schema, name)
+    if told is not None:
+        return told
+    if encode is not None:
+        return decide_kind(summary, _options(encode, name))
+    if maker is not None and maker.name != "ingest":
+        return _made(maker, name, summary)
+    return _as_it_is(name, schema.field(name).type)
+
+
+def told_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | None:
+    """Return the use of a column that the section ``source`` or ``truth`` decides; else None."""
+    source, truth = recipe.source, recipe.truth
+    if name == source.label:
+        return unused(Unused.LABEL, "")
+    if name in truth.columns:
+        key = "group" if name == truth.group else "outlier"
+        return unused(Unused.TRUTH, f"truth.{key}, for scores alone")
+    if name in source.exclude:
+        return unused(Unused.EXCLUDED, "by source.exclude")
+    if name not in published_columns(recipe, schema).names:
+        return unused(Unused.EXCLUDED, "source.columns names others: it is neither used nor published")
+    if source.features is not None and name not in source.features:
+        return unused(Unused.EXCLUDED, "source.features names others")
+    if source.features is None and name.startswith("_"):
+        return unused(
+            Unused.EXCLUDED, "its name begins with _, as ids of other tools do; source.features can name it"
+        )
+    return None
+
+
+def _made(maker: Operator[Any], name: str, summary: ColumnSummary) -> ColumnUse:
+    """The use of a column where another operator than ``encode`` makes the features."""
+    if name not in maker.source_columns:
+        columns = ", ".join(maker.source_columns)
+        return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} alone")
+    kind = Kind.IMAGE if getattr(maker.params, "takes", "") == "image" else Kind.TEXT
+    kind = Kind.IMAGE if summary.form == Form.IMAGE else kind
+    return ColumnUse(kind, note=f"through operators.{maker.name}")
+
+
+def _as_it_is(name: str, kind: pa.DataType) -> ColumnUse:
+    """The use of a column whose values are the features as they are, without ``encode``."""
+    form = form_of(kind)
+    if form in (Form.NUMBER, Form.INTEGER):
+        return ColumnUse(Kind.NUMERIC)
+    if form in (Form.BOOLEAN, Form.VECTOR):
+        return ColumnUse(Kind.BOOLEAN if form == Form.BOOLEAN else Kind.VECTOR)
+    return unused(Unused.TYPE, f"the type {kind} is no number; the operator `encode` uses it")
+
+
+def _options(encode: Operator[Any], name: str) -> KindOptions:
+    params = encode.params
+    own = params.columns.get(name)
+    return KindOptions(
+        kind=own.kind if own is not None else None,
+        explicit=bool(params.explicit),
+        text_model=params.text.model is not None,
+        date_format=(own.format or "") if own is not None else "",
+    )
+
+
+def _rules(encode: Operator[Any] | None) -> TextRules | None:
+    if encode is None:
+        return None
+    params = encode.params
+    columns: Mapping[str, Any] = params.columns
+    return TextRules(
+        strip=params.categorical.strip,
+        fold_case=params.categorical.fold_case,
+        missing=params.missing_values,
+        as_text=frozenset(name for name, own in columns.items() if own.kind == Kind.CATEGORICAL),
+        formats={name: own.format for name, own in columns.items() if own.format},
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:23]}…"

@@ -1,0 +1,276 @@
+"""Faults of a label column that show in the counts of its values, before anything is computed.
+
+Used by ``rowsieve validate``, ``rowsieve init`` and the report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from operators.ingest.kernel import shorten
+
+FEW_ROWS = 50
+"""Rows of a class below which it is named: a fifth of them validates, and each weighs much."""
+MANY_CLASSES = 20
+"""Distinct values above which a label may be a quantity, or name rows."""
+ROWS_PER_CLASS = 20.0
+"""Mean rows of a value below which many distinct values are no classes."""
+TRAILING = re.compile(r"[\s.;,]+$")
+
+
+@dataclass(frozen=True)
+class LabelFinding:
+    """One thing to know of the label before a run.
+
+    Attributes
+    ----------
+    kind
+        ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare`` or ``missing``.
+    text
+        The finding, with its remedy as it is written in a recipe.
+    fatal
+        Whether the label cannot be used so.
+
+    """
+
+    kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing"]
+    text: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Counts of a label's values.
+
+    Attributes
+    ----------
+    name
+        The label column.
+    counts
+        Rows of each value.
+    missing
+        Rows without a value.
+    is_exact
+        Whether all rows were counted; else a sample of them.
+
+    """
+
+    name: str
+    counts: Mapping[Any, int]
+    missing: int
+    is_exact: bool = True
+
+    @property
+    def rows(self) -> int:
+        """All rows that were counted."""
+        return sum(self.counts.values()) + self.missing
+
+    @property
+    def sorted(self) -> list[tuple[Any, int]]:
+        """Values and their rows, the most frequent first, then by value."""
+        return sorted(self.counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
+
+
+def check_labels(
+    label: LabelCounts,
+    *,
+    classes: Sequence[Any] | None = None,
+    tolerated: float = 0.0,
+    balanced: bool = True,
+) -> list[LabelFinding]:
+    """Return what is wrong or doubtful about a label, the fatal first.
+
+    Parameters
+    ----------
+    label
+        The counts.
+    classes
+        Values that the recipe allows; it has then looked at them, and many of them are meant.
+    tolerated
+        Share of faulty rows that the recipe allows; 0 where a faulty row ends the run.
+    balanced
+        Whether the weights give every class the same sum.
+
+    """
+    found = [*_too_few(label), *([] if classes is not None else _quantity(label))]
+    if not any(finding.fatal for finding in found):
+        found += [*_alike(label), *_mixed(label), *_rare(label, balanced), *_missing(label, tolerated)]
+    return found
+
+
+def look_alike(values: Sequence[Any]) -> list[list[str]]:
+    """Group the texts that differ only in spaces, trailing full stops or case; groups of one are left out."""
+    groups: dict[str, list[str]] = {}
+    for value in values:
+        if isinstance(value, str):
+            groups.setdefault(_folded(value), []).append(value)
+    return [sorted(group) for group in groups.values() if len(group) > 1]
+
+
+def merging_map(label: LabelCounts, *, strip: bool = False) -> dict[str, str]:
+    """Return the ``label_map`` that joins values which look alike, to the most frequent of each group.
+
+    Parameters
+    ----------
+    strip : whether white space at the ends is dropped before the map is applied.
+    """
+    found: dict[str, str] = {}
+    for group in look_alike([*label.counts]):
+        rows: dict[str, int] = {}
+        for value in group:
+            key = value.strip() if strip else value
+            rows[key] = rows.get(key, 0) + label.counts[value]
+        kept = max(rows, key=lambda value: (rows[value], value))
+        found |= {value: kept for value in sorted(rows) if value != kept}
+    return found
+
+
+def has_spaces(values: Sequence[Any]) -> bool:
+    """Whether a text has white space at one of its ends."""
+    return any(isinstance(value, str) and value != value.strip() for value in values)
+
+
+def _folded(value: str) -> str:
+    return TRAILING.sub("", value.strip()).casefold() or value.strip()
+
+
+def _too_few(label: LabelCounts) -> list[LabelFinding]:
+    if len(label.counts) > 1:
+        return []
+    if not label.counts:
+        text = f"The label {label.name!r} has no value{_where(label)}. Name another column as source.label."
+        return [LabelFinding("one_class", text, fatal=label.is_exact)]
+    only = shorten(next(iter(label.counts)))
+    text = (
+        f"The label {label.name!r} has one value{_where(label)}, {only}: there is nothing to tell apart. "
+        f"Name another column as source.label, or add rows of another class."
+    )
+    return [LabelFinding("one_class", text, fatal=label.is_exact)]
+
+
+def _quantity(label: LabelCounts) -> list[LabelFinding]:
+    """Many numbers with few rows each are a quantity, and many such texts name rows."""
+    n, rows = len(label.counts), sum(label.counts.values())
+    fractions = any(isinstance(value, float) and value % 1 for value in label.counts)
+    crowded = rows / max(n, 1) >= ROWS_PER_CLASS
+    if n <= MANY_CLASSES or (crowded and not fractions):
+        return []
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in label.counts)
+    what = "a quantity" if numbers else "free text or an identifier"
+    remedy = (
+        "make classes of it at the source, such as high and low"
+        if numbers
+        else "name a column whose values repeat"
+    )
+    shown = ", ".join(shorten(value) for value, _ in label.sorted[:3])
+    text = (
+        f"The label {label.name!r} has {n:,} distinct values{_where(label)}, such as {shown}: it is {what}, "
+        f"and Rowsieve works with classes. Name another column as source.label, {remedy}, or list its "
+        f"values under source.classes if each is a class."
+    )
+    return [LabelFinding("quantity", text, fatal=True)]
+
+
+def _alike(label: LabelCounts) -> list[LabelFinding]:
+    groups = look_alike([*label.counts])
+    spaces = has_spaces([*label.counts])
+    if not groups and spaces:
+        value = next(value for value in label.counts if isinstance(value, str) and value != value.strip())
+        text = (
+            f"Values of the label {label.name!r} have spaces at their ends, such as {value!r}. Set {STRIP}."
+        )
+        return [LabelFinding("spaces", text)]
+    if not groups:
+        return []
+    listed = "; ".join(
+        " and ".join(f"{value!r} ({label.counts[value]:,} rows)" for value in group) for group in groups[:5]
+    )
+    joined = merging_map(label, strip=spaces)
+    steps = [STRIP] if spaces else []
+    steps += [f"source.label_map: {_as_yaml(joined)}"] if joined else []
+    text = (
+        f"Values of the label {label.name!r} look like one class: {listed}. If they are, set "
+        f"{' and '.join(steps)}."
+    )
+    return [LabelFinding("alike", text)]
+
+
+STRIP = "source.strip: true"
+
+
+def _mixed(label: LabelCounts) -> list[LabelFinding]:
+    """Numbers among words: usually two ways of writing one label, or a value that stands for missing."""
+    texts = [value for value in label.counts if isinstance(value, str)]
+    numbers = [value for value in texts if _is_number(value)]
+    if not texts or not numbers or len(numbers) == len(label.counts):
+        return []
+    words = [value for value in texts if value not in numbers]
+    shown = [", ".join(f"{v!r} ({label.counts[v]:,} rows)" for v in part[:3]) for part in (numbers, words)]
+    text = (
+        f"The label {label.name!r} holds values of two types: numbers such as {shown[0]} and words such as "
+        f"{shown[1]}. If they stand for the same classes, join them with source.label_map; if one stands for "
+        f"a missing label, name it in source.missing."
+    )
+    return [LabelFinding("mixed", text)]
+
+
+def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
+    rows, n = sum(label.counts.values()), len(label.counts)
+    rare = [(value, count) for value, count in reversed(label.sorted) if count < FEW_ROWS]
+    if not rare or not label.is_exact:
+        return []
+    value, count = rare[0]
+    others = f", as {'have' if len(rare) > 2 else 'has'} {len(rare) - 1} more" if len(rare) > 1 else ""
+    weight = (
+        f" Class balance would give it 1/{n} of all weight, so that each of its rows weighs as much as "
+        f"{rows / n / count:,.0f} average ones."
+        if balanced
+        else ""
+    )
+    text = (
+        f"The class {shorten(value)} of the label {label.name!r} has {count:,} of {rows:,} rows (fewer than "
+        f"{FEW_ROWS}{others}).{weight} Join it with another by source.label_map, leave it out with "
+        f"source.filter: [[{label.name}, '!=', {_as_yaml(value)}]], or keep it knowingly."
+    )
+    return [LabelFinding("rare", text)]
+
+
+def _missing(label: LabelCounts, tolerated: float) -> list[LabelFinding]:
+    share = label.missing / max(label.rows, 1)
+    if not label.missing or share <= tolerated:
+        return []
+    text = (
+        f"{label.missing:,} of {label.rows:,} rows{'' if label.is_exact else ' of the sample'} ({share:.2%}) "
+        f"have no label {label.name!r}: the run would stop at the first. Leave them out with source.filter: "
+        f"[[{label.name}, '!=', null]], or set them aside with source.on_error: quarantine and "
+        f"source.max_error_rate: {_above(share)}."
+    )
+    return [LabelFinding("missing", text)]
+
+
+def _where(label: LabelCounts) -> str:
+    return "" if label.is_exact else f" in a sample of {label.rows:,} rows"
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _above(share: float) -> float:
+    """A round share above this one."""
+    return min(1.0, round(share * 1.1 + 0.005, 2))
+
+
+def _as_yaml(value: Any) -> str:
+    """A value on one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")

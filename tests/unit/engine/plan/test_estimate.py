@@ -1,0 +1,51 @@
+"""Expected time and memory: the rates are those of the benchmark, and grow with rows and features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.plan.estimate import LARGE, RATES, SMALL, estimate
+
+README = Path(__file__).resolve().parents[3] / "benchmarks/README.md"
+PARTS = {
+    "weights": ("weights: folds", "weights: rows"),
+    "report": ("report: counting", "report: drawing"),
+}
+
+
+def test_the_rates_are_those_of_the_page() -> None:
+    section = README.read_text("utf-8").partition("<!-- begin scale-standard -->")[2]
+    lines = section.partition("<!-- end scale-standard -->")[0].strip().splitlines()
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line[:1] == "|"
+    ]
+    table = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+    columns = [f"CPU s per 10^6, at {rows:,}" for rows in (SMALL, LARGE)]
+    for name, (small, large, mib) in RATES.items():
+        parts = [table[part] for part in PARTS.get(name, (name,))]
+        sums = [sum(float(part[column]) for part in parts) for column in columns]
+        assert (small, large) == pytest.approx(sums, rel=0.01)
+        assert mib == max(int(part[f"peak MiB, at {LARGE:,}"]) for part in parts)
+    assert {*table} == {part for name in RATES for part in PARTS.get(name, (name,))}
+
+
+def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
+    small, large = estimate(10_000, 64, [10_000]), estimate(1_000_000, 64, [50_000] * 20)
+    assert small.seconds < large.seconds < 300
+    assert estimate(10_000, 128, [10_000]).seconds > small.seconds
+    assert estimate(1_000_000, 64, [1_000_000]).mib > 2 * large.mib
+    assert large.slowest == "outliers"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (100, "about 5 s of one core"),
+        (1_000_000, "about 5 min of one core and 620 MiB"),
+        (10**9, "about 78 h"),
+    ],
+)
+def test_the_text_is_rounded(rows: int, said: str) -> None:
+    assert said in estimate(rows, 64, [50_000]).text

@@ -1,0 +1,145 @@
+"""Every source column is accounted for before a run, and faults of the label are named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.plan.planner import make_plan
+from engine.plan.preview import Preview, check, preview
+from engine.plan.sample import draw_sample, sample_note
+from engine.recipe.recipe import Recipe
+
+N = 300
+RNG = np.random.default_rng(0)
+TABLE = pa.table(
+    {
+        "income": ["low", "high", "low"] * 100,
+        "age": RNG.integers(17, 90, N),
+        "pay": RNG.normal(size=N),
+        "member": RNG.random(N) < 0.5,
+        "image": [[0.5, 1.0]] * N,
+        "race": RNG.choice(["a", "b"], N),
+        "_key": np.arange(N),
+        "note": ["x"] * N,
+    }
+)
+
+
+def previewed(path: Path, **keys: Any) -> Preview:
+    source = {"path": str(path), "label": "income", **keys.pop("source", {})}
+    recipe = {"name": "r", "source": source, "output": {"path": str(path.parent / "out")}, **keys}
+    return preview(make_plan(Recipe.parse(recipe)))
+
+
+def written(folder: Path, table: pa.Table = TABLE, **settings: Any) -> Path:
+    path = folder / "a.parquet"
+    pq.write_table(table, path, **settings)
+    return path
+
+
+def kinds(found: Preview) -> dict[str, str]:
+    return {column.name: column.kind for column in found.columns}
+
+
+def test_every_column_has_a_use_or_a_reason(tmp_path: Path) -> None:
+    found = previewed(written(tmp_path), source={"exclude": ["note"]}, truth={"group": "race"})
+    assert list(kinds(found)) == TABLE.column_names
+    expected = {"income": "label", "age": "numeric", "member": "boolean", "image": "vector", "race": "truth"}
+    assert kinds(found).items() >= expected.items()
+    assert kinds(found)["_key"] == kinds(found)["note"] == "excluded"
+    assert all(column.about or column.kind == "label" for column in found.columns)
+    assert found.note == ""
+    assert found.label.counts == {"low": 200, "high": 100}
+
+
+def test_named_features_leave_the_others_out_and_are_used(tmp_path: Path) -> None:
+    found = previewed(written(tmp_path), source={"features": ["age", "pay"]})
+    assert {name for name, kind in kinds(found).items() if kind == "numeric"} == {"age", "pay"}
+    about = {column.name: column.about for column in found.columns}
+    assert about["member"] == "source.features names others"
+    assert about["age"].endswith(" to 89")
+
+
+def test_json_has_the_same_columns(tmp_path: Path) -> None:
+    value = json.loads(json.dumps(previewed(written(tmp_path)).to_json()))
+    assert [column["name"] for column in value["columns"]] == TABLE.column_names
+    assert value["seen"] == "all rows"
+    assert value["label"]["counts"][0] == {"value": "low", "rows": 200}
+
+
+def test_a_sample_is_spread_over_the_shards_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for part in range(10):
+        table = TABLE.set_column(1, "age", pa.array(np.full(N, part)))
+        pq.write_table(table, folder / f"{part}.parquet")
+    recipe = Recipe.parse(
+        {"name": "r", "source": {"path": str(folder), "label": "income"}, "output": {"path": "o"}}
+    )
+    plan = make_plan(recipe)
+    sample = draw_sample(plan.source, plan.listing, n_rows=40, n_shards=4)
+    assert np.unique(sample.rows["age"].to_numpy()).tolist() == [0, 3, 6, 9]
+    assert (sample.rows.num_rows, sample.wide.num_rows, sample.is_whole) == (40, 64, False)
+    note = sample_note(sample, plan.listing)
+    assert note == "a sample, the first 40 of 3,000 rows of 4 of 10 shards"
+    assert draw_sample(plan.source, plan.listing).is_whole
+
+
+def test_a_label_that_cannot_be_used_ends_the_check(tmp_path: Path) -> None:
+    found = previewed(written(tmp_path), source={"label": "pay"})
+    with pytest.raises(InputError, match=r"'pay' has 300 distinct values.*a quantity"):
+        check(found)
+
+
+def run(tmp_path: Path, *words: str, label: str = "income", more: str = "") -> Any:
+    (tmp_path / "r.yaml").write_text(
+        f"name: r\nsource: {{path: {tmp_path}/a.parquet, label: {label}{more}}}\n"
+        f"output: {{path: {tmp_path}/out}}\n"
+    )
+    return CliRunner().invoke(app, [words[0], str(tmp_path / "r.yaml"), *words[1:]])
+
+
+def test_validate_lists_columns_classes_and_warnings(tmp_path: Path) -> None:
+    rare = TABLE.set_column(0, "income", pa.array([" low", " high", "low."] * 99 + ["x", None, "x"]))
+    written(tmp_path, rare)
+    done = run(tmp_path, "validate")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert "r.yaml: valid. 300 rows in 1 shard." in lines[0]
+    for name in TABLE.column_names:
+        assert sum(line.startswith(f"{name} ") for line in lines) == 1
+    assert any(line.split() == ["'", "high'", "99", "33.1%"] for line in lines)
+    assert "look like one class: ' low' (99 rows) and 'low.' (99 rows)" in done.output
+    assert "1 of 300 rows (0.33%) have no label" in done.output
+    assert "The class 'x' of the label 'income' has 2 of 299 rows" in done.output
+    value = json.loads(run(tmp_path, "validate", "--json").output)
+    assert [warning["kind"] for warning in value["warnings"]] == ["alike", "rare", "missing"]
+    joined = run(tmp_path, "validate", more=", strip: true, label_map: {low.: low}")
+    assert "look like" not in joined.output
+    assert "low" in joined.output
+
+
+def test_validate_refuses_a_label_of_one_class(tmp_path: Path) -> None:
+    written(tmp_path)
+    done = run(tmp_path, "validate", label="note")
+    assert done.exit_code == 2
+    assert "The label 'note' has one value, 'x'" in done.stderr
+
+
+def test_plan_lists_the_columns_too(tmp_path: Path) -> None:
+    written(tmp_path)
+    done = run(tmp_path, "plan")
+    assert "values, or why not" in done.output
+    assert sum(line.startswith("age ") and "numeric" in line for line in done.output.splitlines()) == 1
+    value = json.loads(run(tmp_path, "plan", "--json").output)
+    assert [column["name"] for column in value["source"]["columns"]] == TABLE.column_names

@@ -1,0 +1,81 @@
+"""Columns that tell the label on their own are found, and honest or useless ones are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.leaks import find_leaks
+
+N = 600
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 3, N).astype(np.int32)
+
+
+def leaks(column: Any, y: Any = Y) -> list[str]:
+    return [leak.name for leak in find_leaks({"c": pa.chunked_array([pa.array(column)])}, y)]
+
+
+def masked(values: Any, gone: Any) -> pa.Array:
+    return pa.array(values, mask=gone)
+
+
+LEAKS: dict[str, Any] = {
+    "the label itself": Y,
+    "its text": [f"class {value}" for value in Y],
+    "a score": Y * 10 + RNG.normal(0, 0.5, N),
+    "many categories of one class each": [f"{value}-{row % 8}" for row, value in enumerate(Y)],
+    "dates": (Y * 100).astype("datetime64[D]"),
+}
+HONEST: dict[str, Any] = {
+    "noise": RNG.normal(size=N),
+    "a strong feature": Y * 2 + RNG.normal(0, 1, N),
+    "an identifier": [f"id{row}" for row in range(N)],
+    "row numbers": np.arange(N),
+    "constant": ["a"] * N,
+    "a vector": [[1.0, 2.0]] * N,
+    "all missing": pa.nulls(N, pa.float64()),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_leaks_are_found(name: str) -> None:
+    assert leaks(LEAKS[name]) == ["c"]
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_columns_are_not_named(name: str) -> None:
+    assert leaks(HONEST[name]) == []
+
+
+def test_a_column_that_is_missing_where_the_label_is_zero_leaks() -> None:
+    y = (Y > 0).astype(np.int32)
+    assert leaks(masked(RNG.normal(size=N), y == 0), y) == ["c"]
+    assert leaks(masked(np.array(["x"] * N, object), y == 0), y) == ["c"]
+
+
+def test_a_rare_class_is_not_hidden_by_accuracy() -> None:
+    y = (RNG.random(N) < 0.04).astype(np.int32)
+    assert leaks(["always the same"] * N, y) == []
+
+
+def test_scores_are_of_unseen_rows_and_in_order() -> None:
+    columns = {
+        "exact": pa.chunked_array([pa.array(Y)]),
+        "nearly": pa.chunked_array([pa.array(np.where(RNG.random(N) < 0.02, 0, Y))]),
+    }
+    found = find_leaks(columns, Y)
+    assert [leak.name for leak in found] == ["exact", "nearly"]
+    assert found[0].score == 1.0
+    assert found[1].score < 1.0
+    assert found[0].chance == pytest.approx(1 / 3)
+
+
+def test_rows_without_a_label_are_left_out() -> None:
+    y = np.where(np.arange(N) % 3, -1, Y).astype(np.int32)
+    assert leaks(Y, y) == ["c"]
+    assert leaks(Y, np.full(N, -1, np.int32)) == []
+    assert leaks(Y[:60], Y[:60]) == []  # too few to tell
