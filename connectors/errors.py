@@ -10,13 +10,24 @@ import re
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
 _SECRET = re.compile(SECRET_WORDS, re.IGNORECASE)
-_QUERY = re.compile(r"([?&])([^=&?\s'\"]*)=([^&\s'\"]+)")
+_QUERY = re.compile(r"([?&#])([^=&?#\s'\"]*)=([^&\s'\"]+)")
+_SETTING = re.compile(
+    r"((?<![a-z])(?:password|passwd|secret|token|credential|signature|sig|(?:api|access|account)[_-]?key)"
+    r"(?:s|[_.-][a-z_.-]{1,30})?)"
+    r"(=|['\"]\s{0,3}[:=]\s{0,3}(?=['\"]))"
+    r"('[^']*'|\"[^\"]*\"|(?!\d{1,6}(?![^\s,;&]))[^\s'\",;&]+)",
+    re.IGNORECASE,
+)
+"""``password=...`` of a connection string, and ``'token': '...'`` of a printed mapping."""
+_BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=-]{8,}")
 _WORD = re.compile(r"[^\s'\"]+")
 
 
 def redact_uris(text: str) -> str:
-    """Replace users and passwords of URIs, and secret query values, by ``***``. Takes linear time."""
-    return _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
+    """Replace users and passwords of URIs, and secret settings, by ``***``. Takes linear time."""
+    text = _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
+    text = _SETTING.sub(rf"\1\2{HIDDEN}", text)
+    return _BEARER.sub(rf"\1 {HIDDEN}", text)
 
 
 def _redact_value(found: re.Match[str]) -> str:

@@ -91,10 +91,21 @@ def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
 
 
 async def _guarded_client(**settings: Any) -> Any:
-    """Make an HTTP client that never connects to a metadata service, also not by a redirect."""
+    """Make an HTTP client that connects to no host that the policy refuses, also not by a redirect.
+
+    The address is checked again when the socket is made: a name may stand for another one by then.
+    """
     import aiohttp
 
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=_guarded_socket), **settings)
+    class Connector(aiohttp.TCPConnector):
+        async def connect(self, req: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                current_policy().check_host(req.url.host or "")
+            except ConnectorError as error:
+                raise PermissionError(str(error)) from None
+            return await super().connect(req, *args, **kwargs)
+
+    return aiohttp.ClientSession(connector=Connector(socket_factory=_guarded_socket), **settings)
 
 
 def _guarded_socket(info: Any) -> socket.socket:

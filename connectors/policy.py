@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from connectors.errors import ConnectorError
+from connectors.locations import NATIVE
 
 SCHEMES_VARIABLE = "ROWSIEVE_SCHEMES"
 HOSTS_VARIABLE = "ROWSIEVE_HOSTS"
@@ -40,14 +41,25 @@ SCHEMES = OBJECT_STORES | {
 }
 """URI schemes that are opened by default."""
 METADATA_HOSTS = frozenset(
-    {"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"}
+    {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
 METADATA_ADDRESSES = frozenset(
     ipaddress.ip_address(text)
     for text in ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
 )
 """Metadata services outside the link-local ranges, which are refused as a whole."""
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+ENDPOINT_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT",
+    "AZURE_STORAGE_ENDPOINT",
+    "PGHOST",
+)
+"""Variables by which whoever starts the process names the hosts of its stores and databases."""
+_NAMES_A_HOST = re.compile(r"endpoint|host|authority|proxy|ur[il]$", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,8 @@ class SourcePolicy:
         URI schemes that may be opened. Local paths need none.
     hosts
         Patterns such as ``*.example.org``; None: any host. Metadata services are refused in both cases
-        unless a pattern without wildcards names them.
+        unless a pattern without wildcards names them. Credentials of the environment are sent to an
+        endpoint that a URI names only where a pattern other than ``*`` fits it.
     variables
         Environment variables that ``${NAME}`` may stand for in the user and password of a database's URL.
     modules
@@ -92,15 +105,16 @@ class SourcePolicy:
 
         Schemes in ``known`` are allowed too: those of formats that other installed packages bring.
         """
-        scheme, mark, rest = uri.partition("://")
+        scheme, mark, _ = uri.partition("://")
         if not mark:
+            if "file" not in self.schemes:
+                raise ConnectorError(
+                    f"{key}: {uri}: local files are not opened. Allowed are: "
+                    f"{', '.join(sorted(self.schemes))}. Its operator can add file to {SCHEMES_VARIABLE}."
+                )
             return
-        bare = re.sub(r"\[[^]]*\]", "", rest)  # without an IPv6 address
-        if "::" in scheme or (scheme.lower() not in OBJECT_STORES and "::" in bare):
-            raise ConnectorError(
-                f"{key}: {uri} chains several filesystems with '::', which is not allowed. Name one URI."
-            )
-        if scheme.lower() not in self.schemes and scheme not in known:
+        _check_spelling(uri, key)
+        if scheme not in self.schemes and scheme not in known:
             raise ConnectorError(
                 f"{key}: {uri}: URIs of the scheme {scheme!r} are not opened. Allowed are: "
                 f"{', '.join(sorted(self.schemes))}. Whoever operates this installation can allow more with "
@@ -108,13 +122,31 @@ class SourcePolicy:
             )
         for host in _hosts(uri):
             self.check_host(host, key)
+        endpoints = _endpoints(uri)
+        if endpoints and not _has_own_credentials(uri):
+            self.check_ambient(endpoints, key)
+
+    def check_ambient(self, hosts: Collection[str], key: str = "source.path") -> None:
+        """Raise ConnectorError, which names ``key``, unless ambient credentials may go to the hosts.
+
+        They may where the operator names the host: in ``hosts``, or by the environment's own endpoint.
+        """
+        for host in map(_plain_name, hosts):
+            named = any(pattern != "*" and fnmatchcase(host, pattern.lower()) for pattern in self.hosts or ())
+            if named or host in _own_endpoints():
+                continue
+            raise ConnectorError(
+                f"{key}: {host!r} is named as the endpoint, without keys of its own: the credentials of this "
+                f"process would be sent there. Give keys with it, or leave the endpoint out. Whoever runs "
+                f"this installation can name the host in AWS_ENDPOINT_URL or in {HOSTS_VARIABLE}."
+            )
 
     def check_host(self, host: str, key: str = "source.path") -> None:
         """Raise ConnectorError, which names ``key``, unless connections to the host are allowed.
 
         A name is looked up, so that one which stands for a metadata service's address is refused as well.
         """
-        name = host.strip("[]").rstrip(".").lower()
+        name = _plain_name(host)
         if not name or name in (self.hosts or ()):
             return
         if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):
@@ -142,9 +174,18 @@ class SourcePolicy:
 def is_metadata_address(text: str) -> bool:
     """Return whether an IP address belongs to a metadata service or to a link-local range."""
     address: Address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_link_local or address in METADATA_ADDRESSES
+    found = [address, *_embedded(address)]
+    return any(one.is_link_local or one in METADATA_ADDRESSES for one in found)
+
+
+def _embedded(address: Address) -> list[Address]:
+    """IPv4 addresses that an IPv6 address stands for: mapped, compatible, NAT64, 6to4 and Teredo."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return []
+    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    compatible = int(address) >> 32 == 0 or address in NAT64
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ()), low if compatible else None]
+    return [one for one in found if one is not None]
 
 
 _current: list[SourcePolicy] = []
@@ -164,20 +205,94 @@ def _listed(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in environment.get(name, "").split(",") if part.strip())
 
 
-def _hosts(uri: str) -> Iterator[str]:
-    """Hosts that opening a URI connects to, as far as the URI names them."""
-    scheme = uri.partition("://")[0].lower()
+def _plain_name(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _check_spelling(uri: str, key: str) -> None:
+    """Raise ConnectorError for a URI that two libraries may read in two ways.
+
+    Such are capitals in the scheme, chains of filesystems, and signs that no host has; and a region, of which
+    libraries make a host, that is more than a name.
+    """
+    scheme, _, rest = uri.partition("://")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    bare = re.sub(r"\[[^]]*\]", "", rest)  # without an IPv6 address
+    if "::" in scheme or (scheme not in NATIVE and "::" in bare):
+        raise ConnectorError(
+            f"{key}: {uri} chains several filesystems with '::', which is not allowed. Name one URI."
+        )
+    if scheme != scheme.lower():
+        raise ConnectorError(f"{key}: {uri}: write the scheme in lower case, {scheme.lower()}://.")
+    if _FORBIDDEN.search(authority) or (scheme in ("http", "https") and not authority):
+        raise ConnectorError(
+            f"{key}: {uri} names no host, or one with a blank or a backslash. Write it as SCHEME://HOST/PATH."
+        )
+    if scheme in OBJECT_STORES:
+        region = next((value for name, value in _settings(uri) if name.lower() == "region"), "")
+        if not re.fullmatch(r"[A-Za-z0-9-]*", region):
+            raise ConnectorError(f"{key}: {region!r} is no region: write a name such as eu-west-1.")
+
+
+def _settings(uri: str) -> list[tuple[str, str]]:
+    """Names and values after a URI's question mark."""
     try:
-        parts = urlsplit(uri)
-        settings = parse_qsl(parts.query)
+        return parse_qsl(urlsplit(uri).query)
     except ValueError as error:
         raise ConnectorError(f"source.path: {uri} is not a URI: {error}. Correct it.") from error
-    authority = parts.netloc.rpartition("@")[2]
+
+
+def _hosts(uri: str) -> Iterator[str]:
+    """Hosts that opening a URI connects to, as far as the URI names them."""
+    scheme = uri.partition("://")[0]
+    settings = _settings(uri)
+    authority = urlsplit(uri).netloc.rpartition("@")[2]
     if scheme not in OBJECT_STORES | {"hf", "memory", "sqlite", "duckdb", "file"}:
         yield from (_host_of(part) for part in authority.split(","))
+    yield from _endpoints(uri) if scheme in OBJECT_STORES else _named_hosts(settings)
+
+
+def _named_hosts(settings: list[tuple[str, str]]) -> Iterator[str]:
     for name, value in settings:
-        if name in ("endpoint_override", "endpoint", "host", "hostaddr", "proxy_options"):
-            yield from (_host_of(part.rpartition("://")[2].rpartition("@")[2]) for part in value.split(","))
+        if names_a_host(name):
+            yield from hosts_named(value)
+
+
+def _endpoints(uri: str) -> list[str]:
+    """Hosts that the URI of an object store names in place of the store's own."""
+    scheme = uri.partition("://")[0]
+    if scheme not in OBJECT_STORES:
+        return []
+    found = [host for host in _named_hosts(_settings(uri)) if host]
+    authority = urlsplit(uri).netloc.rpartition("@")[2]
+    host = _host_of(authority)
+    container = host == authority and "." not in host
+    own = _plain_name(host).endswith((".dfs.core.windows.net", ".blob.core.windows.net"))
+    return [*found, host] if scheme.startswith("abfs") and not (container or own) else found
+
+
+def _has_own_credentials(uri: str) -> bool:
+    """Whether the URI of an object store has keys, or asks for none to be used."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("gs", "gcs"):
+        return parts.username == "anonymous"
+    return bool(parts.username and parts.password)
+
+
+def hosts_named(text: str) -> list[str]:
+    """Hosts in a setting: URLs, or hosts with or without a port, with commas between."""
+    parts = (part.strip().rpartition("://")[2].rpartition("@")[2] for part in text.split(","))
+    return [host for part in parts if (host := _host_of(re.split(r"[/?#]", part, maxsplit=1)[0]))]
+
+
+def names_a_host(setting: str) -> bool:
+    """Return whether the name of a setting is one of those that hold a host or a URL."""
+    return _NAMES_A_HOST.search(setting) is not None
+
+
+def _own_endpoints() -> set[str]:
+    given = (os.environ.get(name, "") for name in ENDPOINT_VARIABLES)
+    return {_plain_name(_host_of(value.rpartition("://")[2])) for value in given if value}
 
 
 def _host_of(authority: str) -> str:

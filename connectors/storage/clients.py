@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from connectors.base import ConnectorError
+from connectors.policy import current_policy
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -64,6 +65,7 @@ def client(root: str) -> ObjectStore:
     """
     from obstore import store
 
+    current_policy().check_uri(root, "output.path")
     parts = urlsplit(root)
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     endpoint = _endpoint(query)
@@ -71,14 +73,17 @@ def client(root: str) -> ObjectStore:
         "retry_config": {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
         "client_options": {"allow_http": _is_plain(endpoint)},
     }
+    if parts.password:
+        common["credential_provider"] = _own_keys(parts.scheme, parts.username or "", parts.password)
     try:
         if parts.scheme in S3:
-            return store.S3Store(parts.hostname, config=_s3_config(root, query, endpoint), **common)
+            config = _named(region=query.get("region", ""), endpoint=endpoint)
+            return store.S3Store(parts.hostname, config=config, **common)
         if parts.scheme in GCS:
             return store.GCSStore(parts.hostname, config=_named(base_url=endpoint), **common)
         # abfss://CONTAINER@ACCOUNT.dfs.core.windows.net, or az://CONTAINER
         account = (parts.hostname or "").partition(".")[0] if parts.username else ""
-        config = _named(account_name=account, account_key=unquote(parts.password or ""), endpoint=endpoint)
+        config = _named(account_name=account, endpoint=endpoint)
         return store.AzureStore(parts.username or parts.hostname, config=config, **common)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
@@ -96,14 +101,14 @@ def _is_plain(endpoint: str) -> bool:
     return any(name.startswith("http://") for name in named)
 
 
-def _s3_config(root: str, query: dict[str, str], endpoint: str) -> Any:
-    parts = urlsplit(root)
-    return _named(
-        access_key_id=unquote(parts.username or ""),
-        secret_access_key=unquote(parts.password or ""),
-        region=query.get("region", ""),
-        endpoint=endpoint,
-    )
+def _own_keys(scheme: str, user: str, password: str) -> Any:
+    """Provider of a URI's own keys. As settings, they would be joined with tokens of the environment."""
+    secret = unquote(password)
+    if scheme in S3:
+        keys = {"access_key_id": unquote(user), "secret_access_key": secret, "token": None}
+    else:
+        keys = {"access_key": secret}
+    return lambda: keys | {"expires_at": None}
 
 
 def _named(**settings: str) -> Any:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, SourceShard, SourceSpec
 from connectors.files import resolve
-from connectors.policy import current_policy
+from connectors.policy import current_policy, hosts_named
 from connectors.schema import check_names, check_types, pick
+
+FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation"}
+"""Settings of a PostgreSQL URL that use passwords and tickets of this machine."""
 
 
 def library(module: str, extra: str) -> Any:
@@ -37,6 +42,28 @@ def location(path: str, root: str = "", key: str = "source.path") -> str:
         return resolve(path, root)[1]
     current_policy().check_uri(path, key)
     return path
+
+
+def check_database(url: str, key: str = "source.path") -> None:
+    """Raise ConnectorError, which names ``key``, where a PostgreSQL URL could send secrets of this machine.
+
+    The client library takes a password that the URL lacks from ``PGPASSWORD``, and sends it to any host.
+    Settings that name files with passwords are refused.
+    """
+    parts = urlsplit(url)
+    settings = {name.lower(): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
+    refused = sorted(FILES_OF_SECRETS & settings.keys())
+    if refused:
+        raise ConnectorError(
+            f"{key}: a URL cannot set {refused[0]}, which sends what this machine keeps for others. Write "
+            f"user and password as ${{NAME}}."
+        )
+    if parts.password or settings.get("password") or not os.environ.get("PGPASSWORD"):
+        return
+    named = [parts.netloc.rpartition("@")[2], settings.get("host", ""), settings.get("hostaddr", "")]
+    hosts = hosts_named(",".join(unquote(name) for name in named))
+    if hosts:
+        current_policy().check_ambient(hosts, f"{key}: PGPASSWORD is set")
 
 
 @contextmanager

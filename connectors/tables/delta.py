@@ -200,8 +200,9 @@ def _check_below(uri: str, name: str) -> None:
             f"log may be forged to read other files. Copy the data into the table; make a shallow clone a "
             f"deep one."
         )
-    if "://" not in uri and not current_policy().outside_links:
-        check_inside(uri, os.path.join(uri, name))
+    if not current_policy().outside_links and ("://" not in uri or uri.startswith("file://")):
+        folder = resolve(uri)[1]
+        check_inside(folder, os.path.join(folder, name))
 
 
 def _deletion_vectors(table: Any) -> dict[str, NDArray[np.int64]]:

@@ -24,10 +24,18 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import no_row
+from connectors.files import check_inside, no_row
 from connectors.filters import Clause, Predicate
-from connectors.policy import SourcePolicy, current_policy
-from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+from connectors.policy import SourcePolicy, current_policy, hosts_named, names_a_host
+from connectors.tables.common import (
+    check_database,
+    fingerprint,
+    gather,
+    library,
+    location,
+    plain,
+    reading_table,
+)
 
 Catalog = str | dict[str, str] | None
 Properties = tuple[tuple[str, str], ...]
@@ -53,6 +61,21 @@ IMPORTING_MODULES = (
 )
 """Modules that import what a property names."""
 OWN_MODULES = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
+OWN_KEYS = {
+    "s3": ("s3.access-key-id", "client.access-key-id", "s3.anonymous"),
+    "glue": ("glue.access-key-id", "client.access-key-id"),
+    "dynamodb": ("dynamodb.access-key-id", "client.access-key-id"),
+    "gcs": ("gcs.oauth2.token",),
+    "adls": (
+        "adls.account-key",
+        "adls.sas-token",
+        "adls.token",
+        "adls.client-secret",
+        "adls.connection-string",
+        "adls.anon",
+    ),
+}
+"""Kind of store -> properties with which its requests do not carry credentials of the environment."""
 PROPERTIES = re.compile(
     r"name|type|uri|warehouse|credential|token|scope|prefix|audience|resource|oauth2-server-uri"
     r"|token-refresh-enabled|rest\.sigv4-enabled|rest\.signing-(region|name)|init_catalog_tables"
@@ -91,12 +114,16 @@ class Iceberg(Connector[IcebergOptions]):
             there = [found.snapshot_id for found in table.snapshots()]
             raise ConnectorError(f"{spec.path} has no snapshot {chosen or 'yet'}; there are: {there[-5:]}.")
         properties = tuple(sorted((key, str(value)) for key, value in table.io.properties.items()))
+        if not isinstance(options.catalog, str):  # else they are what the operator's own catalog says
+            check_hosts(dict(properties), "source.options.catalog")
+            current_policy().check_uri(table.metadata_location)
         return IcebergSource(spec, table.metadata_location, snapshot.snapshot_id, properties)
 
 
 def open_table(path: str, catalog: Catalog, root: str = "") -> Any:
     """Open a table of a catalog, or from its files alone."""
     if catalog is not None:
+        _check_sqlite(catalog)
         return load_catalog(catalog).load_table(path)
     guard_imports()
     where = location(path, root)
@@ -116,7 +143,23 @@ def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catal
         return load(catalog)
     check_properties(catalog, key)
     properties = dict(catalog)
-    return load(properties.pop("name", "default"), **properties)
+    name = properties.pop("name", "default")
+    if properties and library("pyiceberg.catalog", "iceberg")._ENV_CONFIG.get_catalog_config(name):
+        raise ConnectorError(
+            f"{key}: the environment of this process defines the catalog {name!r}, and its credentials would "
+            f"be joined with these properties. Write catalog: {name} alone, or another name."
+        )
+    return load(name, **properties)
+
+
+def _check_sqlite(catalog: str | dict[str, str]) -> None:
+    """Raise ConnectorError for a catalog in a SQLite file that is not there: reading makes no files."""
+    uri = catalog.get("uri", "") if isinstance(catalog, dict) else ""
+    scheme, _, rest = uri.partition("://")
+    if scheme.partition("+")[0] == "sqlite" and rest.strip("/") and not os.path.isfile(rest[1:]):
+        raise ConnectorError(
+            f"source.options.catalog.uri: there is no file {rest[1:]}. Correct the path; write no settings."
+        )
 
 
 def check_properties(properties: Mapping[str, str], key: str) -> None:
@@ -136,14 +179,33 @@ def check_properties(properties: Mapping[str, str], key: str) -> None:
             )
         elif "://" in value and name != "adls.connection-string":
             _check_url(policy, value, f"{key}.{name}")
-        elif name.endswith((".host", ".account-host", ".endpoint")):
-            policy.check_host(value.partition(":")[0], f"{key}.{name}")
+    check_hosts(properties, key)
+
+
+def check_hosts(properties: Mapping[str, str], key: str) -> None:
+    """Raise ConnectorError for properties that name a metadata service, or a host for ambient credentials.
+
+    Properties come from the recipe, from a catalog's answer and from a table's metadata file.
+    """
+    policy = current_policy()
+    for name, value in properties.items():
+        hosts = hosts_named(value) if names_a_host(name) and name != "uri" else []
+        if name == "adls.connection-string":
+            found = re.findall(r"(?i)[a-z]*endpoint=([^;]*)", value)
+            hosts = [host for url in found for host in hosts_named(url)]
+        for host in hosts:
+            policy.check_host(host, f"{key}.{name}")
+        keys = OWN_KEYS.get(name.partition(".")[0])
+        if keys and hosts and not any(properties.get(own) for own in keys):
+            policy.check_ambient(hosts, f"{key}.{name}")
 
 
 def _check_url(policy: SourcePolicy, value: str, key: str) -> None:
     """Check each URL of a list; ``postgresql+psycopg2://`` is checked as ``postgresql://``."""
     for url in value.split(",") if not value.startswith("postgresql") else [value]:
         scheme, mark, rest = url.strip().partition("://")
+        if scheme.startswith("postgres"):
+            check_database(url, key)
         policy.check_uri(f"{scheme.partition('+')[0] if scheme != 'thrift' else 'https'}{mark}{rest}", key)
 
 
@@ -160,8 +222,11 @@ def check_location(where: str, stated: str) -> None:
 def check_file(table: Any, path: str) -> None:
     """Raise ConnectorError unless a file that the table's metadata name lies below its location."""
     folder = table.metadata.location
-    current_policy().check_uri(path)
-    inside = _bare(path).startswith(_bare(folder) + "/") and ".." not in unquote(path).split("/")
+    policy, bare = current_policy(), _bare(path)
+    policy.check_uri(path)
+    inside = bare.startswith(_bare(folder) + "/") and ".." not in unquote(path).split("/")
+    if inside and "://" not in bare and not policy.outside_links:
+        check_inside(_bare(folder), bare)
     if not inside:
         raise ConnectorError(
             f"source.path: the metadata of the table name the file {path}, which is not below {folder}. "
@@ -207,6 +272,9 @@ def guard_imports() -> None:
 
     Raises ConnectorError where this version of pyiceberg cannot be guarded.
     """
+    library("pyiceberg.catalog", "iceberg")
+    from connectors.tables.guarded_http import GuardedSession  # needs requests, which pyiceberg brings
+
     for name in IMPORTING_MODULES:
         module = library(name, "iceberg")
         if not hasattr(module, "importlib"):
@@ -215,6 +283,7 @@ def guard_imports() -> None:
                 f"Install the version that deploy/constraints.txt names."
             )
         module.importlib = _GUARD
+    library("pyiceberg.catalog.rest", "iceberg").Session = GuardedSession
 
 
 @contextmanager

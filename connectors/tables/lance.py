@@ -68,6 +68,7 @@ class LanceSource(FileSource):
         with reading_table(self.spec.path, "Lance", ValueError):
             dataset = _opened(self.uri, self.version)
             schema = plain(self.spec.path, dataset.schema)
+            check_fragments(self.spec.path, dataset)
             fragments = {self._name(found): found for found in dataset.get_fragments()}
             shards = [shard for name, found in fragments.items() for shard in self._cut(name, found)]
             identities = {name: _identity(found) for name, found in fragments.items()}
@@ -97,6 +98,18 @@ class LanceSource(FileSource):
                 columns=[*columns], offset=shard.start, limit=shard.stop - shard.start
             )
             return gather(self.spec, shard, batches, columns, schema)
+
+
+def check_fragments(path: str, dataset: Any) -> None:
+    """Raise ConnectorError unless every data file of the manifest lies in the dataset's own folder."""
+    for fragment in dataset.get_fragments():
+        for file in fragment.metadata.files:
+            names = str(file.path).replace("\\", "/").split("/")
+            if file.base_id is not None or ".." in names or names[0] == "" or ":" in names[0]:
+                raise ConnectorError(
+                    f"source.path: the manifest of {path} names a data file outside of it, {file.path!r}. It "
+                    f"may be forged to read other files. Write the dataset again as a deep copy."
+                )
 
 
 def _identity(fragment: Any) -> str:

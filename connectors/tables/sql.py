@@ -22,7 +22,7 @@ from connectors.files import no_row
 from connectors.filters import Clause, Predicate
 from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
-from connectors.tables.common import fingerprint, gather, library, location, plain
+from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
 
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
@@ -84,6 +84,8 @@ class Sql(Connector[SqlOptions]):
 
     def open(self, spec: SourceSpec, options: SqlOptions) -> Source:
         """Return a source for the database; ``${NAME}`` in the URL is a variable of the environment."""
+        if spec.path.startswith("postgres"):
+            check_database(spec.path)
         source = SqlSource(spec, options, expand(spec.path, spec.policy))
         if options.query:
             source.check_query(options.query)

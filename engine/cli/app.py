@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import typer
 
 from engine.cli.common import shown_errors
@@ -23,6 +25,7 @@ from engine.cli.status import status
 from engine.cli.validate import validate
 from engine.cli.versions import diff, versions
 from engine.core.policy import apply_policy
+from engine.core.terminal import SAFE_MESSAGES
 
 app = typer.Typer(
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
@@ -42,6 +45,7 @@ def before_every_command() -> None:
     """Groups, outliers, weights and splits for every row of a dataset, without group labels."""
     with shown_errors(verbose=False):
         apply_policy()
+    logging.getLogger("rowsieve").addFilter(SAFE_MESSAGES)
 
 
 for command in (validate, plan, run, status, operators, compare, quarantine, lineage, retrain, export):

@@ -15,6 +15,7 @@ import typer
 
 from engine.core.errors import Exit, RowsieveError
 from engine.core.redaction import redact
+from engine.core.terminal import printable
 
 if TYPE_CHECKING:
     from engine.recipe.recipe import Recipe
@@ -70,23 +71,24 @@ def shown_errors(verbose: bool) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PIPE_CLOSED) from None
     except RowsieveError as error:
-        if verbose:
-            traceback.print_exc()
-        else:
-            _print_error(str(error))
+        _print_trace() if verbose else _print_error(str(error))
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt as signalled:
         _print_error("stopped. Committed work is kept; the same command continues from there.")
         raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
         if verbose:
-            traceback.print_exc()
+            _print_trace()
         else:
             _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
         raise typer.Exit(Exit.CRASH) from None
 
 
+def _print_trace() -> None:
+    typer.echo(printable(redact(traceback.format_exc())), err=True)
+
+
 def _print_error(text: str) -> None:
     styled = sys.stderr.isatty()
-    safe = redact(text)
+    safe = printable(redact(text))
     typer.echo((typer.style("error: ", fg="red", bold=True) if styled else "error: ") + safe, err=True)

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import SafeConsole
 
 if TYPE_CHECKING:
     from engine.runs.compare.comparison import Comparison
@@ -37,7 +37,7 @@ def show_comparison(found: Comparison) -> None:
         table.add_row(
             entry.method, *cells, str(len(scores.sizes)), sizes_text(scores), f"{entry.seconds:.2f}"
         )
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     console.print(table)
     for path in (found.figure, found.record):
         console.print(f"  {escape(near(path))}", soft_wrap=True)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.version import Version
 
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 MOST_CLASSES = 6
 """Classes whose accuracies stand in a cell."""
 

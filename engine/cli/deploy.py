@@ -8,6 +8,7 @@ from typing import Annotated, get_args
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 deploy = typer.Typer(help="Manifests for Kubernetes.", no_args_is_help=True)
@@ -81,9 +82,9 @@ def render(
             make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
         )
         if to is None:
-            typer.echo(text, nl=False)
+            echo(text, nl=False)
             return
         to.mkdir(parents=True, exist_ok=True)
         path = to / f"{kind}.yaml"
         path.write_text(text, "utf-8")
-        typer.echo(f"{path}: kubectl apply -f {path}")
+        echo(f"{path}: kubectl apply -f {path}")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.common import Verbose, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 
@@ -44,7 +45,7 @@ def export(
         with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)
         verb = "is now" if done.written else "was already"
-        typer.echo(f"{folder.name} {verb} {done.state} of {done.path}.")
+        echo(f"{folder.name} {verb} {done.state} of {done.path}.")
 
 
 def _section(to: str, mode: str, catalog: str | None) -> Any:

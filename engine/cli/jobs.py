@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.common import INTERRUPTED, AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError, RowsieveError
+from engine.core.terminal import printable
 
 if TYPE_CHECKING:
     from engine.jobs.handle import JobHandle, JobInfo
@@ -101,7 +103,7 @@ def logs(
         if follow:
             _print(handle)
         else:
-            typer.echo(handle.logs(), nl=False)
+            sys.stdout.write(printable(handle.logs(), colours=True))
 
 
 def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
@@ -111,9 +113,9 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
 
         handle = attach(job, address)
         if handle.cancel():
-            typer.echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
+            echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
         else:
-            typer.echo(f"{job}: over already: {handle.status().description}.")
+            echo(f"{job}: over already: {handle.status().description}.")
 
 
 def address_for(recipe_or_job: Path) -> str | None:
@@ -131,7 +133,7 @@ def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
         name = load(recipe_or_job, None).name
         found = jobs_of(name, address)
         if not found and not as_json:
-            typer.echo(f"{address} has no job of the recipe {name}.")
+            echo(f"{address} has no job of the recipe {name}.")
     else:
         found = [attach(str(recipe_or_job), address).status()]
     if as_json:
@@ -143,12 +145,12 @@ def show_jobs(recipe_or_job: Path, address: str, *, as_json: bool) -> None:
 
 
 def _show_state(info: JobInfo) -> None:
-    typer.echo(f"{info.id}: {info.description}")
+    echo(f"{info.id}: {info.description}")
     for name in ("recipe", "version", "key", "output"):
         if value := info.metadata.get(name):
-            typer.echo(f"  {name:8}{value}")
+            echo(f"  {name:8}{value}")
     if info.state.over and info.exit_code != Exit.DONE:
-        typer.echo(f"  exit    {int(info.exit_code)}, {reason(info)}")
+        echo(f"  exit    {int(info.exit_code)}, {reason(info)}")
 
 
 def reason(info: JobInfo) -> str:
@@ -183,21 +185,21 @@ def _show(submitted: Submission, as_json: bool) -> None:
         show_json(info.to_dict() | {"new": submitted.new, "address": handle.address})
         return
     if submitted.new:
-        typer.echo(f"{info.id}: submitted to {handle.address}")
-        typer.echo(f"  ships   {', '.join(submitted.shipped)}")
+        echo(f"{info.id}: submitted to {handle.address}")
+        echo(f"  ships   {', '.join(submitted.shipped)}")
     else:
-        typer.echo(f"{info.id}: already {info.description}; nothing new is submitted")
-    typer.echo(f"  output  {submitted.output}")
-    typer.echo(f"  follow  rowsieve logs {info.id} -f --address {handle.address}")
+        echo(f"{info.id}: already {info.description}; nothing new is submitted")
+    echo(f"  output  {submitted.output}")
+    echo(f"  follow  rowsieve logs {info.id} -f --address {handle.address}")
 
 
 def _wait(handle: JobHandle) -> None:
     try:
         _print(handle)
     except RowsieveError as error:  # a broken connection does not end the job
-        typer.echo(f"its output breaks off ({error}); waiting for its end", err=True)
+        echo(f"its output breaks off ({error}); waiting for its end", err=True)
     info = handle.wait()
-    typer.echo(f"{info.id}: {info.description}", err=True)
+    echo(f"{info.id}: {info.description}", err=True)
     if info.exit_code != Exit.DONE:
         raise typer.Exit(info.exit_code)
 
@@ -205,9 +207,9 @@ def _wait(handle: JobHandle) -> None:
 def _print(handle: JobHandle) -> None:
     try:
         for piece in handle.follow():
-            sys.stdout.write(piece)
+            sys.stdout.write(printable(piece, colours=True))
             sys.stdout.flush()
     except KeyboardInterrupt:
         how = f"rowsieve cancel {handle.id} --address {handle.address}"
-        typer.echo(f"{handle.id} goes on without you; to stop it: {how}", err=True)
+        echo(f"{handle.id} goes on without you; to stop it: {how}", err=True)
         raise typer.Exit(INTERRUPTED) from None

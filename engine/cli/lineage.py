@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 
@@ -24,7 +25,7 @@ def lineage(
         from engine.publish.lineage import sync_records, trace
 
         if sync:
-            typer.echo(sync_records(version, output_of(output) if output else None))
+            echo(sync_records(version, output_of(output) if output else None))
         if version is None and sync:
             return
         if version is None:

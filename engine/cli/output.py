@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from engine.cli.safe_output import SafeConsole
 from engine.core.redaction import redact
+from engine.core.terminal import json_text
 from engine.runs.status import when
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from operators.base import Operator
 
 MOST_SHARDS = 20
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 
 
 def show_json(value: Any) -> None:
     """Print JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    print(json_text(value, indent=2))
 
 
 def show_plan(plan: Plan) -> None:

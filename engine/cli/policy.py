@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import echo
 
 
 def policy(as_json: AsJson = False, verbose: Verbose = False) -> None:
@@ -22,4 +21,4 @@ def policy(as_json: AsJson = False, verbose: Verbose = False) -> None:
             return
         for key, value in found.items():
             allowed = "any" if value is None else ", ".join(value) or "none"
-            typer.echo(f"{key:<18} {allowed}  ({VARIABLES[key]}: {policy_source(key)})")
+            echo(f"{key:<18} {allowed}  ({VARIABLES[key]}: {policy_source(key)})")

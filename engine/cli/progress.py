@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -23,6 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 from engine.core.events import Event, Listener
 from engine.core.suggestions import nearest
@@ -119,7 +119,7 @@ class _Bars:
             TimeRemainingColumn(compact=True),
             TextColumn("[dim]{task.fields[note]}"),
             # A copy of the stream, since Ray redirects standard error for a moment when it starts.
-            console=Console(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
+            console=SafeConsole(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
         )
         self._tasks: dict[str, TaskID] = {}
 

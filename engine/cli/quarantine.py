@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
             )
         table = read_quarantine(make_plan(recipe))
         export(table, to)
-        typer.echo(f"{table.num_rows} rows written to {to}.")
+        echo(f"{table.num_rows} rows written to {to}.")
     elif action == "replay":
         found = replay(recipe, verbose=verbose)
-        typer.echo(
+        echo(
             f"{found.result.version}: of {found.rows} rows that were set aside, {found.mended} are used now "
             f"and {found.rows - found.mended} are not; {found.new} new ones were set aside."
         )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.training.running import TrainSpec
 
 MOST_GROUPS = 30
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 
 
 @dataclass(frozen=True)

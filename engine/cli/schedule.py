@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
 
@@ -59,6 +60,4 @@ def _as_json(entry: dict[str, Any]) -> None:
 def _as_line(entry: dict[str, Any]) -> None:
     rest = dict(entry)
     at, event = datetime.fromisoformat(rest.pop("at")), rest.pop("event")
-    typer.echo(
-        f"{at:%Y-%m-%d %H:%M:%S} {event:<8} " + " ".join(f"{k}={v}" for k, v in rest.items()), err=True
-    )
+    echo(f"{at:%Y-%m-%d %H:%M:%S} {event:<8} " + " ".join(f"{k}={v}" for k, v in rest.items()), err=True)

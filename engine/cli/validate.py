@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 
 
 def validate(
@@ -26,8 +25,8 @@ def validate(
             )
             return
         shards = f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}"
-        typer.echo(f"{recipe}: valid. {plan.n_rows:,} rows in {shards}.\n")
+        echo(f"{recipe}: valid. {plan.n_rows:,} rows in {shards}.\n")
         for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
-            typer.echo(line)
+            echo(line)
         for finding in found.findings:
-            typer.echo(f"\nwarning: {finding.text}")
+            echo(f"\nwarning: {finding.text}")

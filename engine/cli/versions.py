@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.runs.history import PruneResult
 
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 
 
 def versions(
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe")],
     action: Annotated[str, typer.Argument(help="list or prune")] = "list",
     keep: Annotated[int | None, typer.Option(min=1, help="prune: number of latest versions to keep")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="prune: only say what would be removed")] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -39,8 +40,8 @@ def versions(
             return
         if keep is None:
             raise InputError("rowsieve versions OUTPUT prune: say how many versions stay, such as --keep 10.")
-        done = prune(output_of(output), keep)
-        show_json(vars(done)) if as_json else _show_pruned(done)
+        done = prune(output_of(output), keep, dry_run=dry_run)
+        show_json(vars(done)) if as_json else _show_pruned(done, dry_run=dry_run)
 
 
 def diff(
@@ -77,10 +78,11 @@ def _show_versions(entries: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _show_pruned(done: PruneResult) -> None:
+def _show_pruned(done: PruneResult, *, dry_run: bool) -> None:
+    verb = "would remove" if dry_run else "removed"
+    names = f": {', '.join(done.versions)}" if done.versions else ""
     console.print(
-        f"removed {len(done.versions)} versions and {len(done.fingerprints)} folders of the run store"
-        + (f": {', '.join(done.versions)}" if done.versions else ""),
+        f"{verb} {len(done.versions)} versions and {len(done.fingerprints)} folders of the run store{names}",
         soft_wrap=True,
     )
     for name, why in done.kept_for.items():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
+from engine.core.redaction import redact
+
 
 class Exit(IntEnum):
     """Exit codes of ``rowsieve``."""
@@ -21,6 +23,10 @@ class RowsieveError(Exception):
     """Base class. The message is one paragraph that names the place and the remedy."""
 
     exit_code: ClassVar[Exit] = Exit.CRASH
+
+    def __init__(self, *args: object) -> None:
+        """Keep the message without the users, passwords and keys that it may repeat."""
+        super().__init__(*(redact(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class InputError(RowsieveError):

@@ -8,6 +8,11 @@ from typing import Any
 
 from connectors.errors import HIDDEN, SECRET_WORDS, redact_uris
 
+_PROPERTY = re.compile(
+    rf"{SECRET_WORDS}|(?:secret|access|account)-key|connection-string|authorization|session-kwargs",
+    re.IGNORECASE,
+)
+"""Names of a catalog's properties whose values are secret."""
 _NAME = re.compile(rf"{SECRET_WORDS}$", re.IGNORECASE)
 SHORTEST = 8
 """Shortest value of an environment variable that is redacted; shorter ones could be ordinary words."""
@@ -27,11 +32,28 @@ def redact(text: str) -> str:
 
 
 def redact_all(value: Any) -> Any:
-    """Redact every text in a JSON-able value, including keys."""
+    """Redact every text in a JSON-able value, including keys.
+
+    Of the properties of a ``catalog``, those whose names say that they are secret are redacted as a whole.
+    """
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {redact(str(key)): redact_all(entry) for key, entry in value.items()}
+        return {
+            redact(str(key)): _redact_catalog(entry) if key == "catalog" else redact_all(entry)
+            for key, entry in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [redact_all(entry) for entry in value]
     return value
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the name of a catalog's property says that its value is secret."""
+    return _PROPERTY.search(name) is not None
+
+
+def _redact_catalog(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return redact_all(value)
+    return {str(key): HIDDEN if is_secret(str(key)) else redact_all(entry) for key, entry in value.items()}

@@ -17,6 +17,7 @@ from engine.plan.chain import CONTRACT
 from engine.plan.model import Plan
 from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
+from engine.storage.manifest import NUMBER, next_number
 from engine.storage.reader import StoreReader
 from operators.base import ROW_ID, Executor
 
@@ -62,7 +63,8 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
     for part in executor.map(write_part, jobs):
         parts.append(part)
         yield part
-    lease.publish(final, to_json(manifest(plan, parts)))
+    record = manifest(plan, parts) | {NUMBER: next_number(plan.output)}
+    lease.publish(final, to_json(record))
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:

@@ -13,7 +13,8 @@ from engine.core.output_layout import version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
 from engine.runs.plugins.training import read_training, training_file
 from engine.storage.lease import writing
-from engine.storage.manifest import current_version, is_published, read_manifest
+from engine.storage.manifest import NUMBER, current_version, is_published, read_manifest
+from engine.storage.registrations import recorded_models
 from engine.storage.stores import store_of
 
 
@@ -41,6 +42,7 @@ def history(output: Place) -> list[dict[str, Any]]:
             {
                 "version": name,
                 "current": name == current,
+                NUMBER: manifest.get(NUMBER, 0),
                 "published_at": (folder / "manifest.json").stat().st_mtime,
                 "rows": manifest["rows"],
                 "groups": len(groups),
@@ -55,35 +57,46 @@ def history(output: Place) -> list[dict[str, Any]]:
         raise InputError(
             f"{output} holds no published version. Name the output folder of a recipe that has run."
         )
-    return sorted(found, key=lambda entry: (entry["published_at"], entry["current"]), reverse=True)
+    # Versions of before the numbers come first; only among them, times of files decide.
+    order = (NUMBER, "published_at", "current")
+    return sorted(found, key=lambda entry: [entry[key] for key in order], reverse=True)
 
 
-def prune(output: Place, keep: int) -> PruneResult:
+def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
     """Remove all but the latest ``keep`` versions, and run store folders that no remaining version needs.
 
-    The current version stays, and so do versions on which a registered model was trained. Commits of
-    interrupted runs are removed too. Raises InputError if MLflow does not answer with the models, and
-    LockedError if a run is active.
+    The current version stays, and so do versions on which a registered model was trained, by the records of
+    the output and by MLflow. The order is that of the manifests' numbers. Commits of interrupted runs are
+    removed too. With ``dry_run`` nothing is removed or locked, and the result says what would be.
+
+    Raises InputError if MLflow does not answer with the models, and LockedError if a run is active.
     """
     if keep < 1:
         raise InputError(f"rowsieve versions prune --keep {keep}: at least one version stays.")
+    if dry_run:
+        return _chosen(output, keep)
     with writing(output, "rowsieve versions prune"):
-        entries, models = history(output), _models(output, strict=True)
-        stays, kept_for = {entry["version"] for entry in entries[:keep]}, {}
-        for entry in entries[keep:]:
-            name = entry["version"]
-            if entry["current"]:
-                kept_for[name] = "it is the current version"
-            elif name in models:
-                kept_for[name] = f"models lead back to it: {', '.join(models[name])}"
-        stays |= set(kept_for)
-        gone = [entry["version"] for entry in entries if entry["version"] not in stays]
-        for name in gone:
+        found = _chosen(output, keep)
+        for name in found.versions:
             _remove(output, name)
-        prints = _unneeded(output, stays)
-        for fingerprint in prints:
+        for fingerprint in found.fingerprints:
             remove_tree(store_of(output).folder(fingerprint))
-    return PruneResult(tuple(gone), tuple(prints), kept_for)
+    return found
+
+
+def _chosen(output: Place, keep: int) -> PruneResult:
+    """Return what :func:`prune` removes and keeps."""
+    entries, models = history(output), _models(output, strict=True)
+    stays, kept_for = {entry["version"] for entry in entries[:keep]}, {}
+    for entry in entries[keep:]:
+        name = entry["version"]
+        if entry["current"]:
+            kept_for[name] = "it is the current version"
+        elif name in models:
+            kept_for[name] = f"models lead back to it: {', '.join(models[name])}"
+    stays |= set(kept_for)
+    gone = [entry["version"] for entry in entries if entry["version"] not in stays]
+    return PruneResult(tuple(gone), tuple(_unneeded(output, stays)), kept_for)
 
 
 def _names(output: Place) -> list[str]:
@@ -119,14 +132,18 @@ def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
 
 
 def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:
-    """Return the registered models trained on each version, by MLflow and by the training records of runs.
+    """Return the registered models trained on each version, by MLflow and by the records of the output.
 
-    With ``strict``, an MLflow server that does not answer is an error.
+    The records count also where MLflow does not know the model: it may be another server than at the time of
+    the registration. With ``strict``, an MLflow server that does not answer is an error, and so is a record
+    that cannot be read.
     """
     uri = tracking_uri(output)
     records = {name: read_training(output, name) for name in _names(output)}
     noted = {name: record["registered"] for name, record in records.items() if record and record["trained"]}
     found = {name: [f"{m['name']} {m['version']}"] for name, m in noted.items() if m}
+    for name, models in recorded_models(output, strict=strict).items():
+        found[name] = list(dict.fromkeys([*found.get(name, []), *models]))
     if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
         return found
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from connectors.storage import Place
+from connectors.storage import Place, read_many
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
@@ -17,6 +17,12 @@ from engine.core.suggestions import explain
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of versions have no separator, so that no name leads out of its folder."""
 MOST_BYTES = 256 * 2**20
+NUMBER = "publication_number"
+"""Key of a manifest: 1 for the first version of an output, and one more for each that is published after it.
+
+Unlike times of files, the order of these numbers survives a copy of the output.
+"""
+_NUMBER = re.compile(rf'"{NUMBER}": (\d{{1,15}})'.encode())
 
 
 class _Entry(BaseModel):
@@ -59,7 +65,8 @@ class _Operator(_Entry):
 class _Manifest(_Entry):
     version: str = Field(pattern=rf"^{NAME.pattern}$")
     rows: int = Field(ge=0)
-    content: str
+    content: str = Field(pattern=r"^[0-9a-f]{1,64}$")
+    publication_number: int | None = Field(default=None, ge=1)
     parts: list[_Part]
     columns: list[_Column] = Field(alias="schema")
     summary: dict[str, Any]
@@ -111,6 +118,19 @@ def read_manifest(folder: Place) -> dict[str, Any]:
                 f"{folder / part['path']} leads out of its version, to {target}. Remove the link."
             )
     return manifest
+
+
+def next_number(output: Place) -> int:
+    """Return the number of the next publication: one more than the largest of the manifests."""
+    try:
+        names = [entry.name for entry in (output / "versions").iterdir()]
+    except FileNotFoundError:
+        names = []
+    published = [name for name in names if is_published(output, name)]
+    texts = read_many([version_folder(output, name) / "manifest.json" for name in published])
+    # A text in JSON holds no bare quotes, so that the pattern finds the key alone.
+    numbers = [int(found[1]) for text in texts if text for found in _NUMBER.finditer(text)]
+    return max([0, *numbers]) + 1
 
 
 def current_version(output: Place) -> str | None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
+from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
 from engine.publish.tracking import (
@@ -29,6 +30,7 @@ from engine.publish.tracking import (
 from engine.recipe.promotion import Condition
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
+from engine.storage.registrations import note_registration
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
@@ -59,6 +61,7 @@ class Registered:
     version: str
     run_id: str
     tracking_uri: str
+    """Address of the MLflow server, without user and password: it is written to files."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,16 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
         with _terminated(found, run_id):
             found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
             _log(result, params, seed, found, run_id)
+            note_registration(output, result.version.name, name, run_id)
             version = _log_model(result, params, name, found, run_id)
+            note_registration(output, result.version.name, name, run_id, number=version)
             found.set_registered_model_alias(name, CHALLENGER, version)
     except MlflowException as error:
         raise InputError(
             f"MLflow at {tracking_uri(output)} does not take the model {name!r}: {error}. Check "
             f"MLFLOW_TRACKING_URI, or leave out --register."
         ) from None
-    return Registered(name, version, run_id, tracking_uri(output))
+    return Registered(name, version, run_id, redact(tracking_uri(output)))
 
 
 @contextmanager
@@ -113,7 +118,7 @@ def registered_before(result: TrainResult, name: str) -> Registered | None:
     found = client(result.version.output)
     for version in found.search_model_versions(f"name = '{name}'"):
         if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
-            uri = tracking_uri(result.version.output)
+            uri = redact(tracking_uri(result.version.output))
             return Registered(name, str(version.version), str(version.run_id), uri)
     return None
 

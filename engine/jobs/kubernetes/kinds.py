@@ -10,6 +10,7 @@ import yaml
 
 from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, placed
 from engine.jobs.kubernetes.pods import RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
+from engine.jobs.kubernetes.secrets import check_no_secrets
 from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
 from engine.recipe.recipe import Recipe
 
@@ -42,6 +43,7 @@ class Rendering:
 def render(recipe: Recipe, options: Options) -> list[Manifest]:
     """Manifests of a recipe, in the order in which they are applied. Raises InputError."""
     options = options.checked()
+    check_no_secrets(recipe, options)
     moved, local = placed(recipe, options.mount)
     name = kubernetes_name(recipe.name)
     claim = (options.claim or f"{name}-data") if local else None

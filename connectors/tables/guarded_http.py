@@ -1,0 +1,81 @@
+"""HTTP sessions for catalogs: no connection to a metadata service, and no credentials of the environment.
+
+pyiceberg makes its sessions itself, follows redirects and takes over what a catalog answers: its address, its
+kind of authentication, and whether requests are signed with keys of AWS. This session checks each request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from requests import PreparedRequest, Session
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from connectors.policy import current_policy, is_metadata_address
+
+KEY = "source.options.catalog.uri"
+AMBIENT_MANAGERS = ("GoogleAuthManager", "EntraAuthManager")
+"""Classes of pyiceberg that send tokens of the environment."""
+
+
+def _checked(connection: Any, sock: Any) -> Any:
+    """Close a new connection whose other end is a metadata service: the name may have changed its address."""
+    address = sock.getpeername()[0]
+    if is_metadata_address(address) and address not in (current_policy().hosts or ()):
+        sock.close()
+        raise PermissionError(f"{connection.host} is the metadata service of a cloud, which is not a catalog")
+    return sock
+
+
+class _Connection(HTTPConnection):
+    def _new_conn(self) -> Any:
+        return _checked(self, super()._new_conn())
+
+
+class _SecureConnection(HTTPSConnection):
+    def _new_conn(self) -> Any:
+        return _checked(self, super()._new_conn())
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class GuardedAdapter(HTTPAdapter):
+    """Checks the host of every request, redirected ones included, and the address that is connected to."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make the pools with connections that are checked."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Any:
+        """Send a request. Raises ConnectorError for a host that the policy refuses."""
+        current_policy().check_host(urlsplit(str(request.url)).hostname or "", KEY)
+        return super().send(request, *args, **kwargs)
+
+
+class GuardedSession(Session):
+    """A session of ``requests`` whose every request is checked against the policy."""
+
+    def mount(self, prefix: str, adapter: BaseAdapter) -> None:
+        """Use an adapter; one that signs requests with keys of AWS only where the operator names the host."""
+        if type(adapter) is HTTPAdapter:  # what a session mounts by itself
+            adapter = GuardedAdapter()
+        if not isinstance(adapter, GuardedAdapter):
+            current_policy().check_ambient([urlsplit(prefix).hostname or ""], KEY)
+        super().mount(prefix, adapter)
+
+    def send(self, request: PreparedRequest, **kwargs: Any) -> Any:
+        """Send a request. Raises ConnectorError where a token of the environment would go to a stranger."""
+        manager = type(getattr(self.auth, "auth_manager", None)).__name__
+        if manager in AMBIENT_MANAGERS:
+            current_policy().check_ambient([urlsplit(str(request.url)).hostname or ""], KEY)
+        return super().send(request, **kwargs)

@@ -1,0 +1,52 @@
+"""Text for terminals: names of files, columns and groups are untrusted, and may hold control sequences."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from typing import Any
+
+from engine.core.redaction import redact
+
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+"""Control characters except tab and line end, marks that turn the direction of text, and lone surrogates."""
+_CONTROL = re.compile(_CONTROLS)
+_UNLESS_COLOUR = re.compile(rf"(\x1b\[[0-9;]{{0,20}}m)|{_CONTROLS}")
+
+
+def printable(text: str, *, colours: bool = False) -> str:
+    r"""Write control characters as ``\x1b``, so that no text moves the cursor or hides a part of itself.
+
+    With ``colours``, sequences that only change colours stay, as they stand in the logs of Ray.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+    if colours:
+        return _UNLESS_COLOUR.sub(lambda found: found[1] or _escaped(found[0]), text)
+    return _CONTROL.sub(lambda found: _escaped(found[0]), text)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON without control characters. Values of other types are written as texts."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()
+
+
+class SafeMessages(logging.Filter):
+    """Takes secrets and control characters out of log messages."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replace the message of a record; the record itself always passes."""
+        record.msg, record.args = printable(redact(record.getMessage())), ()
+        return True
+
+
+SAFE_MESSAGES = SafeMessages()

@@ -1,0 +1,70 @@
+"""Records of registered models, in the output whose version they were trained on.
+
+``rowsieve versions prune`` keeps those versions also where MLflow is not reached under the same address as at
+the time of the registration. The records are untrusted, as everything in a shared output.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from connectors.storage import Place, read_many
+from engine.core.digests import digest
+from engine.core.errors import InputError
+from engine.core.json_files import write_json
+
+FOLDER = "registered"
+MOST_BYTES = 2**20
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    dataset_version: str = Field(max_length=200)
+    model: str = Field(max_length=1000)
+    number: str | None = Field(default=None, max_length=100)
+    run_id: str = Field(max_length=200)
+
+
+def note_registration(
+    output: Place, dataset_version: str, model: str, run_id: str, *, number: str | None = None
+) -> None:
+    """Write the record of a model that is trained on a version of an output.
+
+    It is written before the model is registered, without a ``number``, and again after it, so that no
+    interruption leaves a model without a record.
+    """
+    path = output / FOLDER / f"{digest([dataset_version, model, run_id])}.json"
+    record = {"dataset_version": dataset_version, "model": model, "number": number, "run_id": run_id}
+    write_json(path, record)
+
+
+def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[str]]:
+    """Return the models that are recorded for each dataset version, as "NAME NUMBER".
+
+    With ``strict``, a record that cannot be read is an InputError; else it is passed over.
+    """
+    entries: list[Place] = []
+    try:
+        entries += (output / FOLDER).iterdir()
+    except FileNotFoundError:
+        return {}
+    places = sorted((entry for entry in entries if entry.suffix == ".json"), key=str)
+    found: dict[str, list[str]] = {}
+    for place, data in zip(places, read_many(places), strict=True):
+        try:
+            if data is None or len(data) > MOST_BYTES:
+                raise ValueError("it is no record")
+            record = _Record.model_validate(json.loads(data))
+        except (ValueError, RecursionError, ValidationError) as error:
+            if strict:
+                raise InputError(
+                    f"{place}: this record of a registered model cannot be read, so that no version may be "
+                    f"removed: {' '.join(str(error).split())[:200]}. Repair or remove the file."
+                ) from None
+            continue
+        number = record.number or "(registration was interrupted)"
+        found.setdefault(record.dataset_version, []).append(f"{record.model} {number}")
+    return found

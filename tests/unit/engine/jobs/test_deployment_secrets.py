@@ -1,0 +1,89 @@
+"""Manifests hold no secrets: recipes with passwords are refused and point to the Secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.jobs.kubernetes.secrets import holds_secret
+
+RECIPE: dict[str, Any] = {
+    "name": "small",
+    "source": {"path": "s3://bucket/in", "label": "y"},
+    "output": {"path": "s3://bucket/out"},
+}
+KEY = "s3://KEY:hunter2@bucket/x"
+
+
+def render(folder: Path, change: dict[str, Any], *words: str) -> Any:
+    path = folder / "r.yaml"
+    path.write_text(yaml.safe_dump(RECIPE | change))
+    kind = [] if "--kind" in words else ["--kind", "rayjob"]
+    return CliRunner().invoke(
+        app, ["deploy", "render", str(path), *kind, *words, "--to", str(folder / "made")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"source": {"path": KEY, "label": "y"}}, "source.path"),
+        ({"output": {"path": KEY}}, "output.path"),
+        ({"source": {"path": "postgresql://u:hun/t@er2@db/x", "label": "y"}}, "source.path"),
+        ({"source": {"path": "https://hunter2@host/x.csv", "label": "y"}}, "source.path"),
+        ({"source": {"path": "https://host/x.csv?sig=hunter2", "label": "y"}}, "source.path"),
+        ({"output": {"path": "o", "export": [{"format": "delta", "path": KEY}]}}, "output.export.0.path"),
+        (
+            {
+                "source": {
+                    "path": "a.b",
+                    "label": "y",
+                    "format": "iceberg",
+                    "options": {"catalog": {"uri": "https://h/", "token": "hunter2"}},
+                }
+            },
+            "source.options.catalog.token",
+        ),
+    ],
+)
+def test_a_secret_in_the_recipe_is_refused(change: dict[str, Any], key: str, tmp_path: Path) -> None:
+    done = render(tmp_path, change)
+    assert done.exit_code == 2, done.output
+    assert f"error: {key}: this value holds a password or a key" in done.output
+    assert "rowsieve-credentials" in done.output
+    assert "hunter2" not in done.output
+    assert len(done.output.strip().splitlines()) == 1
+    assert not (tmp_path / "made").exists()
+
+
+def test_options_of_the_command_are_checked_too(tmp_path: Path) -> None:
+    done = render(tmp_path, {}, "--mlflow", "http://u:hunter2@mlflow:5000")
+    assert done.exit_code == 2
+    assert "--mlflow" in done.output
+    assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/x?region=eu",
+        "abfs://container@acct.dfs.core.windows.net/x",
+        "gs://anonymous@bucket/x",
+        "postgresql://${USER}:${PASSWORD}@db/x",
+        "postgresql://reader@db/x",
+        "text: a@b.c",
+    ],
+)
+def test_what_is_no_secret(text: str) -> None:
+    assert not holds_secret(text)
+
+
+def test_variables_may_stand_for_secrets(tmp_path: Path) -> None:
+    done = render(tmp_path, {})
+    assert done.exit_code == 0, done.output
+    assert "s3://bucket/out" in (tmp_path / "made" / "rayjob.yaml").read_text()
