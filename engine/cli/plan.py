@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.safe_output import echo
 
 
 def plan(
@@ -10,8 +11,6 @@ def plan(
 ) -> None:
     """Show shards, columns and fingerprints, without starting Ray."""
     with shown_errors(verbose):
-        import typer
-
         from engine.cli.columns import column_lines
         from engine.cli.output import show_json, show_plan
         from engine.plan.planner import make_plan
@@ -24,4 +23,4 @@ def plan(
             return
         show_plan(made)
         for line in ["", *column_lines(found.columns, found.note)]:
-            typer.echo(line)
+            echo(line)
