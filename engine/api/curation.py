@@ -20,13 +20,14 @@ from engine.core.errors import BudgetError, InputError, RowsieveError
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
+from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
 from engine.training.version import open_version
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
 from operators.ingest.labels import class_indices
 
 from .execution import run
-from .published import PublishedVersion
+from .published import GROUP_COLUMNS, PublishedVersion
 from .tables import write_input
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ class Curated(PublishedVersion):
     def groups(self) -> pd.DataFrame:
         """One row for each inferred group of each class, largest first within its class.
 
-        Columns: ``group`` (-1: in no cluster), ``class``, ``rows``, ``share`` of all rows, and ``accuracy``
-        of the probe on the group (NaN where the chain has no probe).
+        Columns: ``group`` (-1: in no cluster), ``class``, ``rows``, ``share`` of all rows, ``accuracy``
+        of the probe on the group (NaN where the chain has no probe), and ``description``: what tells the
+        group from the rest of its class, in words of the source's columns.
         """
         import pandas as pd
 
@@ -88,7 +90,8 @@ class Curated(PublishedVersion):
         found["share"] = found["rows"] / max(self.num_rows, 1)
         found["noise"] = found["group"] == NOISE
         found = found.sort_values(["class", "noise", "rows", "group"], ascending=[True, True, False, True])
-        return found[["group", "class", "rows", "share", "accuracy"]].reset_index(drop=True)
+        found["description"] = self._descriptions(found)
+        return found[[*GROUP_COLUMNS]].reset_index(drop=True)
 
     def report(self, copy_to: str | Path | None = None) -> Path:
         """Draw the HTML report, unless it is there already, and return its path.
@@ -105,6 +108,12 @@ class Curated(PublishedVersion):
             enabled = self.recipe.report.model_copy(update={"enabled": True})
             run(self.recipe.model_copy(update={"report": enabled}))
         return path if copy_to is None else Path(shutil.copy(path, copy_to))
+
+    def _descriptions(self, groups: pd.DataFrame) -> list[str]:
+        described = read_descriptions(self._found.output, self.version) or {"groups": []}
+        texts = {(entry["class"], entry["group"]): entry["description"] for entry in described["groups"]}
+        pairs = zip(groups["class"], groups["group"], strict=True)
+        return [texts.get((str(label), int(group)), "") for label, group in pairs]
 
     def _column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(self.prefix + name)
@@ -219,7 +228,7 @@ def curate(
     >>> frame = pd.DataFrame({"cue": cue + rng.normal(0, 0.1, 300), "label": label})
     >>> curated = rowsieve.curate(frame, label="label")
     >>> list(curated.groups.columns)
-    ['group', 'class', 'rows', 'share', 'accuracy']
+    ['group', 'class', 'rows', 'share', 'accuracy', 'description']
     >>> curated.weights.shape, curated.weights.dtype
     ((300,), dtype('float32'))
     >>> np.unique(curated.split).tolist()

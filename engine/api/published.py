@@ -10,10 +10,15 @@ import pyarrow as pa
 
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
+from engine.runs.descriptions import required_descriptions
 from engine.training.version import Version, open_version
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+GROUP_COLUMNS = ("group", "class", "rows", "share", "accuracy", "description")
+"""Columns of the table of groups."""
 
 
 class PublishedVersion:
@@ -54,6 +59,25 @@ class PublishedVersion:
     def prefix(self) -> str:
         """Text before the names of the published columns; empty unless the recipe set ``output.prefix``."""
         return self._found.prefix
+
+    @property
+    def groups(self) -> pd.DataFrame:
+        """One row for each inferred group of each class and, with ``group`` -1, the rows in no group.
+
+        Columns: ``group``, ``class``, ``rows``, ``share`` of all rows, ``accuracy`` of the classifier of the
+        chain on the group (NaN where there is none), and ``description``: the group in words of the source.
+
+        Raises
+        ------
+        InputError
+            The version was published before groups were described.
+
+        """
+        import pandas as pd
+
+        described = required_descriptions(self._found.output, self.version)
+        frame = pd.DataFrame(described["groups"], columns=list(GROUP_COLUMNS))
+        return frame.astype({"accuracy": "float64", "share": "float64"})
 
     def iter_parts(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the parts in the order of ``row_id``, each read when it is asked for."""

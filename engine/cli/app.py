@@ -11,6 +11,7 @@ from engine.cli.compare import compare
 from engine.cli.cues import cues
 from engine.cli.deploy import deploy
 from engine.cli.export import export
+from engine.cli.groups import groups
 from engine.cli.jobs import add_jobs
 from engine.cli.lineage import lineage
 from engine.cli.operators import operators
@@ -53,6 +54,7 @@ for command in (validate, plan, run, status, operators, compare, quarantine, lin
 app.command()(sources)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
+app.command()(groups)
 app.command()(cues)
 app.command()(versions)
 app.command()(diff)

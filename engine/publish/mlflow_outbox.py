@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 RECORD_TAG = "rowsieve.record"
+TABLES_TAG = "mlflow.loggedArtifacts"
+"""MLflow's tag for the artifacts that ``mlflow.load_table`` reads."""
 RUNNING, KILLED = "RUNNING", "KILLED"
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
 _log = logging.getLogger("rowsieve")
@@ -43,6 +45,8 @@ class Record:
     params: dict[str, str] = field(default_factory=dict)
     dataset: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+    """Tables as MLflow writes them (JSON of ``columns`` and ``data``), by the name of their artifact."""
     metrics: dict[str, float] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     """Reports to upload, as ``reports/NAME.html`` relative to the output."""
@@ -94,6 +98,10 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
         client.log_inputs(run_id, [_dataset(record)])
     for name, text in record.texts.items():
         client.log_text(run_id, text, name)
+    for name, text in record.tables.items():
+        client.log_text(run_id, text, name)
+    if record.tables:
+        client.set_tag(run_id, TABLES_TAG, json.dumps([{"path": n, "type": "table"} for n in record.tables]))
     for name in record.files:
         if not _is_report(output, name):
             _log.warning(

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rowsieve")
 VERSION_TAG = "rowsieve.version"
 OUTPUT_TAG = "rowsieve.output"
+GROUPS_TABLE = "groups.json"
+"""Artifact of a run with its groups in words."""
 
 
 def tracking_uri(output: Place) -> str:
@@ -98,6 +100,11 @@ class Tracker:
             self._record.texts["training.json"] = _json(training)
             self._record.metrics["train.trained"] = float(training["trained"])
 
+    def describe(self, descriptions: Mapping[str, Any] | None) -> None:
+        """Record the groups in words as a table, which ``mlflow.load_table`` and MLflow's pages show."""
+        if descriptions is not None:
+            self._record.tables[GROUPS_TABLE] = group_table(descriptions["groups"])
+
     def end(self, status: str) -> None:
         """End the run with MLflow's status FINISHED or FAILED."""
         self._record.status, self._record.end_ms = status, _now()
@@ -122,6 +129,17 @@ class Tracker:
             if not self._warned:
                 _log.warning("%s", redact(_unreachable(self._output, error)))
             self._warned = True
+
+
+def group_table(groups: Sequence[Mapping[str, Any]]) -> str:
+    """Return descriptions of groups as the JSON of an MLflow table."""
+    columns = ["class", "group", "rows", "share", "accuracy", "description"]
+    scores = ["coverage", "purity", "base", "lift"]
+    rows = [
+        [*(entry[key] for key in columns), *((entry["rule"] or {}).get(key) for key in scores)]
+        for entry in groups
+    ]
+    return json.dumps(redact_all({"columns": [*columns, *scores], "data": rows}), ensure_ascii=False)
 
 
 def first_record(plan: Plan) -> Record:

@@ -6,6 +6,7 @@ published columns and no operator by name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def write_report(
     metrics: dict[str, dict[str, float]],
     path: Place,
     executor: Executor | None = None,
+    descriptions: Mapping[str, Any] | None = None,
 ) -> Place:
     """Write the report of a published version to ``path``, unless it is there and up to date.
 
@@ -37,6 +39,7 @@ def write_report(
     path : the file to write; its folder is created if it does not exist. A digest of everything that the page
         depends on is kept beside it, in ``<name>.digest``.
     executor : where shards are counted; default: in this process.
+    descriptions : the groups in words, see ``engine.runs.descriptions``; without them the page has none.
 
     Returns
     -------
@@ -46,12 +49,12 @@ def write_report(
     from engine.core.redaction import redact
     from engine.report.digest import report_digest
 
-    mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics)
+    mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics, descriptions)
     if path.exists() and mark.exists() and mark.read_text("utf-8").strip() == digest:
         return path
     from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
 
-    write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor())))
+    write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor(), descriptions)))
     write_text(mark, digest + "\n")
     return path

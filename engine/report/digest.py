@@ -11,13 +11,18 @@ from engine.core.software_versions import package_versions
 from engine.plan.model import Plan
 from engine.report.times import operator_times
 
-FORMAT = 2
+FORMAT = 3
 """Raise it when the page of an unchanged version has to be drawn again."""
 SECTIONS = {"name", "seed", "source", "truth", "operators", "output", "report"}
 """Sections of the recipe on which the page depends."""
 
 
-def report_digest(plan: Plan, manifest: Mapping[str, Any], metrics: Mapping[str, Mapping[str, float]]) -> str:
+def report_digest(
+    plan: Plan,
+    manifest: Mapping[str, Any],
+    metrics: Mapping[str, Mapping[str, float]],
+    descriptions: Mapping[str, Any] | None = None,
+) -> str:
     """Compute the digest of a report's inputs.
 
     The published bytes are represented by the manifest and the operators' fingerprints, the source by the
@@ -33,6 +38,7 @@ def report_digest(plan: Plan, manifest: Mapping[str, Any], metrics: Mapping[str,
             "files": dict(plan.listing.identities),
             "manifest": manifest,
             "metrics": metrics,
+            "descriptions": descriptions,
             "times": [astuple(row) for row in operator_times(plan)],
         }
     )

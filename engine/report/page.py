@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.core.output_layout import version_folder
@@ -18,6 +18,7 @@ from engine.report.scores import score
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
 from engine.report.times import time_section
+from engine.report.words import words_of
 from operators.base import PREDICTION, Executor
 from operators.report import (
     Content,
@@ -37,7 +38,11 @@ SPLITS = ("train", "validation", "test", "dropped")
 
 
 def render(
-    plan: Plan, manifest: dict[str, Any], metrics: dict[str, dict[str, float]], executor: Executor
+    plan: Plan,
+    manifest: dict[str, Any],
+    metrics: dict[str, dict[str, float]],
+    executor: Executor,
+    descriptions: Mapping[str, Any] | None = None,
 ) -> str:
     """Render the report as HTML."""
     classes = read_classes(plan)
@@ -45,8 +50,10 @@ def render(
     groups = group_rows(found, classes)
     contributed = operator_sections(plan, found, classes, metrics, executor)
     sections = [section for _, section in contributed]
-    examples = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
-    gallery = make_gallery(plan, found, groups, classes, examples)
+    words = words_of(descriptions)
+    asked = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
+    gallery = make_gallery(plan, found, groups, classes, [*words.central, *asked])
+    n_central = len(words.central)
     truth = plan.recipe.truth
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
@@ -61,8 +68,10 @@ def render(
         sentences=summary_sentences(groups, len(classes), found.quarantined),
         findings=[finding for one in sections for finding in one.findings],
         **table_of_groups(found, groups),
+        words=words,
+        central=gallery.examples[:n_central],
         maps=point_map_figures(plan, [one for section in sections for one in section.point_maps], groups),
-        sections=list(printable_sections(contributed, iter(gallery.examples))),
+        sections=list(printable_sections(contributed, iter(gallery.examples[n_central:]))),
         has_choices=any(isinstance(item, RecipeChoices) for one in sections for item in one.content),
         gallery=gallery,
         truth=truth,

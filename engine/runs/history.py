@@ -11,6 +11,7 @@ from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
+from engine.runs.descriptions import descriptions_file
 from engine.runs.plugins.training import read_training, training_file
 from engine.storage.lease import writing
 from engine.storage.manifest import NUMBER, current_version, is_published, read_manifest
@@ -113,7 +114,8 @@ def _remove(output: Place, name: str) -> None:
     (folder / "manifest.json").unlink(missing_ok=True)
     remove_tree(folder)
     report = output / "reports" / f"{name}.html"
-    for file in (report, report.with_suffix(".digest"), output / "runs" / f"{name}.json"):
+    described = descriptions_file(output, name)
+    for file in (report, report.with_suffix(".digest"), described, output / "runs" / f"{name}.json"):
         file.unlink(missing_ok=True)
     training_file(output, name).unlink(missing_ok=True)
 

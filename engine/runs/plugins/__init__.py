@@ -1,7 +1,8 @@
-"""The plugins of a run: journal, Prometheus, MLflow tracking, report, exports, training and cleanup."""
+"""The plugins of a run: journal, Prometheus, cleanup, descriptions, report, exports, training, tracking."""
 
 from engine.runs.plugins.base import PublishedVersion, RunContext, RunPlugin
 from engine.runs.plugins.cleanup import Cleanup
+from engine.runs.plugins.descriptions import Descriptions
 from engine.runs.plugins.exports import Exports
 from engine.runs.plugins.journal import Journal
 from engine.runs.plugins.prometheus import Prometheus
@@ -9,13 +10,23 @@ from engine.runs.plugins.report import Report
 from engine.runs.plugins.tracking import Tracking
 from engine.runs.plugins.training import Training
 
-PLUGINS: tuple[type[RunPlugin], ...] = (Journal, Prometheus, Cleanup, Report, Exports, Training, Tracking)
+PLUGINS: tuple[type[RunPlugin], ...] = (
+    Journal,
+    Prometheus,
+    Cleanup,
+    Descriptions,
+    Report,
+    Exports,
+    Training,
+    Tracking,
+)
 """The plugins of every run, in the order in which the runner calls them. Tracking is last, since it records
 what the others have made of the version."""
 
 __all__ = [
     "PLUGINS",
     "Cleanup",
+    "Descriptions",
     "Exports",
     "Journal",
     "Prometheus",

@@ -32,6 +32,8 @@ class PublishedVersion:
 
     manifest: dict[str, Any]
     results: tuple[OperatorResult, ...]
+    descriptions: dict[str, Any] | None = None
+    """The groups in words; see ``engine.runs.descriptions``."""
     report: Place | None = None
     exports: tuple[ExportResult, ...] = ()
     failed_exports: tuple[dict[str, str], ...] = ()

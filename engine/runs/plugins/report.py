@@ -26,15 +26,16 @@ class Report(RunPlugin):
         meter = run.meter("report")
         meter.tell("start")
         metrics = {result.name: result.metrics for result in version.results}
-        write_report(plan, version.manifest, metrics, path, _executor(run))
+        executor = executor_for_few_shards(run, self.name)
+        write_report(plan, version.manifest, metrics, path, executor, version.descriptions)
         meter.tell("finish")
         version.report = path
 
 
-def _executor(run: RunContext) -> Executor | None:
+def executor_for_few_shards(run: RunContext, step: str) -> Executor | None:
     """Return the run's executor; None, for this process, if Ray would be started for few shards alone."""
     if not run.executor_is_open() and len(run.plan.shards) <= MOST_SHARDS_IN_PROCESS:
         return None
     executor = run.executor()
-    executor.operator = "report"
+    executor.operator = step
     return executor

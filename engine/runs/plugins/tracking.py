@@ -42,6 +42,7 @@ class Tracking(RunPlugin):
         if self._starting is not None:
             tracker, version = self._starting.result(), run.published_version
             tracker.finish(version.manifest, version.results, version.report)
+            tracker.describe(version.descriptions)
             tracker.note(version.training)
             run.mlflow_run_id = tracker.run_id
 

@@ -1,0 +1,71 @@
+"""``rowsieve groups``: the groups of a published version in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+
+console = Console(highlight=False)
+VersionName = Annotated[
+    str | None, typer.Option("--version", metavar="V", help="Version; default: the current one")
+]
+
+
+def groups(
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="Output folder of a recipe, or OUTPUT@VERSION")
+    ],
+    version: VersionName = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say what the rows of each group have in common, in words of the source's columns."""
+    with shown_errors(verbose):
+        from engine.cli.output import show_json
+        from engine.runs.descriptions import required_descriptions
+        from engine.training.version import open_version
+
+        opened = open_version(output if version is None else f"{output}@{version}")
+        found = required_descriptions(opened.output, opened.name)
+        show_json(found) if as_json else _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    console.print(f"[bold]{found['version']}[/]: the groups in words", soft_wrap=True)
+    for entry in found["groups"]:
+        _show_group(entry)
+    console.print(
+        "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how many "
+        "times the group's share of its class the share among these rows is. --json has everything.",
+        soft_wrap=True,
+    )
+
+
+def _show_group(entry: dict[str, Any]) -> None:
+    from engine.report.words import term_lines
+    from operators.report.text import count, percent
+
+    name = "noise" if entry["group"] < 0 else f"group {entry['group']}"
+    accuracy = "" if entry["accuracy"] is None else f", accuracy {percent(entry['accuracy'])}"
+    console.print(
+        f"\n[bold]{name}[/] of class {escape(entry['class'])}: {count(entry['rows'], 'row')} "
+        f"({percent(entry['share'])}){accuracy}",
+        soft_wrap=True,
+    )
+    console.print(f"  {escape(entry['description'])}", soft_wrap=True)
+    if rule := entry["rule"]:
+        console.print(
+            f"  [dim]holds for {percent(rule['coverage'])} of the group; of the rows of the class for which "
+            f"it holds, {percent(rule['purity'])} are in the group (lift {rule['lift']:.1f})",
+            soft_wrap=True,
+        )
+    for line in term_lines(entry["terms"]):
+        console.print(f"  [dim]{escape(line)}", soft_wrap=True)
+    if entry["central_rows"]:
+        nearest = ", ".join(map(str, entry["central_rows"]))
+        console.print(f"  [dim]rows nearest to the centre: {nearest}", soft_wrap=True)

@@ -1,0 +1,78 @@
+"""The part of the report that describes groups in words, from the descriptions that were made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from operators.report import ExampleRows
+from operators.report.text import percent
+
+MOST_GROUPS = 60
+MOST_CENTRAL_GROUPS = 12
+
+
+@dataclass(frozen=True)
+class DescribedGroup:
+    """One line of the table. ``rule`` holds the figures of the rule, or is None."""
+
+    name: str
+    class_name: str
+    noise: bool
+    text: str
+    terms: list[str]
+    """A line for each text column: its most telling terms."""
+    rule: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Words:
+    """The whole part; without groups it is left out."""
+
+    groups: list[DescribedGroup] = field(default_factory=list)
+    checked: int = 0
+    central: list[ExampleRows] = field(default_factory=list)
+    """Rows nearest to the centre of their group."""
+
+
+def words_of(descriptions: Mapping[str, Any] | None) -> Words:
+    """Convert descriptions, as ``reports/<version>.groups.json`` holds them, for the template."""
+    if descriptions is None:
+        return Words()
+    entries = descriptions["groups"][:MOST_GROUPS]
+    by_class = {entry["class"]: entry["rule"]["checked"] for entry in entries if entry["rule"]}
+    inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
+    return Words([_described(entry) for entry in entries], sum(by_class.values()), _central(inferred))
+
+
+def _described(entry: Mapping[str, Any]) -> DescribedGroup:
+    noise = entry["group"] < 0
+    name = "noise" if noise else str(entry["group"])
+    return DescribedGroup(
+        name, entry["class"], noise, entry["description"], term_lines(entry["terms"]), entry["rule"]
+    )
+
+
+def term_lines(terms: list[Mapping[str, Any]]) -> list[str]:
+    """Return one line for each text column: terms that are more frequent in the group than in its class."""
+    lines = []
+    for column in dict.fromkeys(term["column"] for term in terms):
+        named = [
+            f"{term['term']} ({percent(term['in_group'])}, else {percent(term['in_rest_of_class'])})"
+            for term in terms
+            if term["column"] == column
+        ]
+        lines.append(f"more often in {column}: {', '.join(named)}")
+    return lines
+
+
+def _central(entries: list[Mapping[str, Any]]) -> list[ExampleRows]:
+    return [
+        ExampleRows(
+            f"Group {entry['group']} of class {entry['class']}: rows nearest to its centre",
+            entry["central_rows"],
+            "nearest first, of the drawn rows",
+        )
+        for entry in entries[:MOST_CENTRAL_GROUPS]
+    ]

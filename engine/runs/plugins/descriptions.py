@@ -1,0 +1,30 @@
+"""Descriptions of the groups of a published version in words."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from engine.core.json_files import write_json
+from engine.execution.local_executor import LocalExecutor
+from engine.runs.descriptions import describe, descriptions_file, read_descriptions
+from engine.runs.plugins.base import RunContext, RunPlugin
+from engine.runs.plugins.report import executor_for_few_shards
+
+
+class Descriptions(RunPlugin):
+    """Writes ``reports/<version>.groups.json``, from which report, MLflow, API and CLI read."""
+
+    name: ClassVar[str] = "descriptions"
+
+    def published(self, run: RunContext) -> None:
+        """Describe the groups, unless that has been done."""
+        plan, version = run.plan, run.published_version
+        version.descriptions = read_descriptions(plan.output, plan.version)
+        if version.descriptions is not None:
+            return
+        meter = run.meter(self.name)
+        meter.tell("start")
+        found = describe(plan, executor_for_few_shards(run, self.name) or LocalExecutor())
+        write_json(descriptions_file(plan.output, plan.version), found)
+        version.descriptions = found
+        meter.tell("finish")

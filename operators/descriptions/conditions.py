@@ -1,0 +1,158 @@
+"""Conditions on one source column, as people read them: ``age >= 35``, ``city = Oslo``, ``city is missing``.
+
+A condition is evaluated on the values of its column by the very definition that its text states, so that the
+figures of a rule are those of the text and not those of the tree that it was found by.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Scale = Literal["number", "date", "time"]
+SECONDS_PER_DAY = 86_400.0
+LONGEST_VALUE = 40
+"""Characters of a category or term that a text shows."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """``low <= column < high``, where either end may be infinite.
+
+    Attributes
+    ----------
+    missing
+        Whether rows without a value fulfil the condition too. With both ends infinite, ``missing`` False
+        means that the column has a value.
+
+    """
+
+    column: str
+    low: float = -math.inf
+    high: float = math.inf
+    missing: bool = False
+    scale: Scale = "number"
+
+    def holds(self, values: npt.NDArray[np.float64]) -> Mask:
+        """Return which rows fulfil the condition, shape (n,); NaN is a missing value."""
+        absent = np.isnan(values)
+        inside = ~absent & (values >= self.low) & (values < self.high)
+        return np.asarray(inside | (absent & self.missing))
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        low, high = (self._value(end) for end in (self.low, self.high))
+        if math.isinf(self.low) and math.isinf(self.high):
+            return f"{self.column} is not missing"
+        if math.isinf(self.high):
+            found = f"{self.column} >= {low}"
+        elif math.isinf(self.low):
+            found = f"{self.column} < {high}"
+        else:
+            found = f"{low} <= {self.column} < {high}"
+        return f"({found} or missing)" if self.missing else found
+
+    def _value(self, end: float) -> str:
+        if math.isinf(end) or self.scale == "number":
+            return f"{end:.15g}"
+        moment = datetime.fromtimestamp(end, UTC)
+        return moment.strftime("%Y-%m-%d" if self.scale == "date" else "%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The column has no value."""
+
+    column: str
+
+    def holds(self, values: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Mask:
+        """Return which rows fulfil the condition, shape (n,); NaN, or -1 for codes, is a missing value."""
+        return np.asarray(np.isnan(values) | (values < 0) if values.dtype.kind == "f" else values < 0)
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{self.column} is missing"
+
+
+@dataclass(frozen=True)
+class Level:
+    """The column has a certain value, or has not (``negated``); ``code`` is the value's position in the view.
+
+    A missing value differs from every value, so rows without one fulfil a negated condition.
+    """
+
+    column: str
+    code: int
+    value: str
+    negated: bool = False
+
+    def holds(self, values: npt.NDArray[np.int64]) -> Mask:
+        """Return which rows fulfil the condition, shape (n,), from codes."""
+        return np.asarray((values == self.code) != self.negated)
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{self.column} {'!=' if self.negated else '='} {shown(self.value)}"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A text contains a word, or does not (``negated``)."""
+
+    column: str
+    position: int
+    term: str
+    negated: bool = False
+
+    def holds(self, values: npt.NDArray[np.bool_]) -> Mask:
+        """Return which rows fulfil the condition, shape (n,), from occurrences of terms (n, terms)."""
+        return np.asarray(values[:, self.position] != self.negated)
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f'{self.column} {"does not mention" if self.negated else "mentions"} "{shown(self.term)}"'
+
+
+Condition: TypeAlias = Range | Missing | Level | Term
+
+
+def shown(value: str) -> str:
+    """Return a value for a text: cut if it is long, in quotation marks where its ends would not be seen."""
+    cut = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
+    return f'"{cut}"' if cut != cut.strip() or not cut else cut
+
+
+def merge(conditions: list[Condition]) -> list[Condition]:
+    """Return conditions that hold together, with one condition for each column where that is possible.
+
+    Ranges of one column are intersected, and what a stricter condition on the column implies is left out.
+    The order is that of the first condition on each column.
+    """
+    merged: list[Condition] = []
+    for column in dict.fromkeys(condition.column for condition in conditions):
+        own = [condition for condition in conditions if condition.column == column]
+        merged += _merge_column(own)
+    return merged
+
+
+def _merge_column(own: list[Condition]) -> list[Condition]:
+    ranges = [condition for condition in own if isinstance(condition, Range)]
+    certain = [c for c in own if isinstance(c, Missing) or (isinstance(c, Level) and not c.negated)]
+    if certain and not any(isinstance(condition, Term) for condition in own):
+        return [certain[0]]  # one value, or none, implies every other condition of the path
+    if not ranges:
+        return list(dict.fromkeys(own))
+    first = ranges[0]
+    low, high = max(one.low for one in ranges), min(one.high for one in ranges)
+    whole = Range(first.column, low, high, all(one.missing for one in ranges), first.scale)
+    return [whole, *(one for one in dict.fromkeys(own) if not isinstance(one, Range))]

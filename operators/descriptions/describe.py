@@ -1,0 +1,207 @@
+"""Describes every group of a sample: its rule within the class, its frequent terms, its central rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.descriptions.rules import MIN_ROWS, Rule, find_rule
+from operators.descriptions.views import Floats, TextView, View, views_of
+from operators.hashing import row_hashes
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+MOST_TERMS = 8
+MOST_CENTRAL = 8
+TERM_LEVEL = 3.0
+"""Standard errors by which the frequency of a named term differs between a group and its class."""
+
+
+@dataclass(frozen=True)
+class GroupSample:
+    """Rows that were drawn to describe groups, n in all, in the order of their ids.
+
+    Attributes
+    ----------
+    table
+        Source columns that a description may name.
+    row_ids
+        Shape (n,).
+    y, group
+        Class index and group of each row, shape (n,); group -1 is the noise of the class.
+    sizes
+        Number of rows of every class and group in the whole dataset.
+    features
+        Features (m, d) of the rows ``feature_rows`` (positions, increasing); None where no column is an image
+        or a vector.
+
+    """
+
+    table: pa.Table
+    row_ids: Ints
+    y: Ints
+    group: Ints
+    sizes: Mapping[tuple[int, int], int]
+    seed: int = 0
+    features: npt.NDArray[np.float32] | None = None
+    feature_rows: Ints | None = None
+
+    def weights(self) -> Floats:
+        """Return the number of rows that each row stands for, shape (n,)."""
+        found = np.zeros(len(self.row_ids))
+        for (y, group), rows in self.sizes.items():
+            mine = (self.y == y) & (self.group == group)
+            found[mine] = rows / max(int(mine.sum()), 1)
+        return found
+
+
+def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Describe every group, and the noise of every class.
+
+    Parameters
+    ----------
+    sample
+        Rows of all groups.
+    classes
+        Names of the classes by their index.
+
+    Returns
+    -------
+    One JSON-able mapping for each class and group in their order: ``class``, ``group``, ``rows``,
+    ``description`` (a sentence), ``rule`` (None where no rule is better than chance), ``terms`` and
+    ``central_rows``.
+
+    """
+    fit = (row_hashes(sample.row_ids, sample.seed, "descriptions/fit") & np.uint64(1)).astype(np.bool_)
+    views, weights = views_of(sample.table, fit), sample.weights()
+    found = []
+    # Noise, group -1, comes last in its class.
+    for y, group in sorted(sample.sizes, key=lambda pair: (pair[0], pair[1] < 0, pair[1])):
+        in_class = sample.y == y
+        inside = in_class & (sample.group == group)
+        rest = sum(rows for (cls, _), rows in sample.sizes.items() if cls == y) - sample.sizes[y, group]
+        rule = _rule(views, inside, in_class, weights, fit, len(sample.sizes)) if rest else None
+        terms = list(_terms(views, inside, in_class, weights)) if rest else []
+        drawn = (int(inside.sum()), int((in_class & ~inside).sum()))
+        found.append(
+            {
+                "class": classes[y],
+                "group": group,
+                "rows": sample.sizes[y, group],
+                "description": sentence(rule, classes[y], rest, drawn, bool(views)),
+                "rule": None if rule is None else _rule_record(rule),
+                "terms": terms,
+                "central_rows": central_rows(sample, inside),
+            }
+        )
+    return found
+
+
+def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], has_columns: bool) -> str:
+    """Return the description of a group.
+
+    Parameters
+    ----------
+    rule
+        The group's rule; None if there is none.
+    name
+        Name of the class.
+    rest
+        Number of rows of the class that are not in the group.
+    drawn
+        Drawn rows of the group and of the rest of its class.
+    has_columns
+        Whether any source column can be part of a rule.
+
+    """
+    if rule is not None:
+        return rule.text
+    if not rest:
+        return f"all rows of class {name}"
+    if not has_columns:
+        return "no column of the source can be named in a rule: see the central rows"
+    if min(drawn) < 4 * MIN_ROWS:
+        return f"too few rows for a rule ({drawn[0]} of the group, {drawn[1]} others of its class)"
+    return f"no rule of up to three conditions tells it from the rest of class {name} better than chance"
+
+
+def _rule(
+    views: Sequence[View],
+    inside: npt.NDArray[np.bool_],
+    in_class: npt.NDArray[np.bool_],
+    weights: Floats,
+    fit: npt.NDArray[np.bool_],
+    tests: int,
+) -> Rule | None:
+    rows = np.flatnonzero(in_class)
+    own = [_take(view, rows) for view in views]
+    return find_rule(own, inside[rows], weights[rows], fit[rows], tests=tests)
+
+
+def _take(view: View, rows: Ints) -> View:
+    if isinstance(view, TextView):
+        return TextView(view.column, view.occurs[rows], view.terms)
+    name = "codes" if hasattr(view, "codes") else "values"
+    changed = {**vars(view), name: getattr(view, name)[rows]}
+    return type(view)(**changed)
+
+
+def _rule_record(rule: Rule) -> dict[str, Any]:
+    score = asdict(rule.score)
+    return {
+        "text": rule.text,
+        "conditions": [condition.text for condition in rule.conditions],
+        **score,
+        "rows": round(rule.score.rows),
+        "lift": rule.score.lift,
+    }
+
+
+def _terms(
+    views: Sequence[View],
+    inside: npt.NDArray[np.bool_],
+    in_class: npt.NDArray[np.bool_],
+    weights: Floats,
+) -> Iterator[dict[str, Any]]:
+    """Yield the terms that are more frequent in the group than in the rest of its class, strongest first.
+
+    The order is that of the difference of frequencies in standard errors.
+    """
+    rest = in_class & ~inside
+    if min(int(inside.sum()), int(rest.sum())) < MIN_ROWS:
+        return
+    for view in views:
+        if not isinstance(view, TextView):
+            continue
+        here = np.average(view.occurs[inside], axis=0, weights=weights[inside])
+        there = np.average(view.occurs[rest], axis=0, weights=weights[rest])
+        error = np.sqrt(here * (1 - here) / inside.sum() + there * (1 - there) / rest.sum() + 1e-12)
+        strength = (here - there) / error
+        for place in np.argsort(-strength, kind="stable")[:MOST_TERMS]:
+            if strength[place] >= TERM_LEVEL:
+                yield {
+                    "column": view.column,
+                    "term": view.terms[place],
+                    "in_group": float(here[place]),
+                    "in_rest_of_class": float(there[place]),
+                }
+
+
+def central_rows(sample: GroupSample, inside: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the ids of the drawn rows of a group that are nearest to its mean, nearest first.
+
+    Empty where there are no images or vectors. Ties go by row id.
+    """
+    if sample.features is None or sample.feature_rows is None:
+        return []
+    mine = inside[sample.feature_rows]
+    X = sample.features[mine].astype(np.float64)
+    if not len(X):
+        return []
+    distance = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
+    order = np.argsort(distance, kind="stable")[:MOST_CENTRAL]
+    return [int(row_id) for row_id in sample.row_ids[sample.feature_rows[mine]][order]]

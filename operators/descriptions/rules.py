@@ -1,0 +1,223 @@
+"""One rule that tells the rows of a group from the other rows of its class, found by shallow trees.
+
+Two decision trees of depth 3 (one on the rows as they are, one with both sides balanced) propose the paths to
+all of their nodes; the path with the best F1 score on the rows of the fit is the rule, and a shorter one is
+preferred to one that is hardly better. Rows that the trees have not seen say how good the rule is, and
+whether it is better than chance: Fisher's exact test, which does not depend on how many rows of either side
+were drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import hypergeom
+
+from operators.descriptions.conditions import Condition, merge
+from operators.descriptions.views import Floats, TextView, View, stacked
+
+DEPTH = 3
+MIN_LEAF = 5
+MIN_LEAF_SHARE = 0.01
+MOST_VALUES = 3_000_000
+"""Values (rows times columns) on which one tree is fitted; of wider tables, fewer rows are used."""
+TERMS_PER_GROUP = 40
+LEVEL = 0.01
+"""Chance of calling a rule of no use better than chance, over all groups together."""
+CONDITION_PRICE = 0.01
+"""Rise of the F1 score that a further condition must bring."""
+MIN_ROWS = 20
+"""Fewest drawn rows on either side, in the fit and in the check."""
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """How well a rule describes a group, on rows that it was not fitted to.
+
+    Attributes
+    ----------
+    coverage
+        Share of the group's rows for which the rule holds.
+    purity
+        Share of the group among the rows of the class for which the rule holds.
+    base
+        Share of the group among all rows of the class.
+    rows
+        Number of rows of the class for which the rule holds, estimated for all rows.
+    checked
+        Number of held-out rows.
+    p_value
+        Chance that a rule of no use separates the held-out rows as well or better.
+
+    """
+
+    coverage: float
+    purity: float
+    base: float
+    rows: float
+    checked: int
+    p_value: float
+
+    @property
+    def lift(self) -> float:
+        """Purity over the group's share of the class."""
+        return self.purity / self.base if self.base else float("nan")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Conditions that hold together, and their score."""
+
+    conditions: tuple[Condition, ...]
+    score: RuleScore
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return " and ".join(condition.text for condition in self.conditions)
+
+
+def find_rule(
+    views: Sequence[View], inside: Bools, weights: Floats, fit: Bools, *, tests: int = 1
+) -> Rule | None:
+    """Find the rule that describes the rows of a group best; None if none is better than chance.
+
+    Parameters
+    ----------
+    views
+        Columns of n rows.
+    inside
+        Whether a row is in the group, shape (n,). The other rows are those of the same class.
+    weights
+        Number of rows that each row stands for, shape (n,).
+    fit
+        Rows from which the rule is made, shape (n,); the others check it.
+    tests
+        Number of rules that are looked for together, by which the level of the test is divided.
+
+    """
+    sides = [int((inside & fit).sum()), int((~inside & fit).sum())]
+    held_out = [int((inside & ~fit).sum()), int((~inside & ~fit).sum())]
+    if not views or min(*sides, *held_out) < MIN_ROWS:
+        return None
+    views = [_informative(view, inside, fit) for view in views]
+    best: tuple[float, tuple[Condition, ...]] | None = None
+    for path in _candidates(views, inside, weights, fit):
+        conditions = tuple(merge(list(path)))
+        value = _f1(holds(conditions, views), inside, weights, fit) - CONDITION_PRICE * len(conditions)
+        if best is None or value > best[0] + 1e-9:
+            best = value, conditions
+    if best is None:
+        return None
+    score = score_rule(holds(best[1], views), inside, weights, ~fit)
+    return Rule(best[1], score) if score.p_value < LEVEL / tests and score.lift > 1 else None
+
+
+def holds(conditions: Sequence[Condition], views: Sequence[View]) -> Bools:
+    """Return for which rows all conditions hold, shape (n,)."""
+    by_column = {view.column: view for view in views}
+    found = [by_column[condition.column].holds(condition) for condition in conditions]
+    return np.asarray(np.logical_and.reduce(found))
+
+
+def score_rule(rule: Bools, inside: Bools, weights: Floats, rows: Bools) -> RuleScore:
+    """Score a rule on some rows.
+
+    Parameters
+    ----------
+    rule
+        For which rows the rule holds, shape (n,).
+    inside
+        Which rows are in the group, shape (n,).
+    weights
+        Number of rows that each row stands for, shape (n,). Shares are weighted, the test is not.
+    rows
+        Rows to score on, shape (n,).
+
+    """
+    group, other = inside & rows, ~inside & rows
+    hits, misses = int((rule & group).sum()), int((rule & other).sum())
+    n_group, n_other = int(group.sum()), int(other.sum())
+    in_group, in_class = float(weights[group].sum()), float(weights[rows].sum())
+    chosen, chosen_group = float(weights[rule & rows].sum()), float(weights[rule & group].sum())
+    everything = float(weights.sum())
+    p_value = float(hypergeom.sf(hits - 1, n_group + n_other, n_group, hits + misses))
+    return RuleScore(
+        coverage=chosen_group / in_group if in_group else 0.0,
+        purity=chosen_group / chosen if chosen else 0.0,
+        base=in_group / in_class if in_class else 0.0,
+        rows=chosen / in_class * everything if in_class else 0.0,
+        checked=n_group + n_other,
+        p_value=p_value,
+    )
+
+
+def _informative(view: View, inside: Bools, fit: Bools) -> View:
+    """Return the view; of a text, with the terms alone whose frequency differs most between the sides."""
+    if not isinstance(view, TextView) or view.width <= TERMS_PER_GROUP:
+        return view
+    gap = np.abs(view.occurs[inside & fit].mean(axis=0) - view.occurs[~inside & fit].mean(axis=0))
+    chosen = np.sort(np.argsort(-gap, kind="stable")[:TERMS_PER_GROUP])
+    return TextView(view.column, view.occurs[:, chosen], tuple(view.terms[place] for place in chosen))
+
+
+def _candidates(
+    views: Sequence[View], inside: Bools, weights: Floats, fit: Bools
+) -> Iterator[tuple[Condition, ...]]:
+    """Yield the paths to all nodes of both trees."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    matrix, owners = stacked(views)
+    rows = _rows_to_fit(inside, fit, matrix.shape[1])
+    least = max(MIN_LEAF, int(MIN_LEAF_SHARE * inside[rows].sum()))
+    for class_weight in (None, "balanced"):
+        tree = DecisionTreeClassifier(
+            max_depth=DEPTH, min_samples_leaf=least, class_weight=class_weight, random_state=0
+        )
+        tree.fit(matrix[rows], inside[rows], sample_weight=weights[rows] / weights[rows].mean())
+        yield from _paths(tree.tree_, 0, (), views, owners)
+
+
+def _rows_to_fit(inside: Bools, fit: Bools, width: int) -> npt.NDArray[np.int64]:
+    """Return the rows of the fit, evenly thinned on both sides where the table is wide."""
+    budget = max(MOST_VALUES // max(width, 1), 4 * MIN_ROWS)
+    parts = []
+    for side in (inside, ~inside):
+        rows = np.flatnonzero(side & fit)
+        share = budget // 2
+        parts.append(rows[:: max(-(-len(rows) // share), 1)])
+    return np.sort(np.concatenate(parts))
+
+
+def _paths(
+    tree: Any, node: int, path: tuple[Condition, ...], views: Sequence[View], owners: list[tuple[int, int]]
+) -> Iterator[tuple[Condition, ...]]:
+    if path:
+        yield path
+    left, right = int(tree.children_left[node]), int(tree.children_right[node])
+    if left == right:  # a leaf
+        return
+    index, position = owners[int(tree.feature[node])]
+    threshold, goes_left = float(tree.threshold[node]), bool(tree.missing_go_to_left[node])
+    gaps = _has_gaps(views[index])
+    for child, is_left in ((left, True), (right, False)):
+        missing = gaps and goes_left == is_left
+        condition = views[index].condition(position, threshold, left=is_left, missing=missing)
+        yield from _paths(tree, child, (*path, condition), views, owners)
+
+
+def _has_gaps(view: View) -> bool:
+    values = getattr(view, "values", None)
+    return values is not None and bool(np.isnan(values).any())
+
+
+def _f1(rule: Bools, inside: Bools, weights: Floats, rows: Bools) -> float:
+    hit = float(weights[rule & inside & rows].sum())
+    total = float(weights[rule & rows].sum()) + float(weights[inside & rows].sum())
+    return 2 * hit / total if total else 0.0

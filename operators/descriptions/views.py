@@ -1,0 +1,339 @@
+"""Source columns as a shallow tree sees them, and the conditions that its splits stand for.
+
+Numbers and dates are cut at readable thresholds before the tree is fitted, so that a split of the tree is a
+condition with a readable number and nothing is rounded afterwards. Texts with few values, and booleans, give
+one column for each frequent value; long texts give one column for each frequent term. Space around texts does
+not count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.descriptions.conditions import (
+    SECONDS_PER_DAY,
+    Condition,
+    Level,
+    Missing,
+    Range,
+    Scale,
+    Term,
+)
+from operators.encode.kinds import looks_like_id
+
+MOST_CUTS = 31
+MOST_LEVELS = 24
+MIN_LEVEL_SHARE = 0.005
+MIN_LEVEL_ROWS = 20
+MOST_TERMS = 400
+MIN_TERM_ROWS = 10
+MOST_CHARACTERS = 4_000
+TEXT_WORDS = 4.0
+"""Mean number of words from which on a column is text rather than a category."""
+NUMBER_SHARE = 0.95
+"""Texts count as numbers if this share of the values parses as one."""
+MISSING_TEXTS = ("", "?", "na", "n/a", "nan", "null", "none")
+UNIQUE_SHARE = 0.98
+"""Share of distinct, or of rising, whole numbers above which a column counts as an identifier."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NumberView:
+    """A numeric or date column: values (n,) float64 with NaN where missing, and increasing cuts."""
+
+    column: str
+    values: Floats
+    cuts: Floats
+    scale: Scale = "number"
+
+    @property
+    def width(self) -> int:
+        """Number of columns for the tree."""
+        return 1
+
+    def matrix(self) -> npt.NDArray[np.float32]:
+        """Return (n, 1): the number of cuts that are at most the value, NaN where it is missing."""
+        codes = np.searchsorted(self.cuts, self.values, side="right").astype(np.float32)
+        codes[np.isnan(self.values)] = np.nan
+        return codes[:, None]
+
+    def condition(self, position: int, threshold: float, *, left: bool, missing: bool) -> Condition:
+        """Return the condition of one side of a split of the tree."""
+        if math.isinf(threshold) or threshold >= len(self.cuts):
+            return Range(self.column, scale=self.scale) if left == (threshold > 0) else Missing(self.column)
+        cut = float(self.cuts[max(math.floor(threshold), 0)])
+        ends = {"high": cut} if left else {"low": cut}
+        return Range(self.column, **ends, missing=missing, scale=self.scale)
+
+    def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Return which rows fulfil a condition on this column, shape (n,)."""
+        if not isinstance(condition, Range | Missing):
+            raise TypeError(f"{condition.text}: not a condition on a number")
+        return condition.holds(self.values)
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """A column with few values: codes (n,) int64, -1 where missing, and the frequent values by code."""
+
+    column: str
+    codes: npt.NDArray[np.int64]
+    levels: tuple[str, ...]
+    has_missing: bool
+
+    @property
+    def width(self) -> int:
+        """Number of columns for the tree: one for each frequent value, and one for missing ones."""
+        return len(self.levels) + self.has_missing
+
+    def matrix(self) -> npt.NDArray[np.float32]:
+        """Return (n, width) of 0 and 1."""
+        places = np.arange(len(self.levels))
+        found = (self.codes[:, None] == places).astype(np.float32)
+        return np.column_stack([found, self.codes < 0]).astype(np.float32) if self.has_missing else found
+
+    def condition(self, position: int, threshold: float, *, left: bool, missing: bool) -> Condition:
+        """Return the condition of one side of a split of the tree."""
+        if position == len(self.levels):
+            return Level(self.column, -1, "missing", negated=True) if left else Missing(self.column)
+        return Level(self.column, position, self.levels[position], negated=left)
+
+    def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Return which rows fulfil a condition on this column, shape (n,)."""
+        if not isinstance(condition, Level | Missing):
+            raise TypeError(f"{condition.text}: not a condition on a category")
+        return condition.holds(self.codes)
+
+
+@dataclass(frozen=True)
+class TextView:
+    """A column of texts: which frequent terms each contains, (n, terms) bool."""
+
+    column: str
+    occurs: npt.NDArray[np.bool_]
+    terms: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns for the tree."""
+        return len(self.terms)
+
+    def matrix(self) -> npt.NDArray[np.float32]:
+        """Return (n, terms) of 0 and 1."""
+        return self.occurs.astype(np.float32)
+
+    def condition(self, position: int, threshold: float, *, left: bool, missing: bool) -> Condition:
+        """Return the condition of one side of a split of the tree."""
+        return Term(self.column, position, self.terms[position], negated=left)
+
+    def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Return which rows fulfil a condition on this column, shape (n,)."""
+        if not isinstance(condition, Term):
+            raise TypeError(f"{condition.text}: not a condition on a text")
+        return condition.holds(self.occurs)
+
+
+View: TypeAlias = NumberView | LevelView | TextView
+
+
+def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
+    """Return the columns that a rule may use, in the order of the table.
+
+    Columns of lists, bytes and structs, constant columns and identifiers have no view.
+
+    Parameters
+    ----------
+    table
+        Source columns of n sampled rows.
+    fit
+        Rows, shape (n,), from which thresholds, frequent values and terms are taken.
+
+    """
+    found = (_view(name, table.column(name).combine_chunks(), fit) for name in table.column_names)
+    return [view for view in found if view is not None and view.width]
+
+
+def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | None:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if pa.types.is_boolean(kind):
+        texts = pc.if_else(column, "true", "false")
+        return _levels(name, texts.to_pylist(), fit)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values = _floats(column)
+        return None if _is_identifier(name, values, kind) else _numbers(name, values, fit)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _dates(name, column, fit)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _strings(name, column, fit)
+    return None
+
+
+def _floats(column: pa.Array) -> Floats:
+    values = pc.cast(column, pa.float64(), safe=False)
+    found = np.array(values.to_numpy(zero_copy_only=False), np.float64)
+    found[~np.isfinite(found)] = np.nan
+    return found
+
+
+def _is_identifier(name: str, values: Floats, kind: pa.DataType) -> bool:
+    """Return whether nearly unique whole numbers rise with the rows, as row numbers do, or are named as ids."""
+    present = values[~np.isnan(values)]
+    if not pa.types.is_integer(kind) or len(present) < 3:
+        return False
+    if looks_like_id(name) and len(np.unique(present)) > UNIQUE_SHARE * len(present):
+        return True
+    return bool((np.diff(present) > 0).mean() > UNIQUE_SHARE)
+
+
+def _numbers(
+    name: str, values: Floats, fit: npt.NDArray[np.bool_], scale: Scale = "number"
+) -> NumberView | None:
+    present = values[fit & ~np.isnan(values)]
+    cuts = readable_cuts(present, scale)
+    gaps = bool(np.isnan(values[fit]).any())
+    return NumberView(name, values, cuts, scale) if len(cuts) or (gaps and len(present)) else None
+
+
+def _dates(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> NumberView | None:
+    moments = pc.cast(column, pa.timestamp("us"), safe=False)
+    micros = _floats(pc.cast(moments, pa.int64()))
+    return _numbers(name, micros / 1e6, fit, "date" if _spans_days(micros / 1e6) else "time")
+
+
+def _spans_days(seconds: Floats) -> bool:
+    present = seconds[~np.isnan(seconds)]
+    return not len(present) or float(np.ptp(present)) > 60 * SECONDS_PER_DAY
+
+
+def _strings(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | None:
+    texts = [None if value is None else value[:MOST_CHARACTERS].strip() for value in column.to_pylist()]
+    chosen = [text for text, use in zip(texts, fit, strict=True) if use and text is not None]
+    present = [text for text in chosen if text.lower() not in MISSING_TEXTS]
+    if not present:
+        return None
+    parsed = [_number(text) for text in texts]
+    numeric = sum(_number(text) is not None for text in present)
+    if numeric >= NUMBER_SHARE * len(present):
+        values = np.array([math.nan if value is None else value for value in parsed], np.float64)
+        return _numbers(name, values, fit)
+    if np.mean([text.count(" ") + 1 for text in present]) >= TEXT_WORDS and len(set(present)) > MOST_LEVELS:
+        return _terms(name, texts, fit)
+    return _levels(name, texts, fit)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _levels(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) -> LevelView | None:
+    counts: dict[str, int] = {}
+    for text, use in zip(texts, fit, strict=True):
+        if use and text is not None:
+            counts[text] = counts.get(text, 0) + 1
+    least = max(MIN_LEVEL_ROWS, MIN_LEVEL_SHARE * int(fit.sum()))
+    frequent = [text for text, rows in counts.items() if rows >= least]
+    levels = sorted(frequent, key=lambda text: (-counts[text], text))[:MOST_LEVELS]
+    place = {text: code for code, text in enumerate(levels)}
+    other = len(levels)  # present, but not frequent
+    codes = np.array([-1 if text is None else place.get(text, other) for text in texts], np.int64)
+    gaps = bool((codes[fit] < 0).any() and (codes[fit] >= 0).any())
+    constant = len(counts) < 2
+    return None if constant and not gaps else LevelView(name, codes, () if constant else tuple(levels), gaps)
+
+
+def _terms(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) -> TextView | None:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    filled = [text or "" for text in texts]
+    counter = CountVectorizer(
+        binary=True,
+        stop_words="english",
+        min_df=MIN_TERM_ROWS,
+        max_df=0.95,
+        max_features=MOST_TERMS,
+        token_pattern=r"(?u)\b\w[\w'-]+\b",
+        dtype=np.uint8,
+    )
+    try:
+        counter.fit([text for text, use in zip(filled, fit, strict=True) if use])
+    except ValueError:  # no term is frequent enough
+        return None
+    occurs = counter.transform(filled).toarray().astype(np.bool_)
+    return TextView(name, occurs, tuple(counter.get_feature_names_out()))
+
+
+def readable_cuts(values: Floats, scale: Scale = "number") -> Floats:
+    """Return increasing thresholds with few digits that cut the values about evenly.
+
+    Parameters
+    ----------
+    values
+        Shape (m,), without NaN.
+    scale
+        Dates are cut at the begin of a day.
+
+    Returns
+    -------
+    At most ``MOST_CUTS`` thresholds t, each with values on both sides (value < t and value >= t). Between
+    few distinct values every gap has one; else each lies within half a step of an even quantile.
+
+    """
+    distinct = np.unique(values)
+    if len(distinct) < 2:
+        return np.empty(0)
+    if len(distinct) <= MOST_CUTS + 1:
+        pairs = list(pairwise(distinct))
+    else:
+        step = 1 / (MOST_CUTS + 1)
+        middle = np.arange(1, MOST_CUTS + 1) * step
+        low, high = (np.quantile(values, middle + side * step / 2, method="lower") for side in (-0.5, 0.5))
+        pairs = list(zip(low, high, strict=True))
+    cuts = [readable_between(float(a), float(b), scale) for a, b in pairs if b > distinct[0]]
+    return np.unique(np.array([cut for cut in cuts if distinct[0] < cut <= distinct[-1]], np.float64))
+
+
+def readable_between(low: float, high: float, scale: Scale = "number") -> float:
+    """Return a number t with low < t <= high and as few digits as possible; ``high`` where both are equal."""
+    if scale != "number":
+        unit = SECONDS_PER_DAY if scale == "date" else 60.0
+        floor = math.floor(high / unit) * unit
+        return floor if floor > low else high
+    if not high > low:
+        return high
+    size = max(abs(low), abs(high))
+    exponent = math.floor(math.log10(size)) if size > 0 else 0
+    for digits in range(17):
+        places = digits - 1 - exponent
+        step = 10.0**-places
+        if not math.isfinite(step) or step == 0:
+            continue
+        for part in (5.0, 1.0):  # 0, 50, 100 before 10, 20, 30
+            found = round(math.floor(high / (step * part)) * step * part, max(places + 1, 0))
+            if low < found <= high:
+                return float(found)
+    return high
+
+
+def stacked(views: Sequence[View]) -> tuple[npt.NDArray[np.float32], list[tuple[int, int]]]:
+    """Return the columns of all views side by side, and the view and position of each column."""
+    owners = [(index, place) for index, view in enumerate(views) for place in range(view.width)]
+    matrix: npt.NDArray[Any] = np.concatenate([view.matrix() for view in views], axis=1)
+    return np.asarray(matrix, np.float32), owners

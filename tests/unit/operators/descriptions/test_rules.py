@@ -1,0 +1,213 @@
+"""Rules that describe groups: found where they exist, stated as they are evaluated, silent where chance rules."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operators.descriptions import GroupSample, describe_groups, find_rule
+from operators.descriptions.conditions import Level, Missing, Range, Term, merge, shown
+from operators.descriptions.rules import holds, score_rule
+from operators.descriptions.views import readable_between, readable_cuts, views_of
+
+N = 1_200
+
+
+def table(n: int = N, seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    hours = rng.integers(10, 60, n)
+    return pa.table(
+        {
+            "status": rng.choice(["Never-married", "Married", " Divorced"], n).tolist(),
+            "hours": hours,
+            "income": [None if value < 0.1 else float(f"{value:.4f}") for value in rng.random(n)],
+            "active": rng.random(n) < 0.5,
+            "pixels": [[0.0, 1.0]] * n,
+            "noise": rng.normal(size=n),
+        }
+    )
+
+
+def halves(n: int = N) -> np.ndarray:
+    return np.arange(n) % 2 == 0
+
+
+def find(found: pa.Table, inside: np.ndarray, **options: int):
+    fit = halves(found.num_rows)
+    return find_rule(views_of(found, fit), inside, np.ones(found.num_rows), fit, **options)
+
+
+def test_a_rule_of_two_columns_is_found_as_it_was_planted() -> None:
+    rows = table()
+    hours = rows["hours"].to_numpy()
+    inside = (np.array(rows["status"].to_pylist()) == "Never-married") & (hours < 35)
+    rule = find(rows, inside)
+    assert rule is not None
+    assert set(rule.text.split(" and ")) == {"status = Never-married", "hours < 35"}
+    assert rule.score.coverage == rule.score.purity == 1.0
+    base = inside[~halves()].mean()
+    assert rule.score.base == pytest.approx(base)
+    assert rule.score.lift == pytest.approx(1 / base)
+    assert rule.score.checked == N // 2
+
+
+def test_missing_values_are_a_condition() -> None:
+    rows = table()
+    inside = np.array([value is None for value in rows["income"].to_pylist()])
+    rule = find(rows, inside)
+    assert rule is not None
+    assert rule.text == "income is missing"
+    present = find(rows, ~inside)
+    assert present is not None
+    assert present.text == "income is not missing"
+
+
+def test_random_groups_get_no_rule() -> None:
+    """At level .01 for all together, 40 random groups give a rule with probability .01 or less."""
+    rng = np.random.default_rng(1)
+    rows = table()
+    found = [find(rows, rng.random(N) < 0.3, tests=40) for _ in range(40)]
+    assert found == [None] * 40
+
+
+def test_the_figures_are_those_of_the_text_on_held_out_rows() -> None:
+    rows = table()
+    rng = np.random.default_rng(2)
+    hours = rows["hours"].to_numpy() // 10 * 10
+    rows = rows.set_column(1, "hours", pa.array(hours))
+    inside = (hours >= 40) ^ (rng.random(N) < 0.2)
+    rule = find(rows, inside)
+    assert rule is not None
+    assert rule.text == "hours >= 40"
+    held, mine = ~halves(), hours >= 40
+    assert rule.score.coverage == pytest.approx(mine[held & inside].mean())
+    assert rule.score.purity == pytest.approx(inside[held & mine].mean())
+
+
+def test_a_sample_with_kept_small_groups_gives_the_shares_of_all_rows() -> None:
+    inside = np.array([True] * 50 + [False] * 50)
+    rule = np.array([True] * 40 + [False] * 10 + [True] * 10 + [False] * 40)
+    weights = np.where(inside, 1.0, 9.0)  # the other rows stand for nine each
+    score = score_rule(rule, inside, weights, np.ones(100, bool))
+    assert score.coverage == pytest.approx(0.8)
+    assert score.base == pytest.approx(0.1)
+    assert score.purity == pytest.approx(40 / (40 + 90))
+    assert score.rows == pytest.approx(130)
+    assert score.p_value < 1e-6
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=80))
+@settings(max_examples=80, deadline=None)
+def test_cuts_have_values_on_both_sides(values: list[float]) -> None:
+    x = np.array(values)
+    cuts = readable_cuts(x)
+    assert (np.diff(cuts) > 0).all()
+    for cut in cuts:
+        assert (x < cut).any()
+        assert (x >= cut).any()
+    if 2 <= len(np.unique(x)) <= 32:
+        assert len(cuts) == len(np.unique(x)) - 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "cut"),
+    [(34, 35, 35), (34.2, 35.8, 35), (0.1234, 0.1299, 0.125), (980, 1043, 1000), (-4.7, -3.2, -4), (-1, 2, 0)],
+)
+def test_cuts_have_few_digits(low: float, high: float, cut: float) -> None:
+    assert readable_between(low, high) == pytest.approx(cut, abs=1e-12)
+
+
+def test_dates_are_cut_at_days() -> None:
+    start = int(datetime(2020, 1, 1, tzinfo=UTC).timestamp())
+    seconds = start + np.arange(N) * 86_400 // 2
+    rows = pa.table({"hired": pa.array(seconds * 1_000_000, pa.timestamp("us", "UTC"))})
+    rule = find(rows, np.arange(N) >= N // 2)
+    assert rule is not None
+    assert rule.text.startswith("hired >= 2020-10-")
+    assert rule.score.coverage > 0.9
+
+
+def test_texts_are_told_by_their_terms() -> None:
+    rng = np.random.default_rng(3)
+    words = ["delivery", "price", "quality", "colour", "packaging", "service"]
+    inside = rng.random(N) < 0.3
+    texts = [
+        " ".join(["my", "order", *rng.permutation(words)[:3], *(["refund"] if mine and rng.random() < 0.9 else [])])
+        for mine in inside
+    ]
+    sample = GroupSample(
+        pa.table({"comment": texts}),
+        np.arange(N),
+        np.zeros(N, np.int64),
+        inside.astype(np.int64),
+        {(0, 0): int((~inside).sum()), (0, 1): int(inside.sum())},
+    )
+    rest, group = describe_groups(sample, ["c"])
+    assert group["description"] == 'comment mentions "refund"'
+    assert [term["term"] for term in group["terms"]] == ["refund"]
+    assert rest["description"] == 'comment does not mention "refund"'
+
+
+def test_conditions_on_one_column_are_merged() -> None:
+    path = [Range("a", low=2), Level("b", 1, "x", negated=True), Range("a", high=9, missing=True), Range("a", low=4)]
+    assert [condition.text for condition in merge(path)] == ["4 <= a < 9", "b != x"]
+    certain = [Level("b", 0, "y", negated=True), Level("b", 1, "x")]
+    assert [condition.text for condition in merge(certain)] == ["b = x"]
+    assert merge([Range("a"), Missing("a")]) == [Missing("a")]
+    both = [Term("t", 0, "p"), Term("t", 1, "q", negated=True)]
+    assert merge(both) == both
+
+
+def test_values_are_shown_so_that_spaces_are_seen() -> None:
+    assert shown("Oslo") == "Oslo"
+    assert shown("") == '""'
+    assert len(shown("x" * 200)) == 40
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-50, 50), st.integers(-5, 5).map(float)), min_size=60, max_size=90))
+@settings(max_examples=25, deadline=None)
+def test_every_path_of_the_trees_is_evaluated_as_the_tree_does(values: list[float | None]) -> None:
+    """A split's condition holds for exactly the rows that the tree sends to that side."""
+    present = [value for value in values if value is not None]
+    if len(set(present)) < 2:
+        return
+    rows = pa.table({"v": pa.array(values, pa.float64())})
+    everything = np.ones(len(values), bool)
+    (view,) = views_of(rows, everything)
+    codes = view.matrix()[:, 0]
+    for threshold in (*np.unique(codes[~np.isnan(codes)])[:-1] + 0.5, math.inf):
+        for goes_left in (True, False):
+            left = np.where(np.isnan(codes), goes_left and not math.isinf(threshold), codes <= threshold)
+            sides = {True: left, False: ~left}
+            for side, expected in sides.items():
+                condition = view.condition(0, threshold, left=side, missing=goes_left == side)
+                assert np.array_equal(holds([condition], [view]), expected), condition.text
+
+
+def test_columns_without_words_are_left_out() -> None:
+    rows = table().append_column("row", pa.array(np.arange(N))).append_column(
+        "customer_id", pa.array(np.random.default_rng(0).permutation(N))
+    )
+    assert [view.column for view in views_of(rows, halves())] == ["status", "hours", "income", "active", "noise"]
+
+
+def test_central_rows_are_the_nearest_to_the_mean() -> None:
+    X = np.arange(10, dtype=np.float32)[:, None]
+    sample = GroupSample(
+        pa.table({"a": list(range(10))}),
+        np.arange(100, 110),
+        np.zeros(10, np.int64),
+        np.zeros(10, np.int64),
+        {(0, 0): 10},
+        features=X,
+        feature_rows=np.arange(10),
+    )
+    (group,) = describe_groups(sample, ["c"])
+    assert group["central_rows"] == [104, 105, 103, 106, 102, 107, 101, 108]
+    assert group["description"] == "all rows of class c"
