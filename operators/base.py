@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_jsonable_python
 
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection, RowLocation, RowStatistics
 
 ROW_ID = "row_id"
@@ -471,6 +472,19 @@ class Operator(ABC, Generic[P]):
         in place of the section.
         """
         return None
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Say what this operator made of one row of a published version, for ``rowsieve explain``.
+
+        The default lists the columns that the operator adds. If this method raises, the error is shown in
+        place of the facts.
+
+        Parameters
+        ----------
+        context : state folders as :meth:`open` gets them; ``shards`` reads published columns.
+        row : the row, with what all operators of the run have added to it.
+        """
+        return added_facts(self.adds, row)
 
     @abstractmethod
     def open(self, context: Context) -> Apply:

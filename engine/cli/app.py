@@ -10,6 +10,7 @@ from engine.cli.common import shown_errors
 from engine.cli.compare import compare
 from engine.cli.cues import cues
 from engine.cli.deploy import deploy
+from engine.cli.explain import explain
 from engine.cli.export import export
 from engine.cli.groups import groups
 from engine.cli.jobs import add_jobs
@@ -55,6 +56,7 @@ app.command()(sources)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
 app.command()(groups)
+app.command()(explain)
 app.command()(cues)
 app.command()(versions)
 app.command()(diff)

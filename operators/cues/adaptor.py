@@ -31,6 +31,7 @@ from operators.base import (
 from operators.columns import vectors_to_numpy
 from operators.cues.params import CuesParams
 from operators.cues.references import FeatureColumns, check_answers, check_references
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -149,6 +150,12 @@ class Cues(Operator[CuesParams]):
 
         weigh = partial(_weigh, load_state(context.state))
         return lambda table: pa.table({WEIGHT_COLUMN: weigh(table)})
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Give the weight against the class's own, whether the row breaks the shortcut, and its slices."""
+        from operators.cues.explanation import row_facts
+
+        return [*added_facts(self.adds, row), *row_facts(context.state, row)]
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """List the suspected shortcuts, with buttons that compose the answer."""

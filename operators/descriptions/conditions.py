@@ -73,8 +73,8 @@ class Missing:
     column: str
 
     def holds(self, values: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> Mask:
-        """Return which rows fulfil the condition, shape (n,); NaN, or -1 for codes, is a missing value."""
-        return np.asarray(np.isnan(values) | (values < 0) if values.dtype.kind == "f" else values < 0)
+        """Return which rows fulfil the condition, shape (n,): NaN among numbers, -1 among codes."""
+        return np.asarray(np.isnan(values) if values.dtype.kind == "f" else values < 0)
 
     @property
     def text(self) -> str:

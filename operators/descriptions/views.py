@@ -107,7 +107,14 @@ class LevelView:
         """Return the condition of one side of a split of the tree."""
         if position == len(self.levels):
             return Level(self.column, -1, "missing", negated=True) if left else Missing(self.column)
+        if left and self._two_valued:
+            return Level(self.column, 1 - position, self.levels[1 - position])
         return Level(self.column, position, self.levels[position], negated=left)
+
+    @property
+    def _two_valued(self) -> bool:
+        """Whether every row has one of two values, so that not to have one is to have the other."""
+        return len(self.levels) == 2 and bool(np.isin(self.codes, (0, 1)).all())
 
     def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
         """Return which rows fulfil a condition on this column, shape (n,)."""
@@ -190,7 +197,7 @@ def _floats(column: pa.Array) -> Floats:
 
 
 def _is_identifier(name: str, values: Floats, kind: pa.DataType) -> bool:
-    """Return whether nearly unique whole numbers rise with the rows, as row numbers do, or are named as ids."""
+    """Return whether whole numbers rise with the rows, as row numbers do, or are unique and named as ids."""
     present = values[~np.isnan(values)]
     if not pa.types.is_integer(kind) or len(present) < 3:
         return False

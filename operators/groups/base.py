@@ -29,6 +29,7 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.groups.kernel import Array
 from operators.groups.state import read_labels
 
@@ -62,6 +63,15 @@ class GroupsBase(Operator[P]):
         """The models and the selection; labels stay with the rows that had them. Metrics are of ``fit``."""
         copy_state(delta.state, context.state, ("labels-*", "grid-*"))
         return dict(delta.metrics)
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Name the row's group, and why this method takes the row for an outlier, if it does."""
+        if not row.has(GROUP):
+            return added_facts(self.adds, row)
+        group, reason = row.value(GROUP), row.value(GROUP_OUTLIER)
+        method = str(getattr(self.params, "method", self.name))
+        where = "in no group (noise)" if group == NOISE else f"found by the method {method}"
+        return [Fact(GROUP, group, where), *([Fact(GROUP_OUTLIER, reason)] if reason else [])]
 
     def open_for_new_rows(self, context: Context) -> Apply:
         """Like ``open``, for rows that ``fit`` has not seen: their groups from the state alone."""

@@ -32,6 +32,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.columns import vectors_with_gaps
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.ingest.kernel import (
     Codes,
     Floats,
@@ -156,6 +157,17 @@ class Ingest(Operator[IngestParams]):
             return pa.table(columns, schema=pa.schema(list(self.adds)))
 
         return apply
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Name the class; say whether the row was accepted."""
+        accepted = bool(row.value(VALID))
+        note = "" if accepted else "the row was set aside, so no other operator has seen it"
+        facts = [Fact("accepted", accepted, note)]
+        if accepted:
+            facts.append(Fact("class", row.class_name(row.value(LABEL)), f"index {row.value(LABEL)}"))
+        if accepted and self.params.features:
+            facts += added_facts([pa.field(FEATURES, VECTOR)], row)
+        return facts
 
     def faults(self, context: Context, table: pa.Table) -> list[Fault]:
         """Return the first reason of every rejected row of a whole shard."""

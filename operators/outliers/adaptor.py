@@ -35,6 +35,7 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.outliers.params import EVIDENCE, EvidenceParams, OutliersParams
 from operators.outliers.votes import ALL, ANY, Bools, Text, decide, joined
 from operators.report import ReportSection
@@ -214,6 +215,18 @@ class Outliers(Operator[OutliersParams]):
             return pa.table(_columns(source != "", source, marked) | {SCORE: score})
 
         return apply
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Give the verdict, each judge's mark and, by evidence, posterior, threshold and all evidence."""
+        facts = [fact for fact in added_facts(self.adds, row) if fact.value != ""]
+        for column in self._voters:
+            reason = row.value(column)
+            facts.append(Fact(column, bool(reason), reason if isinstance(reason, str) else ""))
+        if self._by_evidence and row.has(FEATURES, LABEL):
+            from operators.outliers.explanation import evidence_facts
+
+            facts += evidence_facts(context.state, row)
+        return facts
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Say which operators mark which rows; by evidence also what the verdict is estimated to find."""

@@ -300,6 +300,20 @@ def judge(state: State, X: Features, y: Ints, row_ids: Ints) -> Verdicts:
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
 
+def row_evidence(state: State, X: Features, y: Ints, row_ids: Ints) -> tuple[Floats, Floats]:
+    """Return the evidence on one row, shape (len(NAMES),), and its posterior by kind, shape (3,).
+
+    Parameters
+    ----------
+    X, y, row_ids : (1, d) features, (1,) index of a class that is judged, (1,) id.
+    """
+    place = np.asarray(row_ids % BLOCK, np.int64)
+    with threadpool_limits(1):
+        E = _block_evidence(state, X, y, row_ids, place)
+        by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
+    return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
+
+
 def _score(state: State, E: Floats) -> Floats:
     """Return (n,) log odds: the calibrated combination, shrunk towards the plain margin.
 

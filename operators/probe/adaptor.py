@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from operators.base import (
     Resources,
 )
 from operators.columns import vectors_to_numpy
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.probe.job import TrainingJob, run_job
 from operators.probe.params import ProbeParams
 
@@ -93,6 +95,17 @@ class Probe(Operator[ProbeParams]):
     def can_predict(self) -> bool:
         """By the trained model."""
         return True
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Say what the classifier predicts, and how likely it takes the row's label to be."""
+        if not row.has(PREDICTION, LOSS):
+            return added_facts(self.adds, row)
+        prediction, loss = row.value(PREDICTION), row.value(LOSS)
+        right = "the label" if prediction == row.value(LABEL) else "not the label"
+        return [
+            Fact("prediction", row.class_name(prediction), right),
+            Fact("loss", loss, f"the label has probability {math.exp(-loss):.3g}"),
+        ]
 
     def open(self, context: Context) -> Apply:
         """Load the trained model once."""

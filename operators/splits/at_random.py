@@ -22,6 +22,7 @@ from operators.base import (
     OperatorParams,
     ShardReader,
 )
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.hashing import END, Hashes, row_hashes
 from operators.splits.adaptor import Split, split_column, stratum_keys
 from operators.splits.hashing import (
@@ -61,6 +62,22 @@ class Random(Split[RandomParams]):
         state = json.loads((context.state / STATE).read_text("utf-8"))
         thresholds = {key: (first, second) for key, first, second in state}
         return lambda table: split_column(draw.parts(table, thresholds))
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Say which share of the hashes of the row's stratum goes where, and what the row's hash is."""
+        facts = added_facts(self.adds, row)
+        if not row.has(LABEL, GROUP, IS_OUTLIER):
+            return facts
+        draw = self._draw(context)
+        key = int(draw.keys(row.table)[0])
+        if key < 0:
+            return [*facts, Fact("dropped", True, "outliers are dropped (split.drop_outliers)")]
+        ends = {k: (a, b) for k, a, b in json.loads((context.state / STATE).read_text("utf-8"))}
+        first, second = (float(end) / END for end in draw.complete(np.array([key]), ends)[key])
+        drawn = float(row_hashes(np.array([row.row_id]), context.seed)[0]) / END
+        where = "its class and group" if draw.by_group else "all rows"
+        note = f"of {where}: below {first:.4f} validation, below {second:.4f} test, else train"
+        return [*facts, Fact("hash", drawn, note)]
 
     def _draw(self, context: Context) -> Draw:
         by, params = self.params.stratify_by_group, self.params
@@ -112,12 +129,12 @@ class Draw:
         keys = self.keys(table)
         kept = keys >= 0
         parts = np.full(table.num_rows, DROPPED, np.int8)
-        thresholds = self._complete(keys[kept], thresholds)
+        thresholds = self.complete(keys[kept], thresholds)
         hashes = row_hashes(table[ROW_ID].to_numpy()[kept], self.seed)
         parts[kept] = assign_parts(keys[kept], hashes, thresholds)
         return parts
 
-    def _complete(
+    def complete(
         self, keys: Ints, thresholds: Mapping[int, tuple[int, int]]
     ) -> Mapping[int, tuple[int, int]]:
         """With strata of new rows that had no row in ``fit``: their thresholds are the shares themselves."""

@@ -33,6 +33,7 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
+from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.weights.class_limits import (
     ClassLimits,
@@ -235,6 +236,12 @@ class Weights(Operator[WeightsParams]):
         if workers > 1:
             train_folds(job, self.params.resources, workers)
         return workers > 1
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """List what the weight is the product of."""
+        if not row.has(*self.requires):
+            return added_facts(self.adds, row)
+        return [*added_facts(self.adds, row), *Scales.load(context.state).explain(row.table, context.state)]
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Say how unequal the weights are."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators.explanations import Fact
 from operators.weights.kernel import Bools, Floats, Ints
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -67,6 +68,18 @@ class ClassLimits:
         trust = _of(self.trust, y, 0.0)
         weights: Floats = np.where(kept, _of(self.balance, y) * (1.0 - trust + trust * capped), 0.0)
         return weights
+
+    def explain(self, c: int, product: float, weight: float) -> list[Fact]:
+        """Return what the limits make of the factors' product of a row of class ``c``."""
+        balance, trust = self.balance.get(c, 1.0), self.trust.get(c, 0.0)
+        ratio = product / self.mean.get(c, 1.0)
+        cut = f"cut at the cap {self.cap:g}" if ratio > self.cap else f"the cap is {self.cap:g}"
+        return [
+            Fact("class balance", balance, "weight of every row of the class if all classes weigh the same"),
+            Fact("relative to class", ratio, f"product of the factors over its mean in the class; {cut}"),
+            Fact("shrinkage", 1.0 - trust, "towards class balance, so that enough rows of the class count"),
+            Fact("within limits", weight, "class balance * (shrinkage + (1 - shrinkage) * relative)"),
+        ]
 
 
 def sum_products(product: Floats, y: Ints, kept: Bools) -> Moments:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import GROUP, IS_OUTLIER, LABEL
+from operators.explanations import Fact
 from operators.weights.class_limits import ClassLimits
 from operators.weights.kernel import Bools, Floats, Keys, Trust, balance_keys, balanced_weights
 
@@ -93,6 +94,29 @@ class Scales:
             return base * trusted, trusted
 
         return weigh
+
+    def explain(self, table: pa.Table, state: Path) -> list[Fact]:
+        """Return what the weight of one row is made of: factors, limits, group balance, scale and trust."""
+        names = self.factors.columns
+        facts = [Fact(f"factor {name}", float(table.column(name)[0].as_py())) for name in names]
+        base = self.factors.product(table)
+        if names:
+            note = "of the factors; a factor counts 1 where its mark as an outlier was overruled"
+            facts.append(Fact("product", float(base[0]), note))
+        if self.limits is not None:
+            y = table.column(LABEL).to_numpy()
+            c, before = int(y[0]), base
+            base = self.limits.apply(base, y, self.factors.kept(table))
+            facts += self.limits.explain(c, float(before[0]), float(base[0]))
+        if self.sizes is not None:
+            balance = balanced_weights(keys_of(table, by_class=self.by_class), self.sizes)
+            of = "class" if self.by_class else "group"
+            facts.append(Fact(f"{of} balance", float(balance[0]), f"every {of} weighs the same in sum"))
+        facts.append(Fact("scale", self.scale, "brings the mean weight of the kept rows to 1"))
+        trusted = float(self.open(state)(table)[1][0])
+        if self.trust:
+            facts.append(Fact("trust", trusted, "min(1, p / prior) of the label by held-out classifiers"))
+        return facts
 
     def save(self, state: Path) -> None:
         """Write ``weights.json`` into the state folder."""

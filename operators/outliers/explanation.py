@@ -1,0 +1,57 @@
+"""What the evidence says of one row: the posterior with its threshold, and every judge's score."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from operators.base import FEATURES, LABEL
+from operators.columns import vectors_to_numpy
+from operators.explanations import ExplainedRow, Fact
+from operators.outliers.evidence import MARGINS, NAMES
+from operators.outliers.planted import KINDS
+from operators.outliers.state import RECORD, load_state
+from operators.outliers.verdict import NOBODY, row_evidence
+
+
+def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
+    """Return what the learnt verdict says of a row that has features and a label.
+
+    Parameters
+    ----------
+    folder
+        State folder of ``outliers`` by ``rule: evidence``.
+    row
+        The row.
+
+    """
+    state = load_state(folder)
+    if state is None:
+        reason = json.loads((folder / RECORD).read_text("utf-8"))["reason"]
+        return [Fact("evidence", None, f"no row is judged: {reason}")]
+    y = row.table.column(LABEL).to_numpy().astype(np.int64)
+    if y[0] not in state.classes:
+        return [Fact("evidence", None, "too few rows of this class were sampled to judge it")]
+    X = vectors_to_numpy(row.table.column(FEATURES))
+    E, by_kind = row_evidence(state, X, y, np.array([row.row_id], np.int64))
+    total = float(by_kind.sum())
+    bound = (
+        "no row of this dataset is marked: damage is too rare, or does not stand out"
+        if state.threshold >= NOBODY
+        else f"marked from {state.threshold:.3g} on"
+    )
+    facts = [Fact("posterior", total, f"probability of being corrupt; {bound}")]
+    facts += [
+        Fact(f"posterior_{kind}", float(value)) for kind, value in zip(KINDS, by_kind, strict=True) if value
+    ]
+    for name, value in zip(NAMES, E, strict=True):
+        facts.append(Fact(f"evidence_{name}", float(value), _meaning(name)))
+    return facts
+
+
+def _meaning(name: str) -> str:
+    if name in MARGINS:
+        return "held-out log odds against the label: positive speaks against it"
+    return "log rarity of the class" if name == "rarity" else "log distance from other rows"
