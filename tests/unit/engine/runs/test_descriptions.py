@@ -104,11 +104,12 @@ def test_report_command_and_api_say_the_same(output: Path) -> None:
     assert frame["description"].tolist() == [entry["description"] for entry in read(output)["groups"]]
 
 
-def test_mlflow_has_the_groups_as_a_table(output: Path) -> None:
+def test_mlflow_has_the_groups_as_a_table(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import mlflow
 
-    mlflow.set_tracking_uri(f"sqlite:///{output / 'mlflow.db'}")
-    client = mlflow.MlflowClient()
+    uri = f"sqlite:///{output / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    client = mlflow.MlflowClient(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     (tracked,) = client.search_runs(experiments)
     frame = mlflow.load_table("groups.json", run_ids=[tracked.info.run_id])
