@@ -112,7 +112,7 @@ def test_mlflow_has_the_groups_as_a_table(output: Path, monkeypatch: pytest.Monk
     client = mlflow.MlflowClient(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     (tracked,) = client.search_runs(experiments)
-    frame = mlflow.load_table("groups.json", run_ids=[tracked.info.run_id])
+    frame = client.load_table(tracked.info.experiment_id, "groups.json")
     assert frame["description"].tolist() == [entry["description"] for entry in read(output)["groups"]]
 
 
