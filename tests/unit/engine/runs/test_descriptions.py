@@ -147,4 +147,6 @@ def test_curate_describes_groups() -> None:
             "split": {},
         },
     )
-    assert all(text.startswith("site = ") for text in curated.groups["description"])
+    texts = curated.groups["description"].tolist()
+    assert len(texts) == 4
+    assert all("site = " in text or "cue " in text for text in texts), texts
