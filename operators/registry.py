@@ -15,6 +15,7 @@ ENTRY_POINTS = "rowsieve.operators"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "ingest": "operators.ingest.adaptor:Ingest",
+        "encode": "operators.encode.adaptor:Encode",
         "embed": "operators.embed.adaptor:Embed",
         "probe": "operators.probe.adaptor:Probe",
         "gradients": "operators.gradients.adaptor:Gradients",

@@ -29,6 +29,8 @@ class Reason(IntEnum):
     INFINITE = 3
     LENGTH = 4
     RANGE = 5
+    NUMBER = 6
+    DATE = 7
 
 
 TEXTS = {
@@ -38,6 +40,8 @@ TEXTS = {
     Reason.INFINITE: "is infinite",
     Reason.LENGTH: "is a vector of another length",
     Reason.RANGE: "is beyond the range of float32",
+    Reason.NUMBER: "is text that is no number, in a column of numbers",
+    Reason.DATE: "is text that is no date, in a column of dates",
 }
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"

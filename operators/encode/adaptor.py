@@ -1,0 +1,121 @@
+"""``encode`` over shards: learn every column's encoding, then turn each shard's columns into features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    FEATURE_FAULT,
+    FEATURES,
+    REASON,
+    ROW_ID,
+    VECTOR,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    ReportContext,
+    Resources,
+)
+from operators.columns import vectors_with_gaps
+from operators.encode.params import EncodeParams
+from operators.report import ReportSection
+
+NAME = "encode"
+
+
+class Encode(Operator[EncodeParams]):
+    """Adds ``x``, the features of ordinary columns, and ``x_fault`` where a row has a value without use.
+
+    The engine adds it to every recipe whose features include a number, a boolean, a text or a date, unless
+    another operator makes the features.
+    """
+
+    name = NAME
+    version = 1
+    Params = EncodeParams
+    state_needs_row_ids = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Nothing: it reads the source."""
+        return ()
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """The columns that may become features."""
+        return self.params.features or ()
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The features, null where the row cannot be used, and then why."""
+        return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
+
+    @property
+    def resources(self) -> Resources:
+        """Resources of one actor."""
+        return self.params.resources
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Summarise the columns over all shards and fit their encodings; leaves ``encoding.json``.
+
+        Returns
+        -------
+        ``features``, and how many ``columns`` are used and ``unused``.
+
+        Raises
+        ------
+        OperatorError
+            A column changes its type between shards, or cannot be what the recipe says; no column is usable.
+
+        """
+        from operators.encode.fitting import fit_table
+
+        fitted = fit_table(self.params, context, executor)
+        fitted.save(context.state)
+        used = len(fitted.columns)
+        return {
+            "features": float(len(fitted.outputs)),
+            "columns": float(used),
+            "unused": float(len(self.source_columns) - used),
+        }
+
+    @property
+    def can_predict(self) -> bool:
+        """Return True: new rows are encoded by the state."""
+        return True
+
+    def open(self, context: Context) -> Apply:
+        """Load the state. Class shares of categories are those without the row's own fold."""
+        return _open(context, out_of_fold=True)
+
+    def open_for_new_rows(self, context: Context) -> Apply:
+        """Load the state. Class shares of categories are those of all rows that ``fit`` has seen."""
+        return _open(context, out_of_fold=False)
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """List the columns with their use, and draw maps of feature space."""
+        from operators.encode.report import encoding_section
+
+        return encoding_section(context)
+
+
+def _open(context: Context, *, out_of_fold: bool) -> Apply:
+    from operators.encode.encoding import TableEncoding
+    from operators.encode.targets import folds_of
+
+    encoding = TableEncoding.load(context.state)
+    seed = int(encoding.about["seed"])
+
+    def apply(table: pa.Table) -> pa.Table:
+        folds = folds_of(table[ROW_ID].to_numpy(), seed) if out_of_fold else None
+        x, codes = encoding.transform(table, folds)
+        bad = np.asarray(codes.any(axis=1), bool)
+        made = vectors_with_gaps(x[~bad] if bad.any() else x, bad)
+        found: dict[str, Any] = {FEATURES: made, FEATURE_FAULT: encoding.faults(table, codes)}
+        return pa.table(found)
+
+    return apply

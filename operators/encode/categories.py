@@ -1,0 +1,266 @@
+"""Categories: 0/1 features for frequent ones, and three ways to represent the infrequent ones.
+
+The 0/1 features are those of scikit-learn's ``OneHotEncoder(min_frequency=, max_categories=,
+handle_unknown="infrequent_if_exist", drop="if_binary")`` with a missing value as a category, except that the
+feature of all infrequent categories is left out where these together are infrequent too. Hashes are those of
+``FeatureHasher``, class shares those of ``TargetEncoder(smooth=)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.utils import murmurhash3_32
+
+from operators.arrays import Float32
+from operators.encode.outputs import Output, Role
+from operators.encode.sketches import Counts
+from operators.encode.summary import as_texts
+from operators.encode.targets import TargetTable
+from operators.encode.texts import is_missing, tidy
+from operators.ingest.kernel import Codes
+
+TARGET_SHARE = 0.2
+"""Share of rows with an infrequent category above which ``rare: auto`` uses class shares."""
+MAX_TARGET_CLASSES = 10
+"""Classes up to which class shares are used: each is a feature of its own."""
+
+Codebook = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """How the texts of a column are compared."""
+
+    strip: bool = True
+    fold_case: bool = False
+    missing: tuple[str, ...] = ()
+
+    def levels(self, column: pa.ChunkedArray) -> tuple[pa.Array, Codebook]:
+        """Return the distinct values as texts (k,), null where missing, and the index of each row (n,).
+
+        The last text is null, for rows without a value.
+        """
+        texts = column if pa.types.is_dictionary(column.type) else as_texts(column)
+        encoded = texts.dictionary_encode() if not pa.types.is_dictionary(texts.type) else texts
+        encoded = encoded.unify_dictionaries().combine_chunks()
+        encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+        distinct = as_texts(pa.chunked_array([encoded.dictionary])).combine_chunks()
+        tidied = tidy(distinct, strip=self.strip, fold_case=self.fold_case)
+        gone = pa.array(is_missing(tidied, self.missing))
+        tidied = pc.if_else(gone, pa.scalar(None, tidied.type), tidied)
+        codes = encoded.indices.cast(pa.int64()).fill_null(len(tidied)).to_numpy()
+        return pa.concat_arrays([tidied, pa.nulls(1, tidied.type)]), codes
+
+
+@dataclass(frozen=True)
+class CategoryEncoding:
+    """A fitted categorical column.
+
+    Attributes
+    ----------
+    source
+        The column.
+    reading
+        How texts are compared.
+    frequent
+        Categories with a 0/1 feature, ascending; None among them, as the last, is the missing value.
+    known
+        All categories with their rows, as far as they are kept: beyond ``frequent`` they tell an infrequent
+        category from one that is new.
+    bucket
+        Whether there is a 0/1 feature for all other values.
+    binary
+        Whether the column has two levels, of which only the second gets a feature.
+    hash_columns
+        Features of the hash of all other values; 0 without.
+    target
+        Class shares of every category; None without.
+
+    """
+
+    source: str
+    reading: TextReading
+    frequent: tuple[str | None, ...]
+    bucket: bool = False
+    binary: bool = False
+    hash_columns: int = 0
+    target: TargetTable | None = None
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The features."""
+        found = [self._output(self._level(value), role) for value, role in self._indicators()]
+        found += [self._output(f": hash {k}", "hash") for k in range(self.hash_columns)]
+        if self.target is not None:
+            found += [self._output(f": share of {name}", "target") for name in self.target.names]
+        return found
+
+    def encode(
+        self, column: pa.ChunkedArray, x: Float32, codes: Codes, folds: npt.NDArray[np.int64] | None = None
+    ) -> None:
+        """Write the features of n rows into ``x`` (n, width), which is 0.
+
+        Parameters
+        ----------
+        column : the column's values.
+        x : (n, width) float32.
+        codes : (n,) reasons of faulty rows; no category is one.
+        folds : fold of each row that the class shares were counted on; None for other rows.
+        """
+        texts, rows = self.reading.levels(column)
+        one_hot = self._places(texts)[rows]
+        inside = np.flatnonzero(one_hot >= 0)
+        x[inside, one_hot[inside]] = 1.0
+        start = len(self._indicators())
+        if self.hash_columns:
+            x[:, start : start + self.hash_columns] = self._hashes(texts)[rows]
+            start += self.hash_columns
+        if self.target is not None:
+            x[:, start:] = self.target.shares(texts, rows, folds)
+
+    def counts(self, column: pa.ChunkedArray, known: pa.Array) -> tuple[Counts, int]:
+        """Count rows by level: those of ``frequent``, infrequent ones, and values that are not ``known``.
+
+        Returns
+        -------
+        (len(frequent) + 1,) rows of each level, and how many of them have a new category.
+        """
+        texts, rows = self.reading.levels(column)
+        per_text = np.bincount(rows, minlength=len(texts))
+        levels = self._levels(texts)
+        found = np.bincount(
+            np.where(levels < 0, len(self.frequent), levels), per_text, len(self.frequent) + 1
+        )
+        new = pc.invert(pc.is_in(texts, value_set=known)).to_numpy(zero_copy_only=False)
+        new &= texts.is_valid().to_numpy(zero_copy_only=False)
+        return found.astype(np.int64), int(per_text[new].sum())
+
+    def _indicators(self) -> list[tuple[str | None, Role]]:
+        """Return the levels with a 0/1 feature; for infrequent ones the text is empty."""
+        levels: list[tuple[str | None, Role]] = [
+            (value, "missing" if value is None else "category") for value in self.frequent
+        ]
+        levels += [("", "infrequent")] if self.bucket else []
+        return levels[1:] if self.binary else levels
+
+    def _level(self, value: str | None) -> str:
+        return " is missing" if value is None else f" = {value}" if value else " is infrequent"
+
+    def _output(self, text: str, role: Role) -> Output:
+        return Output(self.source, "categorical", f"{self.source}{text}", role)
+
+    def _levels(self, texts: pa.Array) -> Codebook:
+        """Return the position of texts (k,) in ``frequent``, -1 for others."""
+        values = pa.array(list(self.frequent), texts.type)
+        return np.asarray(pc.index_in(texts, value_set=values).fill_null(-1).to_numpy(), np.int64)
+
+    def _places(self, texts: pa.Array) -> Codebook:
+        """Return the 0/1 feature of texts (k,), -1 for none."""
+        levels = self._levels(texts)
+        if self.bucket:
+            levels = np.where(levels < 0, len(self.frequent), levels)
+        return levels - 1 if self.binary else levels
+
+    def _hashes(self, texts: pa.Array) -> Float32:
+        """Return hashed features (k, hash_columns) of texts: 0 for frequent ones."""
+        found = np.zeros((len(texts), self.hash_columns), np.float32)
+        others = np.flatnonzero(self._levels(texts) < 0)
+        for row, text in zip(others.tolist(), texts.take(pa.array(others)).to_pylist(), strict=True):
+            hashed = murmurhash3_32(text or "", seed=0)
+            found[row, abs(hashed) % self.hash_columns] = 1.0 if hashed >= 0 else -1.0
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoding as JSON-able values, without the table of class shares."""
+        return {
+            "type": "category",
+            "source": self.source,
+            "strip": self.reading.strip,
+            "fold_case": self.reading.fold_case,
+            "missing": list(self.reading.missing),
+            "frequent": list(self.frequent),
+            "bucket": self.bucket,
+            "binary": self.binary,
+            "hash_columns": self.hash_columns,
+        }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any], target: TargetTable | None) -> Self:
+        """Read what :meth:`to_json` returned."""
+        reading = TextReading(found["strip"], found["fold_case"], tuple(found["missing"]))
+        return cls(
+            found["source"],
+            reading,
+            tuple(found["frequent"]),
+            found["bucket"],
+            found["binary"],
+            found["hash_columns"],
+            target,
+        )
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How the categories of a column are divided.
+
+    Attributes
+    ----------
+    frequent
+        Categories with a feature, ascending; None as the last for the missing value.
+    infrequent_rows
+        Rows with another category.
+    bucket
+        Whether the other categories together have a feature.
+    binary
+        Whether two levels are left in all.
+
+    """
+
+    frequent: tuple[str | None, ...]
+    infrequent_rows: int
+    bucket: bool
+    binary: bool
+
+
+def choose_levels(
+    values: Sequence[str | None], counts: Counts, rows: int, *, min_share: float, max_columns: int
+) -> Levels:
+    """Divide categories into frequent and infrequent ones, as ``OneHotEncoder`` does.
+
+    Parameters
+    ----------
+    values : categories, ascending; None as the last for the missing value, if it occurs.
+    counts : rows of each.
+    rows : all rows, of which categories that are not among ``values`` have some.
+    min_share : least share of rows of a frequent category.
+    max_columns : most features, that of the infrequent ones included.
+    """
+    frequent = counts >= max(min_share * rows, 1)
+    others = bool((~frequent).any()) or int(counts.sum()) < rows
+    if int(frequent.sum()) + others > max_columns:
+        order = np.argsort(np.where(frequent, counts, 0), kind="stable")
+        frequent = np.zeros(len(counts), bool)
+        frequent[order[-(max_columns - 1) :]] = True
+    kept = tuple(values[index] for index in np.flatnonzero(frequent).tolist())
+    rest = rows - int(counts[frequent].sum())
+    bucket = rest > 0 and rest >= min_share * rows
+    return Levels(kept, rest, bucket, len(kept) + bucket == 2 and (bucket or not rest))
+
+
+def rare_method(
+    rare: Literal["auto", "bucket", "hash", "target"], levels: Levels, rows: int, n_classes: int
+) -> Literal["bucket", "hash", "target"]:
+    """Return what represents the infrequent categories of a column."""
+    if rare == "target" and not 2 <= n_classes <= MAX_TARGET_CLASSES:
+        return "hash"
+    if rare != "auto":
+        return rare
+    many = levels.infrequent_rows > TARGET_SHARE * rows
+    return "target" if many and 2 <= n_classes <= MAX_TARGET_CLASSES else "bucket"

@@ -1,0 +1,205 @@
+"""Dates and points in time: elapsed days, and the cyclic parts of the calendar and the day.
+
+Parts and periods are those of skrub's ``DatetimeEncoder(periodic_encoding="circular", add_weekday=True)``;
+``elapsed`` is its ``total_seconds``, in days since the column's median, so that float32 holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from operators.arrays import Float32, Float64
+from operators.encode.outputs import Output
+from operators.encode.sketches import Histogram
+from operators.encode.summary import ColumnSummary, Form, as_numbers, as_seconds, form_of
+from operators.encode.texts import dates, is_missing, tidy
+from operators.ingest.kernel import Codes, Reason
+
+DAY = 86_400.0
+PERIODS = MappingProxyType({"month": 12, "day": 30, "weekday": 7, "hour": 24})
+"""Length of each cyclic part in its own unit."""
+MIN_DAYS = MappingProxyType({"month": 60.0, "weekday": 7.0})
+"""Days between the 1st and the 99th percentile from which a part is used by default."""
+
+
+@dataclass(frozen=True)
+class DatetimeEncoding:
+    """A fitted column of dates.
+
+    Attributes
+    ----------
+    source
+        The column.
+    parts
+        Its parts in the order of the features; a cyclic one is two features, sine and cosine.
+    centre
+        Median, in seconds since 1970.
+    indicator
+        Whether there is a feature "is missing". A missing date has 0 in every other feature.
+    fails
+        Whether a missing value is a fault of its row.
+    format
+        Format of dates in text; empty for dates.
+    zone
+        Time zone in which days begin; empty for UTC or times without zone.
+    missing
+        Texts that stand for a missing value.
+
+    """
+
+    source: str
+    parts: tuple[str, ...]
+    centre: float
+    indicator: bool
+    fails: bool = False
+    format: str = ""
+    zone: str = ""
+    missing: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The features."""
+        found: list[Output] = []
+        for part in self.parts:
+            label = f"{self.source}: {part}"
+            names = [f"{label} (sin)", f"{label} (cos)"] if part in PERIODS else [label]
+            names = [self.source] if part == "elapsed" else names
+            found += [
+                Output(self.source, "datetime", name, "value" if part == "elapsed" else "part")
+                for name in names
+            ]
+        if self.indicator:
+            found.append(Output(self.source, "datetime", f"{self.source} is missing", "missing"))
+        return found
+
+    def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
+        """Write the features of n rows into ``x`` (n, width), and reasons of faulty rows into ``codes``."""
+        seconds, wall, wrong = read_dates(column, self.format, self.zone, self.missing)
+        codes[wrong] = Reason.DATE
+        gaps = np.isnan(seconds)
+        if self.fails:
+            codes[gaps & ~wrong] = Reason.NULL
+        start = 0
+        for part in self.parts:
+            for values in self._features(part, np.where(gaps, self.centre, seconds), np.where(gaps, 0, wall)):
+                x[:, start] = np.where(gaps, 0.0, values)
+                start += 1
+        if self.indicator:
+            x[:, start] = gaps & ~wrong
+
+    def _features(self, part: str, seconds: Float64, wall: Float64) -> list[Float64]:
+        if part == "elapsed":
+            return [(seconds - self.centre) / DAY]
+        values = calendar_part(wall, part)
+        if part == "year":
+            return [values]
+        angle = values / PERIODS[part] * 2 * np.pi
+        return [np.sin(angle), np.cos(angle)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoding as JSON-able values."""
+        return {
+            "type": "datetime",
+            "source": self.source,
+            "parts": list(self.parts),
+            "centre": self.centre,
+            "indicator": self.indicator,
+            "fails": self.fails,
+            "format": self.format,
+            "zone": self.zone,
+            "missing": list(self.missing),
+        }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """Read what :meth:`to_json` returned."""
+        known = {key: value for key, value in found.items() if key != "type"}
+        return cls(**{**known, "parts": tuple(found["parts"]), "missing": tuple(found["missing"])})
+
+
+def fit_datetime(
+    summary: ColumnSummary,
+    *,
+    parts: tuple[str, ...] | None,
+    format: str,
+    fails: bool,
+    min_missing_share: float,
+    missing_texts: tuple[str, ...],
+) -> DatetimeEncoding:
+    """Fit the encoding of a column of dates on its summary."""
+    histogram = summary.histogram or summary.parsed.get(format) or Histogram.of([])
+    centre = float(histogram.quantiles([0.5])[0]) if histogram.rows else 0.0
+    enough = min_missing_share <= summary.missing_share <= 1 - min_missing_share
+    return DatetimeEncoding(
+        summary.name,
+        parts or usual_parts(histogram),
+        centre,
+        indicator=enough and summary.missing > 0 and not fails,
+        fails=fails,
+        format=format,
+        zone=summary.zone,
+        missing=missing_texts if format else (),
+    )
+
+
+def usual_parts(histogram: Histogram) -> tuple[str, ...]:
+    """Return elapsed time and the parts that vary: month, weekday and hour."""
+    if not histogram.rows:
+        return ("elapsed",)
+    low, high = histogram.quantiles([0.01, 0.99]).tolist()
+    found = [part for part, days in MIN_DAYS.items() if high - low >= days * DAY]
+    hour = ["hour"] if bool((histogram.low % DAY != 0).any()) else []
+    return ("elapsed", *found, *hour)
+
+
+def calendar_part(wall: Float64, part: str) -> Float64:
+    """Return the year, month (1-12), day (1-31), weekday (Monday is 1) or hour of times (n,) in seconds."""
+    days = np.floor(wall / DAY).astype(np.int64)
+    if part == "hour":
+        return np.asarray(np.floor((wall - days * DAY) / 3600))
+    if part == "weekday":
+        return np.asarray((days + 3) % 7 + 1, np.float64)
+    date = days.astype("datetime64[D]")
+    months = date.astype("datetime64[M]")
+    if part == "day":
+        whole = (date - months.astype("datetime64[D]")).astype(np.int64) + 1
+    elif part == "month":
+        whole = months.astype(np.int64) % 12 + 1
+    else:
+        whole = date.astype("datetime64[Y]").astype(np.int64) + 1970
+    return np.asarray(whole, np.float64)
+
+
+def read_dates(
+    column: pa.ChunkedArray, format: str, zone: str, missing: tuple[str, ...]
+) -> tuple[Float64, Float64, npt.NDArray[np.bool_]]:
+    """Return seconds since 1970 (n,), the same by the clock of the zone, and which rows hold no date.
+
+    Both are NaN where there is no date.
+    """
+    form = form_of(column.type)
+    if form in (Form.TEXT, Form.CATEGORY):
+        encoded = column.dictionary_encode().combine_chunks()
+        encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+        texts = tidy(encoded.dictionary)
+        found, gone = dates(texts, format or "%Y-%m-%d"), is_missing(texts, missing or ("",))
+        rows = encoded.indices.fill_null(len(texts)).to_numpy()
+        seconds = np.append(np.where(gone, np.nan, found), np.nan)[rows]
+        return seconds, seconds, np.append(np.isnan(found) & ~gone, False)[rows]
+    nothing = np.zeros(len(column), bool)
+    if form == Form.NOTHING:
+        return np.full(len(column), np.nan), np.full(len(column), np.nan), nothing
+    if form != Form.TIME:  # numbers are no dates; JSON has them as text
+        return np.full(len(column), np.nan), np.full(len(column), np.nan), ~np.isnan(as_numbers(column))
+    seconds = as_seconds(column)
+    if not (zone and pa.types.is_timestamp(column.type) and column.type.tz):
+        return seconds, seconds, nothing
+    there = column.cast(pa.timestamp(column.type.unit, zone))
+    return seconds, as_seconds(pc.local_timestamp(there)), nothing

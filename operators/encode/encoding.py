@@ -1,0 +1,149 @@
+"""All fitted columns together: a table of source columns to one matrix of features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.arrays import Float32
+from operators.base import REASON
+from operators.encode.categories import CategoryEncoding
+from operators.encode.datetimes import DatetimeEncoding
+from operators.encode.numeric import NumberEncoding
+from operators.encode.outputs import STATE, Output
+from operators.encode.targets import TargetTable
+from operators.encode.vectors import TextEncoding, VectorEncoding
+from operators.ingest.kernel import Codes, Reason, explain_value
+
+Encoding: TypeAlias = NumberEncoding | CategoryEncoding | DatetimeEncoding | VectorEncoding | TextEncoding
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """The fitted columns in the order of their features.
+
+    Attributes
+    ----------
+    columns
+        Encodings of the columns that are used.
+    about
+        What else the state records: the use of every column, counts for drift, seed, classes.
+
+    """
+
+    columns: tuple[Encoding, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def outputs(self) -> list[Output]:
+        """The features."""
+        return [output for column in self.columns for output in column.outputs]
+
+    @property
+    def sources(self) -> list[str]:
+        """Columns that are read."""
+        return [column.source for column in self.columns]
+
+    @property
+    def blocks(self) -> list[int]:
+        """Lengths of runs of features: that of every vector, and 1 for each other feature."""
+        found: list[int] = []
+        for column in self.columns:
+            width = len(column.outputs)
+            entries = sum(output.role == "entry" for output in column.outputs)
+            found += ([entries] if entries else []) + [1] * (width - entries)
+        return found
+
+    def transform(self, table: pa.Table, folds: npt.NDArray[np.int64] | None = None) -> tuple[Float32, Codes]:
+        """Encode n rows.
+
+        Parameters
+        ----------
+        table : the source columns.
+        folds : fold of each row (n,) where the class shares were counted on these rows; else None.
+
+        Returns
+        -------
+        x, codes
+            (n, d) float32, and (n, len(columns)) the reason of each value that cannot be used. Rows with a
+            reason have no meaning in ``x``.
+        """
+        x = np.zeros((table.num_rows, len(self.outputs)), np.float32)
+        codes = np.zeros((table.num_rows, len(self.columns)), np.uint8)
+        start = 0
+        for index, encoding in enumerate(self.columns):
+            width = len(encoding.outputs)
+            block, reasons = x[:, start : start + width], codes[:, index]
+            if isinstance(encoding, CategoryEncoding):
+                encoding.encode(table[encoding.source], block, reasons, folds)
+            else:
+                encoding.encode(table[encoding.source], block, reasons)
+            start += width
+        return x, codes
+
+    def faults(self, table: pa.Table, codes: Codes) -> pa.Array:
+        """Return the first reason of every faulty row as the column ``x_fault``, null for the others."""
+        bad = np.flatnonzero(codes.any(axis=1))
+        if not len(bad):
+            return pa.nulls(table.num_rows, REASON)
+        reasons: list[dict[str, str] | None] = [None] * table.num_rows
+        for row in bad.tolist():
+            index = int(np.flatnonzero(codes[row])[0])
+            encoding = self.columns[index]
+            width = encoding.width if isinstance(encoding, VectorEncoding) else 1
+            reason = Reason(int(codes[row, index]))
+            value, error = explain_value(table[encoding.source], row, reason, width)
+            reasons[row] = {"column": encoding.source, "value": value, "error": error}
+        return pa.array(reasons, REASON)
+
+    def save(self, folder: Path) -> None:
+        """Write ``encoding.json``, and one Parquet file for each table of class shares."""
+        entries = []
+        for index, encoding in enumerate(self.columns):
+            entry = encoding.to_json()
+            if isinstance(encoding, CategoryEncoding) and encoding.target is not None:
+                file = f"target-{index}.parquet"
+                encoding.target.save(folder / file)
+                entry["target"] = {
+                    "file": file,
+                    "names": list(encoding.target.names),
+                    "smoothing": encoding.target.smoothing,
+                }
+            entries.append(entry)
+        state = {
+            **self.about,
+            "outputs": [output.to_json() for output in self.outputs],
+            "encodings": entries,
+        }
+        (folder / STATE).write_text(json.dumps(state, indent=1, ensure_ascii=False), "utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read what :meth:`save` wrote."""
+        state = json.loads((folder / STATE).read_text("utf-8"))
+        columns = tuple(_read(entry, folder) for entry in state.pop("encodings"))
+        return cls(columns, state)
+
+
+def _read(entry: dict[str, Any], folder: Path) -> Encoding:
+    kind = entry["type"]
+    if kind == "category":
+        about = entry.get("target")
+        target = about and TargetTable.load(folder / about["file"], about["names"], about["smoothing"])
+        return CategoryEncoding.from_json(entry, target)
+    readers: Mapping[str, Any] = {
+        "number": NumberEncoding,
+        "datetime": DatetimeEncoding,
+        "vector": VectorEncoding,
+        "text": TextEncoding,
+    }
+    found: Encoding = readers[kind].from_json(entry)
+    return found

@@ -1,0 +1,46 @@
+"""The features that ``encode`` makes, each with the source column that it comes from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+STATE = "encoding.json"
+Role: TypeAlias = Literal["value", "category", "missing", "infrequent", "part", "target", "hash", "entry"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One feature.
+
+    Attributes
+    ----------
+    source
+        The source column.
+    kind
+        The column's kind.
+    label
+        The feature in words, such as ``age``, ``age is missing``, ``workclass = Private``,
+        ``hired: month (sin)`` or ``image[3]``.
+    role
+        What it says of the column: its ``value``, one ``category``, that it is ``missing`` or
+        ``infrequent``, a ``part`` of a date, a ``target`` statistic, a ``hash`` or an ``entry`` of a vector.
+
+    """
+
+    source: str
+    kind: str
+    label: str
+    role: Role
+
+    def to_json(self) -> dict[str, str]:
+        """Return the output as JSON-able values."""
+        return asdict(self)
+
+
+def provenance(folder: Path) -> list[Output]:
+    """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``."""
+    state = json.loads((folder / STATE).read_text("utf-8"))
+    return [Output(**output) for output in state["outputs"]]

@@ -1,0 +1,155 @@
+"""Parameters of ``encode``: defaults for each kind of column, and what a recipe says of single columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from operators.base import OperatorParams, Resources
+from operators.encode.kinds import Kind
+from operators.encode.texts import MISSING_TEXTS
+
+Missing = Literal["median_and_indicator", "median", "fail"]
+Scaling = Literal["auto", "none", "standard", "robust", "log", "quantile"]
+Rare = Literal["auto", "bucket", "hash", "target"]
+Part = Literal["elapsed", "year", "month", "day", "weekday", "hour"]
+
+
+class NumericParams(OperatorParams):
+    """Numbers and booleans."""
+
+    missing: Missing = "median_and_indicator"
+    """What a null or NaN becomes. median: the median, for booleans the more frequent value;
+    median_and_indicator: also a 0/1 feature, where at least ``min_share`` of the rows lack a value; fail: a
+    fault of the row, treated by ``source.on_error``. An infinite number is a fault of its row in any case."""
+    scaling: Scaling = "auto"
+    """none: as it is. standard: mean 0 and variance 1. robust: median 0 and interquartile range 1. log: the
+    inverse hyperbolic sine of the robust value, a logarithm with a sign. quantile: by ranks to a normal
+    distribution. auto: log for a column with heavy tails (kurtosis above 12 and more than 10 distinct
+    values), else none, since the models standardise features themselves."""
+
+
+class CategoricalParams(OperatorParams):
+    """Categories: one 0/1 feature for each frequent one; a missing value is a category of its own."""
+
+    min_share: float = Field(default=0.005, ge=0, le=0.5)
+    """Least share of rows of a category with a feature of its own; the others are infrequent. It also bounds
+    standardised features: a 0/1 feature of share p is at most 1/sqrt(p) standard deviations large, so 14."""
+    max_columns: int = Field(default=30, ge=2, le=1000)
+    """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept."""
+    rare: Rare = "auto"
+    """What represents infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
+    enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the
+    category, out of fold. auto: target if more than a fifth of the rows have an infrequent category and
+    there are at most 10 classes, else bucket."""
+    hash_columns: int = Field(default=16, ge=2, le=1024)
+    """Features of ``rare: hash``."""
+    smoothing: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+    """Rows with the overall class shares that ``rare: target`` adds to each category."""
+    strip: bool = True
+    """Ignore white space around a text."""
+    fold_case: bool = False
+    """Ignore the case of letters."""
+
+
+class DatetimeParams(OperatorParams):
+    """Dates and points in time."""
+
+    parts: tuple[Part, ...] | None = Field(default=None, min_length=1)
+    """Parts that become features: ``elapsed`` (days since the median date), ``year``, and as sine and cosine
+    ``month``, ``day``, ``weekday`` and ``hour``. Default: elapsed, and of month, weekday and hour those that
+    the column's span and times of day allow."""
+
+
+class TextParams(OperatorParams):
+    """Free text, through the networks of ``embed``."""
+
+    model: str | None = None
+    """Encoder as in ``embed``, such as ``minilm`` (384 features a column). Default: none, so that free text
+    is not used; ``validate`` and the report say so."""
+    batch_size: int = Field(default=32, ge=1)
+    """Most rows of a forward pass."""
+    max_tokens: int = Field(default=128, ge=3, le=512)
+    """Text is cut after so many word pieces."""
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"kind": "unused" if value == "exclude" else value}
+    return value
+
+
+class ColumnParams(OperatorParams):
+    """What differs for one column. A kind alone may be written in place of the mapping."""
+
+    kind: Kind | None = None
+    """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``vector``, or ``unused`` (also
+    written ``exclude``). Default: by the values."""
+    missing: Missing | None = None
+    """As in ``numeric``."""
+    scaling: Scaling | None = None
+    """As in ``numeric``."""
+    min_share: float | None = Field(default=None, ge=0, le=0.5)
+    """As in ``categorical``."""
+    max_columns: int | None = Field(default=None, ge=2, le=1000)
+    """As in ``categorical``."""
+    rare: Rare | None = None
+    """As in ``categorical``."""
+    parts: tuple[Part, ...] | None = Field(default=None, min_length=1)
+    """As in ``datetime``."""
+    format: str | None = Field(default=None, min_length=1)
+    """Format of dates in text, as in ``strptime``: ``%d %b %Y``. Default: recognised."""
+
+
+class EncodeParams(OperatorParams):
+    """How ordinary columns become features. Columns that are not named are encoded by their kind."""
+
+    numeric: NumericParams = NumericParams()
+    """Numbers and booleans."""
+    categorical: CategoricalParams = CategoricalParams()
+    """Categories."""
+    datetime: DatetimeParams = DatetimeParams()
+    """Dates and points in time."""
+    text: TextParams = TextParams()
+    """Free text."""
+    columns: Mapping[str, Annotated[ColumnParams, BeforeValidator(_column)]] = Field(default_factory=dict)
+    """Single columns: ``{age: {missing: median}, zip: categorical, note: exclude}``."""
+    missing_values: tuple[str, ...] = MISSING_TEXTS
+    """Texts that stand for a missing value. Default: those of pandas and skrub, such as an empty text, ``?``
+    and ``NA``."""
+    min_missing_share: float = Field(default=0.005, ge=0, le=0.5)
+    """Least share of rows without a value for which a number or date gets the 0/1 feature "is missing"."""
+    max_new_share: float = Field(default=0.2, gt=0, le=1)
+    """In an incremental run, ``encode`` is fitted again if more than this share of the new rows have a
+    category that no row had before, or if the share of missing values of a column differs by more."""
+    features: tuple[str, ...] | None = None
+    """Columns to encode; the engine fills it from ``source``."""
+    explicit: bool = False
+    """Whether ``source.features`` names the columns, so that identifiers among them are used too; filled by
+    the engine."""
+    label: str | None = None
+    """Column with the class of each row, for ``rare: target``; filled by the engine."""
+    classes: tuple[str | int | bool, ...] | None = None
+    """Allowed labels; filled by the engine."""
+    resources: Resources = Resources()
+    """Resources of one actor."""
+
+    def categorical_of(self, name: str) -> CategoricalParams:
+        """Return the parameters of a categorical column."""
+        return self.categorical.model_copy(update=self._own(name, "min_share", "max_columns", "rare"))
+
+    def numeric_of(self, name: str) -> NumericParams:
+        """Return the parameters of a numeric or boolean column."""
+        return self.numeric.model_copy(update=self._own(name, "missing", "scaling"))
+
+    def parts_of(self, name: str) -> tuple[Part, ...] | None:
+        """Return the parts of a date that become features; None to choose them by the values."""
+        own = self.columns.get(name)
+        return (own and own.parts) or self.datetime.parts
+
+    def _own(self, name: str, *keys: str) -> dict[str, Any]:
+        own = self.columns.get(name)
+        found = {key: getattr(own, key, None) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}

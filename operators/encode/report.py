@@ -1,0 +1,57 @@
+"""The report's section on ``encode``: every column with its use, and maps of feature space."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from operators.base import FEATURES, ReportContext
+from operators.encode.outputs import STATE
+from operators.report import Finding, ReportSection, ReportTable
+
+
+def encoding_section(context: ReportContext) -> ReportSection:
+    """Describe how each source column was used."""
+    from operators.report.planes import vector_maps
+
+    state = json.loads((context.state / STATE).read_text("utf-8"))
+    widths = Counter(output["source"] for output in state["outputs"])
+    uses, summaries = state["uses"], state["summaries"]
+    rows = [_row(name, uses[name], summaries[name], widths[name]) for name in uses]
+    unused = [name for name in uses if not widths[name]]
+    table = ReportTable(
+        ("column", "used as", "features", "missing", "distinct", "examples", "note"),
+        rows,
+        "Source columns and their use. A missing number or date is replaced by the median, and where enough "
+        "rows lack one a feature says so; a missing category is a category. A row with an infinite number is "
+        "faulty.",
+    )
+    text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
+    findings = (
+        [Finding(f"{len(unused)} columns are not used as features: {', '.join(unused)}.")] if unused else []
+    )
+    return ReportSection(
+        "Columns",
+        [text, table],
+        findings=findings,
+        point_maps=vector_maps(context, FEATURES, "Feature space"),
+    )
+
+
+def _row(
+    name: str, use: dict[str, Any], summary: dict[str, Any], width: int
+) -> list[str | int | float | None]:
+    share = summary["missing"] / summary["rows"] if summary["rows"] else 0.0
+    kind = use["kind"] if use["reason"] is None else f"unused: {use['reason']}"
+    about = "" if summary["distinct_is_exact"] else "about "
+    examples = ", ".join(text[:24] for text in summary["examples"])
+    return [
+        name,
+        kind,
+        width,
+        f"{share:.1%}" if summary["missing"] else "none",
+        f"{about}{summary['distinct']:,}",
+        examples,
+        use["note"],
+    ]

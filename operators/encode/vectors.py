@@ -1,0 +1,110 @@
+"""Columns that are vectors already, and free text, which a pretrained network makes vectors of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from operators.arrays import Float32
+from operators.encode.outputs import Output
+from operators.encode.summary import as_texts
+from operators.ingest.kernel import Codes, assemble_features
+
+
+@dataclass(frozen=True)
+class VectorEncoding:
+    """A column of vectors, entry by entry."""
+
+    source: str
+    width: int
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The features."""
+        labels = [f"{self.source}[{k}]" for k in range(self.width)]
+        return [Output(self.source, "vector", label, "entry") for label in labels]
+
+    def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
+        """Write the entries of n rows into ``x`` (n, width), and reasons of faulty rows into ``codes``."""
+        found, reasons = assemble_features(pa.table({self.source: column}), [self.source], [self.width])
+        x[:], codes[:] = found, reasons[:, 0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoding as JSON-able values."""
+        return {"type": "vector", "source": self.source, "width": self.width}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """Read what :meth:`to_json` returned."""
+        return cls(found["source"], found["width"])
+
+
+@dataclass(frozen=True)
+class TextEncoding:
+    """Free text through a network of ``embed``; a missing text is the vector 0.
+
+    Attributes
+    ----------
+    source
+        The column.
+    width
+        Length of the network's vectors.
+    params
+        Parameters of ``operators.embed``, as JSON values.
+
+    """
+
+    source: str
+    width: int
+    params: dict[str, Any]
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The features."""
+        labels = [f"{self.source}[{k}]" for k in range(self.width)]
+        return [Output(self.source, "text", label, "entry") for label in labels]
+
+    def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
+        """Write the vectors of n texts into ``x`` (n, width), which is 0. No text is a fault."""
+        from operators.embed.kernel import embed_rows
+
+        texts = as_texts(column).to_pylist()
+        encoder = _encoder(tuple(sorted(self.params.items())))
+        batch_size = int(self.params["batch_size"])
+        vectors, reasons = embed_rows(encoder, texts, batch_size=batch_size)
+        used = np.array([row for row in range(len(texts)) if row not in reasons], np.intp)
+        if len(used):
+            x[used] = vectors
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoding as JSON-able values."""
+        return {"type": "text", "source": self.source, "width": self.width, "params": self.params}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """Read what :meth:`to_json` returned."""
+        return cls(found["source"], found["width"], found["params"])
+
+
+def text_width(params: dict[str, Any]) -> int:
+    """Return the length of the network's vectors. Runs on a worker; raises OperatorError without packages."""
+    from operators.embed.kernel import embed_rows
+
+    vectors, _ = embed_rows(_encoder(tuple(sorted(params.items()))), ["text"])
+    return int(vectors.shape[1])
+
+
+@lru_cache(maxsize=2)
+def _encoder(items: tuple[tuple[str, Any], ...]) -> Any:
+    """Load a network once for each process."""
+    from operators.embed.adaptor import find_factory
+    from operators.embed.params import EmbedParams
+    from operators.models import prepare_device
+
+    params = EmbedParams.model_validate(dict(items))
+    resources = params.resources.on(float("inf"), prefers_gpu=True)
+    return find_factory(params.model)(params, prepare_device(resources.cpus, resources.gpus))

@@ -1,0 +1,274 @@
+"""Every encoding beside scikit-learn's and skrub's on the gathered table, for any number of shards."""
+
+import datetime as dt
+import itertools
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    OneHotEncoder,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+
+from engine.execution.local_executor import LocalExecutor
+from operators.base import Context
+from operators.encode.adaptor import Encode
+from operators.encode.encoding import TableEncoding
+from operators.encode.params import EncodeParams
+from operators.encode.targets import N_FOLDS, folds_of
+from tests.unit.in_memory import MemoryReader
+
+N = 600
+SHARDS = (1, 2, 7)
+
+
+def source(seed=0):
+    rng = np.random.default_rng(seed)
+    days = pd.to_datetime("2019-03-01") + pd.to_timedelta(rng.integers(0, 900 * 24 * 3600, N), unit="s")
+    city = rng.choice(["Oslo", "Rome", "Lima", "Bonn", "Pune"], N, p=[0.5, 0.3, 0.15, 0.04, 0.01])
+    return pa.table(
+        {
+            "age": pa.array(rng.integers(18, 90, N).astype(float), mask=rng.random(N) < 0.1),
+            "score": rng.normal(3, 2, N),
+            "money": np.where(rng.random(N) < 0.6, 0, rng.lognormal(8, 2, N)),
+            "member": pa.array(rng.random(N) < 0.3, mask=rng.random(N) < 0.2),
+            "city": pa.array([None if r < 0.05 else c for r, c in zip(rng.random(N), city, strict=True)]),
+            "sex": rng.choice(["Female", "Male"], N),
+            "zip": [f"z{k}" for k in rng.zipf(1.3, N) % 150],
+            "hired": pa.array(days.to_pydatetime()),
+            "pixels": pa.array(rng.random((N, 3)).astype(np.float32).tolist()),
+            "y": rng.choice(["no", "yes"], N, p=[0.7, 0.3]),
+        }
+    )
+
+
+def shards(table, n_shards):
+    bounds = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
+    return [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+
+
+def encoded(table, n_shards, folder, *columns, new_rows=False, **params):
+    """Fit over shards; return x of all rows, and the operator's state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    operator = Encode(EncodeParams.model_validate({"features": columns, "label": "y", **params}))
+    context = Context(MemoryReader(shards(table, n_shards)), folder)
+    operator.fit(context, LocalExecutor())
+    apply = operator.open_for_new_rows(context) if new_rows else operator.open(context)
+    parts = [apply(context.shards.read_source(k, ["row_id", *columns])) for k in range(n_shards)]
+    made = pa.concat_tables(parts)
+    assert made["x_fault"].null_count == table.num_rows
+    return np.array(made["x"].to_pylist(), np.float32), TableEncoding.load(folder)
+
+
+def frame(table, *columns):
+    return table.select(columns).to_pandas()
+
+
+def labels(state):
+    return [output.label for output in state.outputs]
+
+
+def same_for_all_shards(table, tmp_path, *columns, **params):
+    found = [encoded(table, k, tmp_path / str(k), *columns, **params) for k in SHARDS]
+    for x, state in found[1:]:
+        np.testing.assert_array_equal(x, found[0][0])
+        assert labels(state) == labels(found[0][1])
+    return found[0]
+
+
+@pytest.mark.parametrize("scaling", ["none", "standard", "robust"])
+def test_numbers_are_simple_imputers_and_the_scalers(tmp_path, scaling):
+    table = source()
+    x, state = same_for_all_shards(table, tmp_path, "age", "score", numeric={"scaling": scaling})
+    scaler = {"none": "passthrough", "standard": StandardScaler(), "robust": RobustScaler()}[scaling]
+    theirs = make_pipeline(scaler, SimpleImputer(strategy="median", add_indicator=True))
+    expected = theirs.fit_transform(frame(table, "age", "score"))
+    np.testing.assert_allclose(x, expected[:, [0, 2, 1]], rtol=1e-5, atol=1e-5)
+    assert labels(state) == ["age", "age is missing", "score"]
+
+
+def test_quantile_is_quantile_transformers(tmp_path):
+    table = source()
+    x, _ = same_for_all_shards(table, tmp_path, "score", "money", numeric={"scaling": "quantile"})
+    theirs = QuantileTransformer(n_quantiles=N, output_distribution="normal", subsample=None)
+    np.testing.assert_allclose(x, theirs.fit_transform(frame(table, "score", "money")), atol=2e-5)
+
+
+def test_heavy_tails_get_a_signed_logarithm(tmp_path):
+    table = source()
+    skewed = pa.table({"money": np.random.default_rng(1).lognormal(8, 2, N), "y": table["y"]})
+    x, state = same_for_all_shards(skewed, tmp_path, "money")
+    expected = np.arcsinh(RobustScaler().fit_transform(frame(skewed, "money")))
+    np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-6)
+    scale = state.columns[0].scale
+    np.testing.assert_allclose(scale.backward(x[:, 0]), skewed["money"].to_numpy(), rtol=1e-4)
+    x, state = same_for_all_shards(table, tmp_path / "gains", "money")
+    assert state.columns[0].scale.method == "log"
+    assert np.abs(x).max() < 10
+    x, state = same_for_all_shards(table, tmp_path / "usual", "score", "age")
+    assert [column.scale.method for column in state.columns] == ["none", "none"]
+
+
+def test_booleans(tmp_path):
+    table = source()
+    x, state = same_for_all_shards(table, tmp_path, "member")
+    values = frame(table, "member")["member"]
+    np.testing.assert_array_equal(x[:, 0], values.fillna(False).astype(float))
+    np.testing.assert_array_equal(x[:, 1], values.isna())
+    assert labels(state) == ["member", "member is missing"]
+
+
+@pytest.mark.parametrize(("min_share", "max_columns"), [(0.0, 30), (0.02, 30), (0.1, 30), (0.0, 4), (0.1, 3)])
+def test_categories_are_one_hot_encoders(tmp_path, min_share, max_columns):
+    table = source()
+    options = {"min_share": min_share, "max_columns": max_columns, "rare": "bucket"}
+    x, state = same_for_all_shards(table, tmp_path, "city", "sex", categorical=options)
+    theirs = OneHotEncoder(
+        min_frequency=min_share or None,
+        max_categories=max_columns,
+        handle_unknown="infrequent_if_exist",
+        drop="if_binary",
+        sparse_output=False,
+    )
+    values = frame(table, "city", "sex").astype(object).where(lambda f: f.notna(), None)
+    expected = theirs.fit_transform(values)
+    names = [
+        name.replace("_None", " is missing").replace("_infrequent_sklearn", " is infrequent")
+        for name in theirs.get_feature_names_out()
+    ]
+    names = [name.replace("_", " = ", 1) for name in names]
+    kept = np.array([name in labels(state) for name in names])
+    infrequent = expected[:, ~kept].mean(axis=0)
+    assert all(name == "city is infrequent" for name in np.array(names)[~kept])
+    assert (infrequent < min_share).all()  # rare together: no feature, unlike there
+    assert labels(state) == [name for name in names if name in labels(state)]
+    np.testing.assert_array_equal(x, expected[:, kept])
+
+
+def test_infrequent_categories_that_are_rare_together_have_no_feature(tmp_path):
+    table = pa.table({"c": ["a"] * 300 + ["b"] * 298 + ["x", "y"], "y": ["no", "yes"] * 300})
+    x, state = same_for_all_shards(table, tmp_path, "c")
+    assert labels(state) == ["c = a", "c = b"]
+    assert x.sum() == 598
+
+
+def test_new_categories_fall_into_the_infrequent_ones(tmp_path):
+    table = source()
+    _, state = encoded(table, 2, tmp_path, "city", "sex", categorical={"min_share": 0.08})
+    new = pa.table({"city": ["Nowhere", None, " Oslo "], "sex": ["Female", "Other", "Male"]})
+    x, codes = state.transform(new)
+    assert labels(state) == ["city = Lima", "city = Oslo", "city = Rome", "city is infrequent", "sex = Male"]
+    assert x.tolist() == [[0, 0, 0, 1, 0], [0, 0, 0, 1, 0], [0, 1, 0, 0, 1]]
+    assert not codes.any()
+
+
+def test_hashes_are_feature_hashers(tmp_path):
+    table = source()
+    options = {"rare": "hash", "min_share": 0.05, "hash_columns": 8}
+    x, state = same_for_all_shards(table, tmp_path, "zip", categorical=options)
+    n_frequent = len(state.columns[0].frequent)
+    values = table["zip"].to_pylist()
+    rare = [[] if value in state.columns[0].frequent else [value] for value in values]
+    expected = FeatureHasher(8, input_type="string").transform(rare).toarray()
+    np.testing.assert_array_equal(x[:, n_frequent:], expected)
+
+
+@pytest.mark.parametrize("label", ["y", "three"])
+def test_class_shares_are_target_encoders_out_of_fold(tmp_path, label):
+    table = source()
+    three = np.random.default_rng(5).choice(["a", "b", "c"], N)
+    table = table.append_column("three", pa.array(three))
+    options = {"rare": "target", "min_share": 0.5, "smoothing": 10.0}
+    x, state = same_for_all_shards(table, tmp_path, "zip", label=label, categorical=options)
+    rows, y = frame(table, "zip"), frame(table, label)[label]
+    folds = folds_of(np.arange(N), 0)
+    n_classes = y.nunique()
+    expected = np.empty((N, 1 if n_classes == 2 else n_classes))
+    for fold in range(N_FOLDS):
+        inside = folds == fold
+        theirs = TargetEncoder(smooth=10.0).fit(rows[~inside], y[~inside])
+        expected[inside] = theirs.transform(rows[inside])
+    np.testing.assert_allclose(x[:, -expected.shape[1] :], expected, atol=1e-6)
+    every = TargetEncoder(smooth=10.0).fit(rows, y).transform(rows)
+    x, state = encoded(table, 2, tmp_path / "new", "zip", label=label, categorical=options, new_rows=True)
+    np.testing.assert_allclose(x[:, -expected.shape[1] :], every, atol=1e-6)
+    unseen = state.transform(pa.table({"zip": ["never seen"]}))[0][0, -expected.shape[1] :]
+    np.testing.assert_allclose(unseen, y.value_counts(normalize=True).sort_index()[-expected.shape[1] :])
+
+
+def test_class_shares_do_not_leak_the_label(tmp_path):
+    """Of random categories with few rows the own share tells the label; that of other folds does not."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    table = pa.table({"zip": [f"z{k}" for k in rng.integers(0, 1000, n)], "y": rng.choice(["no", "yes"], n)})
+    y = np.array(table["y"].to_pylist()) == "yes"
+    options = {"rare": "target", "smoothing": 1.0}
+    kept, _ = encoded(table, 3, tmp_path / "a", "zip", categorical=options)
+    leaking, _ = encoded(table, 3, tmp_path / "b", "zip", categorical=options, new_rows=True)
+    assert abs(np.corrcoef(kept[:, -1], y)[0, 1]) < 0.05
+    assert np.corrcoef(leaking[:, -1], y)[0, 1] > 0.3
+
+
+def test_dates_are_skrubs(tmp_path):
+    skrub = pytest.importorskip("skrub")
+    table = source()
+    parts = ["elapsed", "year", "month", "day", "weekday", "hour"]
+    x, state = same_for_all_shards(table, tmp_path, "hired", datetime={"parts": parts})
+    theirs = skrub.DatetimeEncoder(resolution="hour", add_weekday=True, periodic_encoding="circular")
+    expected = theirs.fit_transform(frame(table, "hired")["hired"])
+    elapsed = expected["hired_total_seconds"].to_numpy(float)
+    centre = state.columns[0].centre
+    np.testing.assert_allclose(x[:, 0], (elapsed - centre) / 86_400, atol=2e-3)
+    np.testing.assert_array_equal(x[:, 1], expected["hired_year"])
+    start = 2
+    for part in ("month", "day", "weekday", "hour"):
+        both = expected[[f"hired_{part}_circular_0", f"hired_{part}_circular_1"]].to_numpy()
+        np.testing.assert_allclose(x[:, start : start + 2], both, atol=1e-5)
+        start += 2
+    assert labels(state)[:3] == ["hired", "hired: year", "hired: month (sin)"]
+
+
+def test_dates_before_1677_after_2262_and_missing(tmp_path):
+    days = [dt.date(1066, 10, 14), None, dt.date(2500, 1, 1), dt.date(1999, 12, 31)] * 10
+    table = pa.table({"d": days, "y": ["no", "yes"] * 20})
+    x, state = same_for_all_shards(table, tmp_path, "d", datetime={"parts": ["elapsed", "month"]})
+    assert np.isfinite(x).all()
+    assert x[2, 0] - x[0, 0] == pytest.approx((days[2] - days[0]).days, rel=1e-6)
+    assert x[1].tolist() == [0, 0, 0, 1]
+    assert labels(state)[-1] == "d is missing"
+    text = pa.table({"d": [str(day) if day else "" for day in days], "y": table["y"]})
+    again, _ = same_for_all_shards(text, tmp_path / "text", "d", datetime={"parts": ["elapsed", "month"]})
+    np.testing.assert_array_equal(again, x)
+
+
+def test_parts_of_a_date_follow_its_span_and_its_zone(tmp_path):
+    hours = pa.array(np.datetime64("2024-04-30T15", "us") + np.arange(80) * np.timedelta64(1, "h"))
+    table = pa.table({"t": hours.cast(pa.timestamp("us", "Asia/Tokyo")), "y": ["no", "yes"] * 40})
+    x, state = encoded(table, 2, tmp_path, "t")
+    assert labels(state) == ["t", "t: hour (sin)", "t: hour (cos)"]
+    assert x[0, 1:].tolist() == pytest.approx([0, 1])  # midnight in Tokyo
+
+
+def test_vectors_stay_as_they_are(tmp_path):
+    table = source()
+    x, state = same_for_all_shards(table, tmp_path, "pixels", "score")
+    np.testing.assert_array_equal(x[:, :3], np.array(table["pixels"].to_pylist(), np.float32))
+    assert labels(state) == ["pixels[0]", "pixels[1]", "pixels[2]", "score"]
+    assert state.blocks == [3, 1]
+
+
+def test_the_state_is_small_and_read_back(tmp_path):
+    table = source()
+    columns = [name for name in table.column_names if name != "y"]
+    x, state = encoded(table, 3, tmp_path, *columns, categorical={"rare": "target"})
+    again, codes = state.transform(table, folds_of(np.arange(N), 0))
+    np.testing.assert_array_equal(again, x)
+    assert not codes.any()
