@@ -33,6 +33,9 @@ CONTRACT: tuple[pa.Field, ...] = (
 )
 """The columns that every published row has beside those of the source."""
 
+ENCODE = "encode"
+"""Operator that makes the features of every table that has more than vectors; a recipe need not name it."""
+
 CUES = "cues"
 """Operator whose weights the default of ``weights`` multiplies; a recipe need not name it."""
 

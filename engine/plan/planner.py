@@ -19,6 +19,7 @@ from engine.core.suggestions import explain, nearest
 from engine.plan.chain import (
     CONTRACT,
     CUES,
+    ENCODE,
     compose,
     resolve_chain,
     topological_order,
@@ -28,7 +29,7 @@ from engine.plan.chain import (
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
 from engine.plan.model import Plan
-from engine.plan.sources import check_source_columns, list_source, resolve_features
+from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
 from engine.plan.versioning import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
@@ -53,21 +54,25 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     """
     open_exports(recipe.output.export)  # reports a missing library before anything runs
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
-    maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
+    maker = next((o for o in chain if any(f.name == FEATURES for f in o.adds) and o.name != ENCODE), None)
     try:
         source, listing = list_source(recipe)
     except ConnectorError as error:
         raise InputError(str(error)) from None
     features = resolve_features(recipe, listing.schema, maker.name if maker else "")
+    if features and (ENCODE in recipe.operators or has_scalars(listing.schema, features)):
+        maker = build_operator(recipe, ENCODE, encode_params(recipe, features))
+        chain = [*(operator for operator in chain if operator.name != ENCODE), maker]
     check_source_columns(chain, recipe, listing.schema)
     check_contract_names(recipe, listing.schema, chain)
-    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, features)), *chain]
+    own = () if maker else features
+    chain = [build_operator(recipe, "ingest", _ingest_params(recipe, own)), *chain]
     if wants_cues(chain):
         chain.append(build_operator(recipe, CUES, {}))
     if wants_verdict(chain):
         chain.append(build_operator(recipe, "outliers", {}))
     chain = topological_order(resolve_chain(chain))
-    features = features or (maker.source_columns if maker else ())
+    features = maker.source_columns if maker else features
     compose(chain)
     operators = with_file_identities(recipe, chain)
     return resolve_version(Plan(recipe, source, listing, features, operators, "", ""), probe)
@@ -93,6 +98,33 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
         raise InputError(str(error)) from None
     except ValidationError as error:
         raise InputError(explain(error, kind.Params, recipe.place, prefix=f"operators.{name}.")) from None
+
+
+def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parameters of `encode`: the recipe's, and the columns that the section `source` names.
+
+    Raises
+    ------
+    InputError
+        The recipe sets what `source` decides, or tells something of a column that is no feature.
+
+    """
+    given, source = recipe.operators.get(ENCODE, {}), recipe.source
+    filled = {
+        "features": features,
+        "explicit": source.features is not None,
+        "label": source.label,
+        "classes": source.classes,
+    }
+    for key in filled:
+        if key in given:
+            raise InputError(f"operators.encode.{key}: set it under `source` instead.")
+    columns = given.get("columns")
+    for name in columns if isinstance(columns, dict) else ():
+        if name not in features:
+            hint = nearest(name, features) or f" The features are: {', '.join(features[:30])}."
+            raise InputError(f"operators.encode.columns: {name!r} is no feature of this recipe.{hint}")
+    return {**given, **filled}
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:

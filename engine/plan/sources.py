@@ -20,7 +20,8 @@ from engine.core.suggestions import explain, nearest
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator
-from operators.ingest.kernel import default_features
+from operators.encode.kinds import is_usable, unsupported_type
+from operators.encode.summary import Form, form_of
 
 
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
@@ -110,11 +111,12 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
     if spec.features is None:
         kept = published_columns(recipe, schema)
         internal = (name for name in kept.names if name.startswith("_"))  # __key__, _curator_dedup_id, ...
-        features = default_features(kept, {spec.label, *spec.exclude, *truth.columns, *internal})
+        left_out = {spec.label, *spec.exclude, *truth.columns, *internal}
+        features = tuple(field.name for field in kept if field.name not in left_out and is_usable(field.type))
         if not features:
             raise InputError(
-                f"source.features: no numeric or vector column is left beside the label {spec.label!r}. "
-                f"The columns are: {', '.join(kept.names)}. Text and images become features by `embed`."
+                f"source.features: no column that can be a feature is left beside the label {spec.label!r}. "
+                f"The columns are: {', '.join(kept.names)}. Images become features by `embed`."
             )
         return features
     _check_columns("source.features", spec.features, schema)
@@ -122,7 +124,18 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
     if forbidden:
         role = "the label" if forbidden[0] == spec.label else "named under `truth`, for scoring only"
         raise InputError(f"source.features: {forbidden[0]!r} is {role}; remove it from the features.")
+    for name in spec.features:
+        kind = schema.field(name).type
+        if not is_usable(kind):
+            raise InputError(
+                f"source.features: {name!r} cannot be a feature: {unsupported_type(name, kind)}."
+            )
     return spec.features
+
+
+def has_scalars(schema: pa.Schema, features: Sequence[str]) -> bool:
+    """Whether any of the features is a number, a boolean, a text or a date, which `encode` makes usable."""
+    return any(form_of(schema.field(name).type) != Form.VECTOR for name in features)
 
 
 def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:

@@ -44,7 +44,7 @@ class IncrementalSection(Section):
         "refit: fit again on all rows; auto: predict, unless there is drift",
     )
     keep: tuple[str, ...] = Field(
-        default=("ingest", "embed", "probe", "gradients"),
+        default=("encode", "ingest", "embed", "probe", "gradients"),
         description="Operators whose state is kept when the others are fitted again",
     )
     drift: DriftSection = DriftSection()

@@ -41,8 +41,9 @@ class SourceSection(Section):
     features: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Numeric or vector columns; default: all of them but the label, `exclude`, `truth`, and "
-        "names that begin with `_`, such as ids of other tools",
+        description="Columns that become features: numbers, booleans, texts, dates and vectors; default: all "
+        "of them but the label, `exclude`, `truth`, and names that begin with `_`, such as ids of other "
+        "tools. Of these, `encode` leaves out identifiers and constants",
     )
     exclude: tuple[str, ...] = Field(default=(), description="Columns never used as features")
     text_columns: tuple[str, ...] = Field(

@@ -27,6 +27,7 @@ from operators.base import (
     Context,
     Executor,
     Operator,
+    copy_state,
 )
 from operators.columns import vectors_to_numpy
 from operators.ingest.adaptor import STATE
@@ -46,7 +47,7 @@ class FeatureMaker:
 
     reader: VersionReader
     state: Path
-    """Holds ingest's ``classes.json``."""
+    """Holds ingest's ``classes.json``, and the state of ``encode`` where it makes the features."""
 
     @cached_property
     def operators(self) -> list[Operator[Any]]:
@@ -64,10 +65,18 @@ class FeatureMaker:
         return sorted(found, key=lambda operator: operator.name == "ingest")
 
     def fit(self, executor: Executor) -> None:
-        """Learn classes and widths from the version's own columns; all that training needs beside them."""
+        """Learn classes and widths from the version's own columns; all that training needs beside them.
+
+        The state of the operator that makes the features is that of the run, which an incremental run may
+        have fitted on earlier rows. A version without its store has it fitted on its own rows.
+        """
         self.state.mkdir(parents=True, exist_ok=True)
         for operator in self.operators:
-            operator.fit(self._context, executor)
+            stored = None if operator.name == "ingest" else self.reader.stored_state(operator.name)
+            if stored is None:
+                operator.fit(self._context, executor)
+            else:
+                copy_state(stored, self.state)
 
     @property
     def classes(self) -> list[Any]:
@@ -111,7 +120,7 @@ class FeatureMaker:
 
     @property
     def _context(self) -> Context:
-        return Context(self.reader, self.state)
+        return Context(self.reader, self.state, seed=int(self.reader.manifest.get("seed", 0)))
 
     @property
     def _source_columns(self) -> list[str]:

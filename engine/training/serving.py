@@ -18,7 +18,16 @@ from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.version import Version
-from operators.base import FEATURE_FAULT, FEATURES, ROW_ID, Context, Operator, OperatorError, ShardInfo
+from operators.base import (
+    FEATURE_FAULT,
+    FEATURES,
+    ROW_ID,
+    Context,
+    Operator,
+    OperatorError,
+    ShardInfo,
+    copy_state,
+)
 from operators.columns import vectors_to_numpy
 from operators.ingest.adaptor import STATE
 from operators.ingest.kernel import Reason, assemble_features, explain_value
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SERVING = "serving.json"
+ENCODING = "encoding"
+"""Folder with the state of the operator that makes the features."""
 REQUEST = "request_id"
 PARAMS = {"sample": False, "seed": 0}
 
@@ -42,10 +53,13 @@ def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path)
         for operator in maker.operators
         if operator.name != "ingest"
     ]
+    if any(operator.name == "encode" for operator in maker.operators):
+        (folder / ENCODING).mkdir()
+        copy_state(maker.state, folder / ENCODING, leave_out=(STATE,))
     record = {
         "version": version.name,
         "classes": state["classes"],
-        "features": version.manifest["source"]["features"],
+        "features": _columns(version, folder / ENCODING),
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
     }
@@ -59,7 +73,7 @@ class Served:
         self.model = Ensemble.load(folder)
         self._about: dict[str, Any] = json.loads((Path(folder) / SERVING).read_text("utf-8"))
         encoder = self._about["encoder"]
-        self._encoder = None if encoder is None else _open(encoder)
+        self._encoder = None if encoder is None else _open(encoder, Path(folder) / ENCODING)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """``prediction`` (label) and ``probability_<label>`` of each row.
@@ -122,10 +136,21 @@ class _OneShard:
     read_source = read
 
 
-def _open(encoder: Mapping[str, Any]) -> Any:
+def _columns(version: Version, encoding: Path) -> list[str]:
+    """Return the source columns that the features are made of; those that `encode` leaves out are none."""
+    names: list[str] = version.manifest["source"]["features"]
+    if not encoding.exists():
+        return names
+    from operators.encode.outputs import provenance
+
+    used = {output.source for output in provenance(encoding)}
+    return [name for name in names if name in used]
+
+
+def _open(encoder: Mapping[str, Any], state: Path | None = None) -> Any:
     kind = operator_class(encoder["name"]).variant(encoder["params"])
     operator: Operator[Any] = kind(kind.Params.recorded(encoder["params"]))
-    return operator.open(Context(_OneShard(), Path()))
+    return operator.open_for_new_rows(Context(_OneShard(), state or Path()))
 
 
 def _load_pyfunc(path: str) -> Served:

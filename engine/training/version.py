@@ -99,6 +99,13 @@ class VersionReader:
         """Return published columns of all rows of a shard."""
         return read_columns(self.folder / self.manifest["parts"][shard]["path"], columns)
 
+    def stored_state(self, operator: str) -> Path | None:
+        """Return the folder of an operator's state if the run store beside the versions has it."""
+        entries = {entry["name"]: entry for entry in self.manifest["operators"]}
+        store = store_of(self.folder.parent.parent)
+        fingerprint = entries[operator]["fingerprint"]
+        return None if store.fitted(fingerprint) is None else store.state(fingerprint)
+
     def stored(self, shard: int, operator: str) -> Place | None:
         """Return the path of an operator's sidecar of a shard if the run store beside the versions has it."""
         entries = {entry["name"]: entry for entry in self.manifest["operators"]}

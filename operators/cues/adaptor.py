@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,7 +58,7 @@ class Cues(Operator[CuesParams]):
     version = 1
     cpu_seconds_per_million_rows = 8.0
     Params = CuesParams
-    uses = ("ingest",)
+    uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True
 
     def __init__(self, params: CuesParams, columns: Sequence[str] = (FEATURES,)) -> None:
@@ -65,7 +66,7 @@ class Cues(Operator[CuesParams]):
         self._columns = tuple(columns)
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Cues:
-        """Return the operator with the names of the features that ``ingest`` reads.
+        """Return the operator with the names of the columns that ``encode`` or ``ingest`` reads.
 
         Raises
         ------
@@ -73,12 +74,15 @@ class Cues(Operator[CuesParams]):
             A named column is no feature, or a feature is named as spurious and as legitimate.
 
         """
-        ingest = next((operator for operator in chain if operator.name == "ingest"), None)
-        columns = tuple(getattr(getattr(ingest, "params", None), "features", None) or (FEATURES,))
+        makers = {operator.name: operator for operator in chain if operator.name in ("encode", "ingest")}
+        maker = makers.get("encode", makers.get("ingest"))
+        columns = tuple(getattr(getattr(maker, "params", None), "features", None) or (FEATURES,))
         check_references(self.params.spurious, columns, "spurious")
         check_references(self.params.legitimate, columns, "legitimate")
         check_answers(self.params.spurious, self.params.legitimate, columns)
-        return Cues(self.params, columns)
+        found = Cues(self.params, columns)
+        found.uses = tuple(name for name in ("ingest", "encode") if name == "ingest" or name in makers)
+        return found
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -166,6 +170,8 @@ class Cues(Operator[CuesParams]):
 
     def _feature_columns(self, context: Context, widths: Sequence[int]) -> FeatureColumns:
         """Return the features' names and widths; the width of made features is that of the first row."""
+        if "encode" in context.states:
+            return _encoded_columns(self._columns, context.states["encode"])
         if widths and len(widths) == len(self._columns):
             return FeatureColumns(self._columns, tuple(widths))
         for shard in range(len(context.shards.shards)):
@@ -173,6 +179,19 @@ class Cues(Operator[CuesParams]):
             if table.num_rows:
                 return FeatureColumns((FEATURES,), (vectors_to_numpy(table[FEATURES].slice(0, 1)).shape[1],))
         return FeatureColumns((FEATURES,), (0,))
+
+
+def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
+    """Return the features that ``encode`` makes, in the words of the source."""
+    from operators.encode.encoding import TableEncoding
+
+    encoding = TableEncoding.load(state)
+    widths = Counter(output.source for output in encoding.outputs)
+    used = [name for name in names if widths[name]]
+    if used != encoding.sources:
+        raise OperatorError("operators.cues: the state of `encode` is that of other columns. Run it again.")
+    outputs = tuple(encoding.outputs)
+    return FeatureColumns(names, tuple(widths[name] for name in names), outputs, encoding.scales())
 
 
 @dataclass(frozen=True)
@@ -252,12 +271,13 @@ def _metrics(state: State) -> dict[str, float]:
 
 
 def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> Settings:
+    from operators.cues.listing import Answers
     from operators.cues.robust_weights import Settings
 
     return Settings(
         setting=params.robustness,
         spurious=tuple(columns.named(reference) for reference in params.spurious),
-        legitimate=frozenset(p for reference in params.legitimate for p in columns.named(reference).columns),
+        legitimate=Answers.of(params, columns).legitimate,
         cap=params.cap,
         min_effective=params.min_effective_share,
         max_rows=max_rows,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.params import CueSlice, CuesParams, Reference
+from operators.cues.params import CueSlice, CuesParams, Reference, names_of
 from operators.cues.references import FeatureColumns
 from operators.cues.robust_weights import State, summary
 from operators.cues.suspects import Suspect
@@ -44,7 +44,8 @@ class Answers:
 
 
 def _positions(references: Sequence[Reference], columns: FeatureColumns) -> frozenset[int]:
-    return frozenset(p for reference in references for p in columns.named(reference).columns)
+    names = (name for reference in references for name in names_of(reference))
+    return frozenset(position for name in names for position in columns.positions(name))
 
 
 def write_suspects(
@@ -121,8 +122,11 @@ def _record(
     values: tuple[float, float] | None,
 ) -> dict[str, Any]:
     name, cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
-    cut = float(f"{cut:.6g}")
-    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {cut:.4g}"
+    told, text = columns.told(suspect.feature, cut)
+    cut = float(f"{told:.6g}")
+    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {text}"
+    if columns.is_level(suspect.feature):
+        inside = name
     return {
         "feature": name,
         "position": suspect.feature,

@@ -1,22 +1,28 @@
 """Names of source columns as positions in the feature vector ``x``, and back.
 
 A recipe names a column, one entry of a vector column (``image[48]``), or several columns by a pattern that
-ends in ``*``. Where an operator such as ``embed`` makes the features, their only name is ``x``.
+ends in ``*``. Where ``encode`` makes the features, a column means what it is encoded to, and a single feature
+is named by its label, such as ``sex = Male``. Where an operator such as ``embed`` makes the features, their
+only name is ``x``.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
+from typing import Protocol
 
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, Reference, names_of
+from operators.encode.outputs import Output
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
+MAIN_ROLES = (("value",), ("category", "missing", "infrequent"), ("target",))
+"""What of a column is balanced where a recipe names it: the value, else the levels, else the class shares."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +35,28 @@ class FeatureColumns:
         Source columns; only ``x`` where another operator makes the features.
     widths
         Features that each column gives.
+    outputs
+        The features where ``encode`` makes them; else empty.
+    scales
+        Maps of the columns' numbers to features, by position; none for a feature in the column's own unit.
 
     """
 
     names: tuple[str, ...]
     widths: tuple[int, ...]
+    outputs: tuple[Output, ...] = ()
+    scales: Mapping[int, Scaled] = field(default_factory=dict)
 
-    def positions(self, name: str) -> tuple[int, ...]:
+    def positions(self, name: str, *, main: bool = False) -> tuple[int, ...]:
         """Return the positions of a column, an entry of one, or the columns of a pattern.
+
+        Parameters
+        ----------
+        name
+            As a recipe writes it.
+        main
+            Leave out what an encoded column has beside its value or its levels, such as whether it is
+            missing.
 
         Raises
         ------
@@ -48,16 +68,40 @@ class FeatureColumns:
         for column, entry in columns_of(name, self.names):
             index = self.names.index(column)
             start, width = sum(self.widths[:index]), self.widths[index]
-            if entry is not None and entry >= width:
+            if self.outputs:
+                found += self._encoded(column, entry, range(start, start + width), main=main)
+                continue
+            if isinstance(entry, int) and entry >= width:
                 raise OperatorError(
                     f"operators.cues: {name!r} asks for entry {entry} of {column!r}, which has the entries "
                     f"0 to {width - 1}."
                 )
-            found += range(start, start + width) if entry is None else [start + entry]
+            found += [start + entry] if isinstance(entry, int) else range(start, start + width)
         return tuple(found)
+
+    def _encoded(self, column: str, entry: int | str | None, places: range, *, main: bool) -> list[int]:
+        """Return the positions of a column that ``encode`` has made features of, or of one of these."""
+        if not places:
+            raise OperatorError(
+                f"operators.cues: {column!r} is not used as a feature, so nothing can be balanced against "
+                f"it. The report says why; `operators: {{encode: {{columns: ...}}}}` tells its kind."
+            )
+        if entry is not None:
+            label = entry if isinstance(entry, str) else f"{column}[{entry}]"
+            found = [place for place in places if self.outputs[place].label == label]
+            if not found:
+                labels = ", ".join(repr(self.outputs[place].label) for place in places[:30])
+                raise OperatorError(f"operators.cues: there is no feature {label!r}. There are: {labels}.")
+            return found
+        for roles in MAIN_ROLES if main else ():
+            if found := [place for place in places if self.outputs[place].role in roles]:
+                return found
+        return list(places)
 
     def name(self, position: int) -> str:
         """Return the name of a feature: its column, with the entry where the column is a vector."""
+        if self.outputs:
+            return self.outputs[position].label
         start = 0
         for name, width in zip(self.names, self.widths, strict=True):
             if position < start + width:
@@ -65,19 +109,43 @@ class FeatureColumns:
             start += width
         return f"{FEATURES}[{position}]"
 
+    def is_level(self, position: int) -> bool:
+        """Whether a feature is 1 where its name holds and else 0."""
+        return bool(self.outputs) and self.outputs[position].role in MAIN_ROLES[1]
+
+    def told(self, position: int, cut: float) -> tuple[float, str]:
+        """Return a cut of a feature in the unit of its column, as a number and as text."""
+        if position not in self.scales:
+            return cut, f"{cut:.4g}"
+        return self.scales[position].told(cut)
+
     def named(self, reference: Reference) -> Named:
         """Return the positions and the cut of a shortcut that the user names."""
-        positions = tuple(p for name in names_of(reference) for p in self.positions(name))
+        positions = tuple(p for name in names_of(reference) for p in self.positions(name, main=True))
         cut = reference.cut if isinstance(reference, CueSlice) else None
         if cut is not None and len(positions) > 1:
             raise OperatorError(
                 f"operators.cues.spurious: a cut does not divide the {len(positions)} features of "
                 f"{'+'.join(names_of(reference))!r}. Name one of them, such as {self.name(positions[0])}."
             )
+        if cut is not None and positions[0] in self.scales:
+            cut = self.scales[positions[0]].cut(cut)
         return Named(positions, cut)
 
 
-def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | None]]:
+class Scaled(Protocol):
+    """The map of a column's numbers to a feature."""
+
+    def cut(self, told: float) -> float:
+        """Return the cut of the feature that belongs to a cut in the column's unit."""
+        ...
+
+    def told(self, cut: float) -> tuple[float, str]:
+        """Return a cut of the feature in the column's unit, as a number and as text."""
+        ...
+
+
+def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
     """Return the columns that a name means, each with the entry if it names one.
 
     Raises
@@ -95,6 +163,9 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | None]]:
     entry = ENTRY.fullmatch(name)
     if entry is not None and entry["column"] in known:
         return [(entry["column"], int(entry["entry"]))]
+    labelled = max((column for column in known if _is_label(name, column)), key=len, default=None)
+    if labelled is not None:
+        return [(labelled, name)]
     raise OperatorError(_unknown(name, known))
 
 
@@ -122,7 +193,15 @@ def check_answers(
             )
 
 
-def _meanings(references: Iterable[Reference], known: Sequence[str]) -> Iterator[tuple[str, str, int | None]]:
+def _is_label(name: str, column: str) -> bool:
+    """Whether a name is the label of a feature that `encode` makes of a column."""
+    rest = name.removeprefix(column)
+    return rest != name and rest.startswith((" = ", " is missing", " is infrequent", ": "))
+
+
+def _meanings(
+    references: Iterable[Reference], known: Sequence[str]
+) -> Iterator[tuple[str, str, int | str | None]]:
     """Yield every name as written, with each column and entry that it means."""
     for reference in references:
         for name in names_of(reference):

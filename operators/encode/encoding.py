@@ -16,8 +16,8 @@ import pyarrow as pa
 from operators.arrays import Float32
 from operators.base import REASON
 from operators.encode.categories import CategoryEncoding
-from operators.encode.datetimes import DatetimeEncoding
-from operators.encode.numeric import NumberEncoding
+from operators.encode.datetimes import DatetimeEncoding, ElapsedDays
+from operators.encode.numeric import NumberEncoding, Scale
 from operators.encode.outputs import STATE, Output
 from operators.encode.targets import TargetTable
 from operators.encode.vectors import TextEncoding, VectorEncoding
@@ -52,14 +52,17 @@ class TableEncoding:
         """Columns that are read."""
         return [column.source for column in self.columns]
 
-    @property
-    def blocks(self) -> list[int]:
-        """Lengths of runs of features: that of every vector, and 1 for each other feature."""
-        found: list[int] = []
-        for column in self.columns:
-            width = len(column.outputs)
-            entries = sum(output.role == "entry" for output in column.outputs)
-            found += ([entries] if entries else []) + [1] * (width - entries)
+    def scales(self) -> dict[int, Scale | ElapsedDays]:
+        """Return the maps from columns to features by position, of features in another unit."""
+        found: dict[int, Scale | ElapsedDays] = {}
+        start = 0
+        for encoding in self.columns:
+            if isinstance(encoding, NumberEncoding) and encoding.scale.method != "none":
+                found[start] = encoding.scale
+            for place, output in enumerate(encoding.outputs):
+                if isinstance(encoding, DatetimeEncoding) and output.role == "value":
+                    found[start + place] = ElapsedDays(encoding.centre)
+            start += len(encoding.outputs)
         return found
 
     def transform(self, table: pa.Table, folds: npt.NDArray[np.int64] | None = None) -> tuple[Float32, Codes]:

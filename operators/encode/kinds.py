@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import pyarrow as pa
+
 from operators.base import OperatorError
-from operators.encode.summary import NUMBER, ColumnSummary, Form
+from operators.encode.summary import NUMBER, ColumnSummary, Form, form_of
 from operators.encode.texts import DATES
 
 UNIQUE = 0.95
@@ -277,14 +279,23 @@ def _no_model() -> ColumnUse:
     )
 
 
+def is_usable(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be encoded, as far as the type tells."""
+    return form_of(kind) not in (Form.OTHER, Form.IMAGE)
+
+
+def unsupported_type(name: str, kind: pa.DataType | str) -> str:
+    """Return why a column of this type is not encoded, with the remedy."""
+    if isinstance(kind, pa.DataType) and form_of(kind) == Form.IMAGE:
+        return f"its type is {kind}. Images become features by the operator `embed`, instead of `encode`"
+    remedy = "write it as numbers, text or a list of numbers"
+    if str(kind).startswith("struct"):
+        remedy = f"name it under source.flatten, so that its fields become columns such as `{name}.FIELD`"
+    return f"the type {kind} has no encoding: {remedy}"
+
+
 def _unsupported(summary: ColumnSummary) -> ColumnUse:
     kind = ", ".join(summary.types)
     if summary.form == Form.IMAGE:
-        return unused(
-            Unused.IMAGE,
-            f"its type is {kind}. Images become features by the operator `embed`, instead of `encode`",
-        )
-    remedy = "write it as numbers, text or a list of numbers"
-    if kind.startswith("struct"):
-        remedy = f"name its fields under source.rename, such as `{summary.name}.FIELD: FIELD`"
-    return unused(Unused.TYPE, f"the type {kind} has no encoding: {remedy}")
+        return unused(Unused.IMAGE, unsupported_type(summary.name, pa.binary()).replace("binary", kind, 1))
+    return unused(Unused.TYPE, unsupported_type(summary.name, kind))

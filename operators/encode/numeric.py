@@ -70,6 +70,15 @@ class Scale:
             return (np.sinh(scaled) if self.method == "log" else scaled) * self.factor + self.centre
         return np.asarray(np.interp(ndtr(scaled), _references(self.quantiles), self.quantiles))
 
+    def cut(self, told: float) -> float:
+        """Return the cut of the feature that belongs to a cut of the column."""
+        return float(self.forward(np.array([told]))[0])
+
+    def told(self, cut: float) -> tuple[float, str]:
+        """Return a cut of the feature in the unit of the column, as a number and as text."""
+        found = float(self.backward(cut))
+        return found, f"{found:.4g}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the map as JSON-able values."""
         if self.method == "quantile":

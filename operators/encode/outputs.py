@@ -40,6 +40,19 @@ class Output:
         return asdict(self)
 
 
+def blocks(folder: Path) -> list[int]:
+    """Return the lengths of runs of features that are the entries of one vector, and 1 for each other one."""
+    found: list[int] = []
+    last = ""
+    for output in provenance(folder):
+        if output.role == "entry" and output.source == last:
+            found[-1] += 1
+        else:
+            found.append(1)
+        last = output.source if output.role == "entry" else ""
+    return found
+
+
 def provenance(folder: Path) -> list[Output]:
     """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``."""
     state = json.loads((folder / STATE).read_text("utf-8"))

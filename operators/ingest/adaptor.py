@@ -62,6 +62,12 @@ class Ingest(Operator[IngestParams]):
     cpu_seconds_per_million_rows = 6.0
     Params = IngestParams
 
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Ingest:
+        """Return the operator; where `encode` makes the features, it takes over their widths."""
+        found = Ingest(self.params)
+        found.uses = tuple(operator.name for operator in chain if operator.name == "encode")
+        return found
+
     @property
     def requires(self) -> tuple[str, ...]:
         """Nothing: it reads the source; the faults of the features where another operator adds them."""
@@ -94,7 +100,7 @@ class Ingest(Operator[IngestParams]):
             counts.update(found)
             _check_few(self.params.label, len(counts))
         classes = self._classes(counts)
-        widths = self._widths(context, executor) if self.params.features else []
+        widths = self._widths(context, executor) if self.params.features else _encoded_widths(context)
         state = {
             "classes": classes,
             "counts": [counts[value] for value in classes],
@@ -210,7 +216,8 @@ class _Shard:
     """A shard's rows as arrays, with the reasons of the bad ones."""
 
     def __init__(self, params: IngestParams, state: dict[str, Any], table: pa.Table) -> None:
-        self._params, self._widths, self._table = params, state["widths"], table
+        self._params, self._table = params, table
+        self._widths = state["widths"] if params.features else []
         self.y, self._label_codes = class_indices(table[params.label], state["classes"])
         self.x: Floats
         self._codes: Codes
@@ -231,6 +238,15 @@ class _Shard:
             name, code, width = features[index], self._codes[row, index], self._widths[index]
         value, reason = explain_value(self._table[name], row, Reason(int(code)), width)
         return Fault(row, name, value, reason)
+
+
+def _encoded_widths(context: Context) -> list[int]:
+    """Return the lengths of the vectors among the features of `encode`, and 1 for each other feature."""
+    if "encode" not in context.states:
+        return []
+    from operators.encode.outputs import blocks
+
+    return blocks(context.states["encode"])
 
 
 def _row_error(fault: Fault, shards: ShardReader, table: pa.Table) -> RowError:

@@ -5,7 +5,7 @@ Nothing here loops over rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -61,12 +61,6 @@ def is_vector(kind: pa.DataType) -> bool:
     """Whether a column of this type is a vector of features."""
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(lists and is_scalar(kind.value_type))
-
-
-def default_features(schema: pa.Schema, exclude: Collection[str]) -> tuple[str, ...]:
-    """Every numeric, bool or numeric-vector column that is not excluded, in the schema's order."""
-    usable = (field.name for field in schema if is_scalar(field.type) or is_vector(field.type))
-    return tuple(name for name in usable if name not in exclude)
 
 
 def check_features(table: pa.Table, features: Sequence[str]) -> None:

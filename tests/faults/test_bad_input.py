@@ -99,9 +99,7 @@ CASES: list[tuple[Make, list[str]]] = [
     (empty, ["no rows"]),
     (truncated, ["s2.parquet", "write or copy it again"]),
     (one_class, ["label", "'yes'"]),
-    (replaced("a", [float("nan")]), ["s1.parquet", "row 0", "'a'", "nan"]),
     (replaced("b", [0.0, float("inf")]), ["s1.parquet", "row 1", "'b'", "inf"]),
-    (replaced("a", [None]), ["s1.parquet", "row 0", "'a'", "null"]),
     (replaced("label", ["yes", None]), ["s1.parquet", "row 1", "'label'", "null"]),
     (ragged_vectors, ["s1.parquet", "row 1", "'vector'"]),
     (mixed_types, ["s9.parquet", "'a'", "string", "double"]),
@@ -118,6 +116,13 @@ def test_bad_data(make: Make, words: list[str], tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "CURRENT").exists()
     assert not list((tmp_path / "out").glob("versions/*"))
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(("value", "word"), [(None, "null"), (float("nan"), "NaN")])
+def test_missing_values_that_the_recipe_forbids(value: float | None, word: str, tmp_path: Path) -> None:
+    source = replaced("a", [value])(tmp_path)
+    result = command(tmp_path, source, "--set", "operators.encode.numeric.missing=fail")
+    expect_clear(result, ["s1.parquet", "row 0", "'a'", f"is {word}"])
 
 
 def test_missing_label_column(tmp_path: Path) -> None:
@@ -141,10 +146,11 @@ def test_unwritable_output(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "a file"
 
 
-def test_strings_as_features(tmp_path: Path) -> None:
-    write_shards(tmp_path / "data", spurious_table())
-    result = command(tmp_path, tmp_path / "data", "--set", "source.features=[a, truth]")
-    expect_clear(result, ["'truth'", "string", "source.features"])
+def test_structs_as_features(tmp_path: Path) -> None:
+    table = spurious_table()
+    write_shards(tmp_path / "data", table.append_column("place", pa.array([{"lat": 1.0}] * 240)))
+    result = command(tmp_path, tmp_path / "data", "--set", "source.features=[a, place]")
+    expect_clear(result, ["'place'", "struct", "source.features", "source.flatten"])
 
 
 def test_validate_and_plan_find_it_too(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ EMBED = {"model": "tests.unit.operators.embed.test_embed:letters", "column": "wo
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "ingest": ({},),
     "embed": (EMBED,),
+    "encode": ({}, {"categorical": {"rare": "target", "min_share": 0.3}}),
     "probe": ({"l2": 0.05, "trainer": "in_process"}, {"model": "mlp", "epochs": 3, "trainer": "in_process"}),
     "gradients": ({}, {"projection": 8}, {"form": "factored"}),
     "groups": (
@@ -201,7 +202,8 @@ def test_rejected_rows_leave_every_sidecar_whole(name: str, number: int, tmp_pat
     """The first shard has one row, which is rejected: later operators get no row of it."""
     table, wrong, sizes = rows(), [0, 41], LAYOUTS["a shard of one row"]
     for column in ("a", "word"):
-        values = [None if row in wrong else value for row, value in enumerate(table[column].to_pylist())]
+        bad = float("inf") if column == "a" else None
+        values = [bad if row in wrong else value for row, value in enumerate(table[column].to_pylist())]
         field = table.schema.field(column)
         table = table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
     write(tmp_path / "data", table, sizes)

@@ -228,7 +228,7 @@ def test_a_shadowed_package_stops_the_api(tmp_path: Path) -> None:
 def test_errors_about_rows_name_the_data_and_no_temporary_file(table: pa.Table) -> None:
     at = table.column_names.index("a")
     values = table["a"].to_numpy().copy()
-    values[[7, 9]] = np.nan
+    values[[7, 9]] = np.inf
     faulty = table.set_column(at, "a", pa.array(values))
     with pytest.raises(InputError, match=r"^data: row 7: column") as stopped:
         rowsieve.curate(faulty, label="label", operators=PLAIN)

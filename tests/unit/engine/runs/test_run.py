@@ -88,6 +88,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
     run(recipe)
     result = run(changed(recipe, groups={"min_samples": [7]}))
     assert computed(result) == {
+        "encode": 0,
         "ingest": 0,
         "probe": 0,
         "gradients": 0,
@@ -98,6 +99,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
     }
     result = run(changed(recipe, weights={"method": "group_balanced"}))
     assert computed(result) == {
+        "encode": 0,
         "ingest": 0,
         "probe": 0,
         "gradients": 0,
@@ -149,7 +151,8 @@ def test_faulty_rows_are_set_aside_with_a_reason(tmp_path: Path) -> None:
     column[5], column[100] = float("nan"), None
     write_shards(tmp_path / "data", table.set_column(0, "a", pa.array(column)))
     source = {"on_error": "quarantine", "max_error_rate": 0.01}
-    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
+    strict = {"encode": {"numeric": {"missing": "fail"}}}
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source, operators=strict))
     result = run(recipe)
     rows = published(result).to_pylist()
     assert [row["row_id"] for row in rows if row["outlier_source"] == "quarantine"] == [5, 100]
@@ -166,9 +169,18 @@ def test_faulty_rows_are_set_aside_with_a_reason(tmp_path: Path) -> None:
     assert all(fault["file"].endswith(".parquet") and fault["error"] for fault in found)
 
 
+def test_missing_numbers_are_filled_unless_the_recipe_says_otherwise(tmp_path: Path) -> None:
+    table = spurious_table()
+    column = table.column("a").to_pylist()
+    column[5], column[100] = float("nan"), None
+    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array(column)))
+    result = run(Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out")))
+    assert all(row["outlier_source"] != "quarantine" for row in published(result).to_pylist())
+
+
 def test_too_many_faulty_rows_end_the_run(tmp_path: Path) -> None:
     table = spurious_table()
-    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array([None] * 10 + [1.0] * 230)))
+    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array([float("inf")] * 10 + [1.0, 2.0] * 115)))
     source = {"on_error": "quarantine", "max_error_rate": 0.01}
     recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
     for _ in range(2):

@@ -22,6 +22,7 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import Context
 from operators.encode.adaptor import Encode
 from operators.encode.encoding import TableEncoding
+from operators.encode.outputs import blocks
 from operators.encode.params import EncodeParams
 from operators.encode.targets import N_FOLDS, folds_of
 from tests.unit.in_memory import MemoryReader
@@ -262,7 +263,7 @@ def test_vectors_stay_as_they_are(tmp_path):
     x, state = same_for_all_shards(table, tmp_path, "pixels", "score")
     np.testing.assert_array_equal(x[:, :3], np.array(table["pixels"].to_pylist(), np.float32))
     assert labels(state) == ["pixels[0]", "pixels[1]", "pixels[2]", "score"]
-    assert state.blocks == [3, 1]
+    assert blocks(tmp_path / "1") == [3, 1]
 
 
 def test_the_state_is_small_and_read_back(tmp_path):

@@ -15,7 +15,6 @@ from operators.base import OperatorError
 from operators.ingest.kernel import (
     Reason,
     assemble_features,
-    default_features,
     explain_value,
     feature_widths,
 )
@@ -116,22 +115,6 @@ def test_a_column_that_is_no_number_is_named(column: pa.Array, parts: list[str])
         assemble_features(pa.table({"a": column}), ["a"])
     for part in parts:
         assert part in str(caught.value)
-
-
-def test_default_features_are_the_numeric_ones() -> None:
-    kinds = {
-        "i": pa.int8(),
-        "f": pa.float32(),
-        "b": pa.bool_(),
-        "v": pa.list_(pa.float32(), 3),
-        "l": pa.list_(pa.int64()),
-        "s": pa.string(),
-        "t": pa.timestamp("s"),
-        "w": pa.list_(pa.string()),
-        "d": pa.dictionary(pa.int8(), pa.string()),
-        "y": pa.int64(),
-    }
-    assert default_features(pa.schema(list(kinds.items())), {"y"}) == ("i", "f", "b", "v", "l")
 
 
 @pytest.mark.parametrize(
