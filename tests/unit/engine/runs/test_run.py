@@ -180,7 +180,8 @@ def test_missing_numbers_are_filled_unless_the_recipe_says_otherwise(tmp_path: P
 
 def test_too_many_faulty_rows_end_the_run(tmp_path: Path) -> None:
     table = spurious_table()
-    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array([float("inf")] * 10 + [1.0, 2.0] * 115)))
+    faulty = pa.array([float("inf")] * 10 + [1.0, 2.0] * 115)
+    write_shards(tmp_path / "data", table.set_column(0, "a", faulty))
     source = {"on_error": "quarantine", "max_error_rate": 0.01}
     recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=source))
     for _ in range(2):

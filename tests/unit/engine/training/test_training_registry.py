@@ -93,11 +93,10 @@ def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pyte
     np.testing.assert_allclose(answers["probability_yes"], model.predict_proba(X)[:, 1])
     with pytest.raises(mlflow.MlflowException, match="missing"):
         served.predict(frame[["a", "b"]])
-    spoilt = frame[["a", "b", "vector"]].assign(a=np.inf)
     with pytest.raises(ValueError, match="row 0: column 'a' is infinite"):
-        served.predict(spoilt)
-    missing = served.predict(frame[["a", "b", "vector"]].assign(a=np.nan))
-    filled = served.predict(frame[["a", "b", "vector"]].assign(a=frame["a"].median()))
+        served.predict(frame[["a", "b", "vector"]].assign(a=np.inf))
+    values = (np.nan, frame["a"].median())
+    missing, filled = (served.predict(frame[["a", "b", "vector"]].assign(a=value)) for value in values)
     np.testing.assert_allclose(missing["probability_yes"], filled["probability_yes"], rtol=1e-5)
 
 
