@@ -17,6 +17,7 @@ from pydantic import Field
 from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
 from connectors.files import each
+from connectors.policy import current_policy
 from connectors.text_source import BOM, CODECS, TextSource, compression, quote_value, whole
 
 
@@ -99,8 +100,8 @@ class JsonlSource(TextSource):
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
         row = nulls_for_missing(row, self.spec)
         text = row.decode()
-        if too_deep(row, MAX_DEPTH) is not None:
-            return f"lists and objects are nested more than {MAX_DEPTH} deep. Write the value as text."
+        if too_deep(row, max_depth()) is not None:
+            return f"lists and objects are nested more than {max_depth()} deep. Write the value as text."
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:
@@ -128,11 +129,19 @@ def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
     return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size), parse_options=options)
 
 
+def max_depth() -> int:
+    """Return the levels of lists and objects that the policy of this process allows.
+
+    Arrow parses them by recursion; 200,000 levels would end the process.
+    """
+    return current_policy().json_depth
+
+
 def check_depth(data: bytes) -> None:
-    """Raise ArrowInvalid where JSON is nested deeper than ``MAX_DEPTH``."""
-    place = too_deep(data, MAX_DEPTH)
+    """Raise ArrowInvalid where JSON is nested deeper than :func:`max_depth`."""
+    place = too_deep(data, max_depth())
     if place is not None:
-        raise pa.ArrowInvalid(f"nested more than {MAX_DEPTH} deep at byte {place}")
+        raise pa.ArrowInvalid(f"nested more than {max_depth()} deep at byte {place}")
 
 
 def too_deep(data: bytes, most: int) -> int | None:
@@ -162,7 +171,12 @@ def too_deep(data: bytes, most: int) -> int | None:
 def _guessed(data: bytes) -> pa.Schema:
     check_depth(data)
     file, block_size = whole(data)
-    return pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+    found = pj.read_json(file, read_options=pj.ReadOptions(block_size=block_size)).schema
+    try:
+        [*_names([*found])]
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"a key is not UTF-8: {error}") from None
+    return found
 
 
 def _all_plain(schema: pa.Schema) -> pa.Schema:
@@ -212,8 +226,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 KEY = re.compile(rb'"([^"\\]*)"\s*:')
 """A key without escapes; a text value never matches, as the quotes in it are escaped."""
-MAX_DEPTH = 100
-"""Levels of lists and objects. Arrow parses them by recursion; 200,000 levels would end the process."""
 MOST = 100
 """Keys that are named; data whose keys are values of their own have no end of them."""
 
@@ -242,7 +254,7 @@ def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
 
     Most data are looked through by a pattern alone: rows are parsed only where it finds an unknown key.
     """
-    if too_deep(data, MAX_DEPTH) is not None:
+    if too_deep(data, max_depth()) is not None:
         return ()  # reading it says why
     names = {name.encode() for name in _names([*schema])}
     if {*KEY.findall(data)} <= names:

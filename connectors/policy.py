@@ -24,6 +24,9 @@ SCHEMES_VARIABLE = "ROWSIEVE_SCHEMES"
 HOSTS_VARIABLE = "ROWSIEVE_HOSTS"
 NAMES_VARIABLE = "ROWSIEVE_ENVIRONMENT_NAMES"
 MODULES_VARIABLE = "ROWSIEVE_FACTORIES"
+STRICT_VARIABLE = "ROWSIEVE_STRICT"
+DEPTH_VARIABLE = "ROWSIEVE_MAX_JSON_DEPTH"
+SECONDS_VARIABLE = "ROWSIEVE_MAX_SECONDS"
 
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss"})
 SCHEMES = OBJECT_STORES | {
@@ -40,6 +43,10 @@ SCHEMES = OBJECT_STORES | {
     "duckdb",
 }
 """URI schemes that are opened by default."""
+STRICT_SCHEMES = OBJECT_STORES | {"file", "hdfs", "viewfs", "sqlite", "duckdb"}
+"""URI schemes that are opened with ``ROWSIEVE_STRICT``: those of files and object stores."""
+JSON_DEPTH, MOST_JSON_DEPTH = 100, 1000
+"""Levels of lists and objects in JSON: by default, and at most. Arrow parses them by recursion."""
 METADATA_HOSTS = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
@@ -80,6 +87,10 @@ class SourcePolicy:
         Python modules, each with what lies below it, that the properties of an Iceberg catalog may name.
     outside_links
         Whether symbolic links in a source's folder may lead out of it.
+    json_depth
+        Levels of lists and objects that a row of JSON may have.
+    seconds
+        Time that a run may take, which is also the limit of a database's statement; None: no limit.
     """
 
     schemes: frozenset[str] = SCHEMES
@@ -87,17 +98,22 @@ class SourcePolicy:
     variables: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     outside_links: bool = False
+    json_depth: int = JSON_DEPTH
+    seconds: int | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> SourcePolicy:
         """Read the policy from ``ROWSIEVE_SCHEMES`` and so on: lists with commas between."""
         found = os.environ if environment is None else environment
         schemes = frozenset(name.lower() for name in _listed(found, SCHEMES_VARIABLE))
+        strict = found.get(STRICT_VARIABLE, "").strip().lower() in ("1", "true")
         return cls(
-            schemes=schemes if SCHEMES_VARIABLE in found else SCHEMES,
+            schemes=schemes if SCHEMES_VARIABLE in found else STRICT_SCHEMES if strict else SCHEMES,
             hosts=_listed(found, HOSTS_VARIABLE) if HOSTS_VARIABLE in found else None,
             variables=_listed(found, NAMES_VARIABLE),
             modules=_listed(found, MODULES_VARIABLE),
+            json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MOST_JSON_DEPTH),
+            seconds=_number(found, SECONDS_VARIABLE),
         )
 
     def check_uri(self, uri: str, key: str = "source.path", known: Collection[str] = ()) -> None:
@@ -147,6 +163,8 @@ class SourcePolicy:
         A name is looked up, so that one which stands for a metadata service's address is refused as well.
         """
         name = _plain_name(host)
+        if _FORBIDDEN.search(name):
+            raise ConnectorError(f"{key}: {host!r} is no host: it holds a blank, a backslash or worse.")
         if not name or name in (self.hosts or ()):
             return
         if self.hosts is not None and not any(fnmatchcase(name, pattern.lower()) for pattern in self.hosts):
@@ -203,6 +221,11 @@ def set_policy(policy: SourcePolicy | None) -> None:
 
 def _listed(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in environment.get(name, "").split(",") if part.strip())
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name, "").strip()
+    return int(text[:20]) if text.isascii() and text.isdigit() else None
 
 
 def _plain_name(host: str) -> str:

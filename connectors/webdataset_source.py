@@ -25,7 +25,7 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
-from connectors.jsonl_source import MAX_DEPTH, infer_json, parse_json, too_deep
+from connectors.jsonl_source import infer_json, max_depth, parse_json, too_deep
 from connectors.schema import pick
 
 Shards = list["SampleShard"]
@@ -224,8 +224,8 @@ def _value(path: str, name: str, sample: Sample) -> Any:
         if kind == "npy":
             return _vector(data)
         if kind == "json":
-            if too_deep(data, MAX_DEPTH) is not None:
-                raise ValueError(f"lists and objects are nested more than {MAX_DEPTH} deep")
+            if too_deep(data, max_depth()) is not None:
+                raise ValueError(f"lists and objects are nested more than {max_depth()} deep")
             return json.loads(data)
         if kind in NUMBERS:
             return int(data)

@@ -36,7 +36,6 @@ STATEMENT_SECONDS = 3600
 POSTGRESQL_SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
     "SET TRANSACTION READ ONLY",
-    f"SET statement_timeout = '{STATEMENT_SECONDS}s'",
 )
 RISKY = re.compile(
     r"set_config|dblink.*|pg_read_.*|pg_ls_.*|pg_stat_file|lo_.*|pg_sleep.*|pg_reload_conf"
@@ -225,7 +224,9 @@ class SqlSource:
         errors = library("adbc_driver_manager.dbapi", "sql").Error
         try:
             with self._connect() as connection, connection.cursor() as cursor:
-                for statement in POSTGRESQL_SETTINGS if self.url.startswith("postgres") else ():
+                seconds = min(STATEMENT_SECONDS, self.spec.policy.seconds or STATEMENT_SECONDS)
+                limit = f"SET statement_timeout = '{seconds}s'"
+                for statement in (*POSTGRESQL_SETTINGS, limit) if self.url.startswith("postgres") else ():
                     cursor.execute(statement)
                 yield cursor
         except errors as error:

@@ -7,18 +7,16 @@ from engine.cli.safe_output import echo
 
 
 def policy(as_json: AsJson = False, verbose: Verbose = False) -> None:
-    """Show what recipes may use here: schemes, hosts, factories, environment names, cluster addresses."""
+    """Show what recipes may use here, the defaults of the connectors included, and the limits of runs."""
     with shown_errors(verbose):
-        from dataclasses import asdict
-
         from engine.cli.output import show_json
-        from engine.core.policy import VARIABLES, current_policy, policy_source
+        from engine.core.policy import VARIABLES, current_policy, effective, policy_source
 
-        found = asdict(current_policy())
+        found = effective(current_policy())
         if as_json:
-            entries = {key: None if value is None else list(value) for key, value in found.items()}
-            show_json({key: {"allowed": entries[key], "from": policy_source(key)} for key in entries})
+            show_json({key: {"allowed": value, "from": policy_source(key)} for key, value in found.items()})
             return
         for key, value in found.items():
-            allowed = "any" if value is None else ", ".join(value) or "none"
+            listed = ", ".join(value) if isinstance(value, list) else str(value).lower()
+            allowed = "any" if value is None else listed or "none"
             echo(f"{key:<18} {allowed}  ({VARIABLES[key]}: {policy_source(key)})")

@@ -7,6 +7,11 @@ Whoever starts runs sets it, by environment variables or by a TOML file that ``R
     factories = ["ourmodels"]
     environment_names = ["SHOP_PASSWORD"]
     addresses = ["ray://head:10001"]
+    max_rows = 1_000_000_000
+    max_bytes = 10_000_000_000_000
+    max_json_depth = 100
+    max_seconds = 86_400
+    strict = true
 
 A key of the file replaces its variable, so that the file is the only place to look. Packages below the engine
 read the variables, which ``apply_policy`` sets from the file.
@@ -17,11 +22,12 @@ from __future__ import annotations
 import fnmatch
 import os
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from connectors.policy import JSON_DEPTH, MOST_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
 from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 
@@ -32,17 +38,25 @@ VARIABLES = {
     "factories": "ROWSIEVE_FACTORIES",
     "environment_names": "ROWSIEVE_ENVIRONMENT_NAMES",
     "addresses": "ROWSIEVE_ADDRESSES",
+    "max_rows": "ROWSIEVE_MAX_ROWS",
+    "max_bytes": "ROWSIEVE_MAX_BYTES",
+    "max_json_depth": "ROWSIEVE_MAX_JSON_DEPTH",
+    "max_seconds": "ROWSIEVE_MAX_SECONDS",
+    "strict": "ROWSIEVE_STRICT",
 }
-"""Key of the policy -> environment variable with the same list, separated by commas."""
+"""Key of the policy -> environment variable with the same value; lists are separated by commas."""
+NUMBERS = ("max_rows", "max_bytes", "max_json_depth", "max_seconds")
+STRICT = {"max_rows": 10**9, "max_bytes": 10**13, "max_seconds": 7 * 24 * 3600}
+"""Limits that ``strict`` brings where the operator gives none."""
 MAX_BYTES = 2**20
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Lists of what recipes may use. ``schemes`` and ``hosts`` are None where there is no restriction."""
+    """What recipes may use. None stands for no restriction beside those of the connectors."""
 
     schemes: tuple[str, ...] | None = None
-    """Schemes of URIs under ``path``; ``file`` stands for local paths."""
+    """Schemes of URIs under ``path``; ``file`` stands for local paths. None: those that connectors open."""
     hosts: tuple[str, ...] | None = None
     """Hosts and buckets in URIs under ``path``; shell patterns."""
     factories: tuple[str, ...] = ()
@@ -51,6 +65,17 @@ class Policy:
     """Environment variables that ``${NAME}`` may stand for in a database URL."""
     addresses: tuple[str, ...] = ()
     """Ray clusters that ``run.address`` may name in a recipe."""
+    max_rows: int | None = None
+    """Rows of a source."""
+    max_bytes: int | None = None
+    """Bytes of a source's files."""
+    max_json_depth: int = JSON_DEPTH
+    """Levels of lists and objects in a row of JSON."""
+    max_seconds: int | None = None
+    """Time of a run until it has published."""
+    strict: bool = False
+    """Whether the strict defaults hold for what is not given: schemes of files and object stores alone, and
+    limits of rows, bytes and time. ``rowsieve submit`` and its jobs set it."""
 
     def check_path(self, key: str, path: str) -> None:
         """Raise InputError where a path of a recipe has a scheme or a host that is not listed."""
@@ -84,32 +109,76 @@ class Policy:
                 f"on the command line; the operator can allow the address in {VARIABLES['addresses']}."
             )
 
+    def check_size(self, place: str, rows: int, n_bytes: int) -> None:
+        """Raise InputError where a source has more rows or bytes than are allowed."""
+        for key, found, most in (("max_rows", rows, self.max_rows), ("max_bytes", n_bytes, self.max_bytes)):
+            if most is not None and found > most:
+                raise InputError(
+                    f"{place}: source.path: the source has {found:,} {key[4:]}, and {most:,} are allowed on "
+                    f"this installation. Name less of it; its operator can raise {VARIABLES[key]}."
+                )
 
-def current_policy() -> Policy:
-    """Return the policy of this process. Raises InputError for a file that cannot be read or has a fault."""
-    given: dict[str, tuple[str, ...]] = {}
+
+def current_policy(*, strict: bool = False) -> Policy:
+    """Return the policy of this process; with ``strict`` that is the default where nothing else is said.
+
+    Raises InputError for a value or a file that has a fault.
+    """
+    given: dict[str, Any] = {"strict": strict}
     for key, variable in VARIABLES.items():
         if variable in os.environ:
-            given[key] = tuple(entry.strip() for entry in os.environ[variable].split(",") if entry.strip())
-    return Policy(**(given | _from_file(os.environ.get(FILE, ""))))
+            given[key] = _from_text(key, os.environ[variable])
+    given |= _from_file(os.environ.get(FILE, ""))
+    if given.get("strict"):
+        given = {"schemes": tuple(sorted(STRICT_SCHEMES)), **STRICT} | given
+    return Policy(**given)
+
+
+def _from_text(key: str, text: str) -> Any:
+    place = VARIABLES[key]
+    if key == "strict":
+        if text.strip().lower() not in ("", "0", "1", "false", "true"):
+            raise InputError(f"{place}={text}: write 1 or 0.")
+        return text.strip().lower() in ("1", "true")
+    if key in NUMBERS:
+        if not text.strip().isascii() or not text.strip().isdigit():
+            raise InputError(f"{place}={text}: write a whole number.")
+        return _checked_number(place, key, int(text[:20]))
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
+
+
+def _checked_number(place: str, key: str, value: int) -> int:
+    most = MOST_JSON_DEPTH if key == "max_json_depth" else 10**18
+    if not 1 <= value <= most:
+        raise InputError(f"{place}: {key}: write a whole number from 1 to {most:,}.")
+    return value
 
 
 def policy_source(key: str) -> str:
-    """Return where a key's list comes from: the file, its variable, or ``default``."""
+    """Return where a key's value comes from: the file, its variable, ``strict``, or ``default``."""
     path = os.environ.get(FILE, "")
     if key in _from_file(path):
         return path
-    return VARIABLES[key] if VARIABLES[key] in os.environ else "default"
+    if VARIABLES[key] in os.environ:
+        return VARIABLES[key]
+    return "strict" if current_policy().strict and key in {"schemes", *STRICT} else "default"
+
+
+def effective(policy: Policy) -> dict[str, Any]:
+    """Return what holds, key by key, the connectors' own defaults included; None: no limit."""
+    schemes = sorted(SCHEMES) if policy.schemes is None else list(policy.schemes)
+    lists = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(policy).items()}
+    return lists | {"schemes": schemes}
 
 
 def apply_policy() -> Policy:
     """Set the environment variables from the policy file, for the packages below the engine; return it."""
-    for key, entries in _from_file(os.environ.get(FILE, "")).items():
-        os.environ[VARIABLES[key]] = ",".join(entries)
+    for key, value in _from_file(os.environ.get(FILE, "")).items():
+        os.environ[VARIABLES[key]] = ",".join(value) if isinstance(value, tuple) else str(int(value))
     return current_policy()
 
 
-def _from_file(path: str) -> dict[str, tuple[str, ...]]:
+def _from_file(path: str) -> dict[str, Any]:
     if not path:
         return {}
     place = f"{FILE}={path}"
@@ -122,15 +191,23 @@ def _from_file(path: str) -> dict[str, tuple[str, ...]]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{place}: this is not valid TOML: {error}.") from None
     known = [field.name for field in fields(Policy)]
+    kept: dict[str, Any] = {}
     for key, entries in found.items():
         if key not in known:
             hint = nearest(key, known) or f" Known keys: {', '.join(known)}."
             raise InputError(f"{place}: {key}: unknown key.{hint}")
+        if key == "strict" or key in NUMBERS:
+            if type(entries) is not (bool if key == "strict" else int):
+                wanted = "true or false" if key == "strict" else "a whole number"
+                raise InputError(f"{place}: {key}: write {wanted}.")
+            kept[key] = entries if key == "strict" else _checked_number(place, key, entries)
+            continue
         if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
             raise InputError(
                 f"{place}: {key}: give a list of texts without commas, such as {key} = ['a', 'b']."
             )
-    return {key: tuple(entries) for key, entries in found.items()}
+        kept[key] = tuple(entries)
+    return kept
 
 
 def _is_entry(value: object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from engine.core.errors import InputError, RowsieveError
+from engine.core.policy import VARIABLES, current_policy
 from engine.core.redaction import redact
 from engine.jobs.bootstrap import ENTRYPOINT, SCRIPT, SCRIPT_NAME
 from engine.jobs.connection import clear_errors, connect
@@ -77,6 +78,7 @@ def submit(
         No cluster answers at the address.
 
     """
+    check_strictly(recipe)
     contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
     sent = portable(recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files)
     resolved = sent.model_dump(mode="json", exclude_unset=True)
@@ -90,6 +92,16 @@ def submit(
     metadata = {"recipe": sent.name, "version": version, "key": key or "", "output": redact(sent.output.path)}
     client = connect(address)
     return _Submitter(client, contents).submit(name, metadata, dict(env or {}), again=again)
+
+
+def check_strictly(recipe: Recipe) -> None:
+    """Raise InputError where the recipe needs more than the strict defaults and this machine's policy allow.
+
+    They hold for every submission, unless ``ROWSIEVE_STRICT`` or the policy file says otherwise.
+    """
+    policy = current_policy(strict=True)
+    for key, path in recipe.paths():
+        policy.check_path(f"{recipe.place}: {key}", path)
 
 
 def _version(recipe: Recipe, sent: Recipe) -> str:
@@ -133,9 +145,9 @@ class _Submitter:
         with tempfile.TemporaryDirectory() as folder, clear_errors(self._address):
             package = Path(folder) / "rowsieve.zip"
             self._contents.write(package)
-            environment: dict[str, Any] = {"working_dir": str(package)}
-            if env:
-                environment["env_vars"] = dict(env)
+            # The strict defaults only add limits to the policy that the cluster's operator has set.
+            variables = {VARIABLES["strict"]: "1", **env} if current_policy(strict=True).strict else dict(env)
+            environment: dict[str, Any] = {"working_dir": str(package), "env_vars": variables}
             try:
                 self._client.submit_job(
                     entrypoint=ENTRYPOINT,

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from connectors.base import ConnectorError
 from engine.core.errors import InputError
+from engine.core.policy import current_policy
 from engine.core.suggestions import explain, nearest
 from engine.plan.chain import (
     CONTRACT,
@@ -59,6 +60,8 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
         source, listing = list_source(recipe)
     except ConnectorError as error:
         raise InputError(str(error)) from None
+    sizes = [(shard.n_rows, shard.n_bytes) for shard in listing.shards]
+    current_policy().check_size(recipe.place, sum(n for n, _ in sizes), sum(size for _, size in sizes))
     features = resolve_features(recipe, listing.schema, maker.name if maker else "")
     if features and (ENCODE in recipe.operators or has_scalars(listing.schema, features)):
         maker = build_operator(recipe, ENCODE, encode_params(recipe, features))

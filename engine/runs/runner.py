@@ -15,9 +15,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from engine.core.errors import system_error
+from engine.core.errors import InputError, system_error
 from engine.core.events import Event, Kind, Listener, Meter, silent
 from engine.core.output_layout import version_folder
+from engine.core.policy import current_policy
 from engine.core.redaction import redact
 from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
@@ -113,6 +114,7 @@ class _Runner:
         self._stack, self._verbose = stack, verbose
         self._planning = Meter(listener, "plan")
         self._started = time.perf_counter()
+        self._most_seconds = current_policy().max_seconds
         self._planned = False
         self._parts_taken_over = 0
         self._lease: Lease | None = None
@@ -257,8 +259,19 @@ class _Runner:
 
     def _tell(self, event: Event) -> None:
         """Pass an event to the listener and to the plugins."""
+        self._check_time()
         self._listener(event)
         self._call(MOMENTS[event.kind], event)
+
+    def _check_time(self) -> None:
+        """Raise InputError where the run has taken longer than the operator's policy allows."""
+        most, published = self._most_seconds, self._context is not None and self._context.version is not None
+        if most is not None and not published and time.perf_counter() - self._started > most:
+            raise InputError(
+                f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "
+                f"installation allows. What is committed is kept; the same command continues from there. Its "
+                f"operator can raise ROWSIEVE_MAX_SECONDS."
+            )
 
     def _call(self, moment: str, *values: Any) -> None:
         """Call one moment of every plugin. A plugin that raises is reported and never ends the run."""

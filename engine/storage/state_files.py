@@ -1,0 +1,121 @@
+"""Checks of the files that operators keep in a shared output, before they are read.
+
+Anybody who can write to the output may have changed them. The formats run no code; what is checked here is
+that they do not ask for more memory than they have bytes for, and hold no values of Python.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.core.errors import InputError
+
+MOST_JSON = 256 * 2**20
+"""Bytes of a JSON file of a state."""
+MOST_EXPANSION = 2000
+"""Bytes of an array in an archive for each of its bytes on disk: deflate reaches about 1,000."""
+MOST_HEADER = 2**20
+"""Bytes of a header of safetensors."""
+
+
+def check_state(folder: Path) -> None:
+    """Raise InputError, which names the file, where a state holds something that must not be read.
+
+    Links must stay in the folder. Files of other formats are left to the operator that wrote them.
+    """
+    inside = folder.resolve()
+    for path in sorted(folder.rglob("*")):
+        target = path.resolve()
+        if not target.is_relative_to(inside):
+            raise InputError(f"{path} is a link that leads out of its state, to {target}. Remove it.")
+        if path.is_dir():
+            continue
+        if not path.is_file():
+            raise InputError(f"{path} is no regular file. Remove it, and run the recipe again.")
+        check = _CHECKS.get(path.suffix)
+        if check is None:
+            continue
+        try:
+            with path.open("rb") as file:
+                check(file, path.stat().st_size)
+        except (
+            ValueError,
+            OSError,
+            KeyError,
+            EOFError,
+            RecursionError,
+            zipfile.BadZipFile,
+            pa.ArrowException,
+        ) as error:
+            text = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InputError(
+                f"{path} is damaged or forged: {text}. Remove the folder, and run the recipe again."
+            ) from None
+
+
+def _json(file: BinaryIO, size: int) -> None:
+    if size > MOST_JSON:
+        raise ValueError(f"it is larger than {MOST_JSON >> 20} MiB")
+    json.loads(file.read())
+
+
+def _array(file: BinaryIO, size: int) -> None:
+    """Check the header of a .npy file: no objects, and no more values than there are bytes."""
+    version = np.lib.format.read_magic(file)
+    read: Any = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects of Python")
+    count = 1
+    for length in shape:
+        if length < 0:
+            raise ValueError(f"its shape is {shape}")
+        count *= length
+    if count * dtype.itemsize > size:
+        raise ValueError(f"it states {count} values of {dtype} in {size} bytes")
+
+
+def _archive(file: BinaryIO, size: int) -> None:
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if info.file_size > MOST_EXPANSION * max(1, info.compress_size) or info.compress_size > size:
+                raise ValueError(
+                    f"{info.filename} would expand from {info.compress_size} to {info.file_size} bytes"
+                )
+            with archive.open(info) as member:
+                _array(member, info.file_size)  # type: ignore[arg-type]
+
+
+def _tensors(file: BinaryIO, size: int) -> None:
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size, MOST_HEADER):
+        raise ValueError(f"its header states {length} bytes")
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+
+
+def _table(file: BinaryIO, size: int) -> None:
+    schema = pq.ParquetFile(file).schema_arrow
+    for field in schema:
+        if isinstance(field.type, pa.ExtensionType):
+            raise ValueError(f"the column {field.name!r} has the type {field.type}")
+
+
+_CHECKS: dict[str, Callable[[BinaryIO, int], None]] = {
+    ".json": _json,
+    ".npy": _array,
+    ".npz": _archive,
+    ".safetensors": _tensors,
+    ".parquet": _table,
+}

@@ -1,0 +1,91 @@
+"""Fuzz each target for some minutes, from the kept inputs; a finding is written to ``build/fuzz/NAME``.
+
+    python -m tests.fuzz [--minutes 10] [--only recipe,sql] [--keep]
+
+With ``--keep``, inputs that reach new code are merged into the corpus beside this file. A finding ends its
+target; the others go on, and the exit code is 1. Repeat it with: python -m tests.fuzz.one NAME FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fuzz.targets import SECONDS, TARGETS
+
+CORPUS = Path(__file__).parent / "corpus"
+WORK = Path("build/fuzz")
+MEMORY_MB = 4096
+LONGEST = 2**16
+MOST_KEPT = 40
+"""Inputs that the corpus keeps for a target, the smallest first."""
+
+
+def fuzz(name: str, seconds: int) -> bool:
+    """Run one target. Return whether nothing was found."""
+    found = WORK / name
+    (found / "corpus").mkdir(parents=True, exist_ok=True)
+    options = [
+        f"-max_total_time={seconds}",
+        f"-rss_limit_mb={MEMORY_MB}",
+        f"-timeout={int(4 * SECONDS)}",
+        f"-max_len={LONGEST}",
+        f"-artifact_prefix={found}/",
+        "-print_final_stats=1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.one",
+        name,
+        str(found / "corpus"),
+        str(CORPUS / name),
+        *options,
+    ]
+    with (found / "log").open("w") as log:
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+    text = (found / "log").read_text(errors="replace")
+    runs = re.search(r"number_of_executed_units:\s*(\d+)", text)
+    covered = re.findall(r"cov: (\d+)", text)
+    state = "no finding" if code == 0 else f"FOUND, see {found}/log"
+    print(
+        f"{name:9} {runs[1] if runs else '?':>9} inputs, {covered[-1] if covered else '?':>5} edges: {state}",
+        flush=True,
+    )
+    return code == 0
+
+
+def keep(name: str) -> None:
+    """Keep the smallest inputs that a merge leaves."""
+    merged = WORK / name / "merged"
+    merged.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "tests.fuzz.one", name, "-merge=1", f"-rss_limit_mb={MEMORY_MB}"]
+    folders = [str(merged), str(CORPUS / name), str(WORK / name / "corpus")]
+    subprocess.run([*command, *folders], capture_output=True, check=False)
+    known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
+    for path in sorted(merged.iterdir(), key=lambda file: file.stat().st_size)[:MOST_KEPT]:
+        if len(known) < MOST_KEPT and path.read_bytes() not in known and path.stat().st_size < 4096:
+            (CORPUS / name / path.name[:16]).write_bytes(path.read_bytes())
+            known.add(path.read_bytes())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10, help="for each target")
+    parser.add_argument("--only", default="", help="targets, with commas between")
+    parser.add_argument("--keep", action="store_true", help="merge new inputs into the corpus")
+    given = parser.parse_args()
+    names = given.only.split(",") if given.only else list(TARGETS)
+    clean = [fuzz(name, int(60 * given.minutes)) for name in names]
+    for name in names if given.keep else ():
+        keep(name)
+    sys.exit(not all(clean))
+
+
+if __name__ == "__main__":
+    main()

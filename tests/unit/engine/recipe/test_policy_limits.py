@@ -1,0 +1,135 @@
+"""Limits of rows, bytes, depth and time, and the strict defaults, which ``submit`` sets."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from connectors import ConnectorError, open_source
+from connectors.policy import SCHEMES, STRICT_SCHEMES, SourcePolicy
+from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.core.policy import STRICT, VARIABLES, Policy, apply_policy, current_policy
+from engine.jobs.submission import check_strictly
+from engine.plan.planner import make_plan
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from tests.data import small_recipe
+
+
+@pytest.fixture(autouse=True)
+def no_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ROWSIEVE_POLICY", *VARIABLES.values()):
+        monkeypatch.setenv(variable, "1")  # so that it is restored
+        monkeypatch.delenv(variable)
+
+
+@pytest.mark.parametrize("key", ["rows", "bytes"])
+def test_a_source_that_is_too_large_is_refused(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small_recipe(tmp_path)
+    monkeypatch.setenv(f"ROWSIEVE_MAX_{key.upper()}", "10")
+    with pytest.raises(InputError, match=rf"source\.path: the source has [\d,]+ {key}, and 10 are allowed"):
+        make_plan(recipe)
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setenv(f"ROWSIEVE_MAX_{key.upper()}", "10000000")
+    make_plan(recipe)
+
+
+def test_a_run_that_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 10**6, 30))
+    monkeypatch.setattr("engine.runs.runner.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setenv("ROWSIEVE_MAX_SECONDS", "60")
+    with pytest.raises(InputError, match=r"longer than the 60 seconds.*ROWSIEVE_MAX_SECONDS"):
+        run(small_recipe(tmp_path))
+    assert not (tmp_path / "out" / "CURRENT").exists()
+
+
+def test_the_depth_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.jsonl").write_text('{"y": "a", "v": [[[1]]]}\n')
+    assert open_source(str(tmp_path)).list().shards
+    monkeypatch.setenv("ROWSIEVE_MAX_JSON_DEPTH", "3")
+    with pytest.raises(ConnectorError, match="nested more than 3 deep"):
+        open_source(str(tmp_path)).list()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_rows = 0", "max_rows: write a whole number from 1"),
+        ("max_json_depth = 100000", "from 1 to 1,000"),
+        ("max_seconds = '5'", "max_seconds: write a whole number"),
+        ("max_rows = true", "max_rows: write a whole number"),
+        ("strict = 1", "strict: write true or false"),
+    ],
+)
+def test_faulty_limits(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    monkeypatch.setenv("ROWSIEVE_POLICY", str(tmp_path / "p.toml"))
+    with pytest.raises(InputError, match=message):
+        current_policy()
+
+
+@pytest.mark.parametrize("text", ["-1", "1e9", "0", "x", "9" * 30])
+def test_faulty_variables(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWSIEVE_MAX_ROWS", text)
+    with pytest.raises(InputError, match="ROWSIEVE_MAX_ROWS"):
+        current_policy()
+
+
+def test_strict_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert current_policy() == Policy()
+    monkeypatch.setenv("ROWSIEVE_STRICT", "1")
+    monkeypatch.setenv("ROWSIEVE_MAX_ROWS", "7")
+    found = current_policy()
+    assert (found.max_rows, found.max_bytes) == (7, STRICT["max_bytes"])
+    assert SourcePolicy.from_environment().schemes == STRICT_SCHEMES
+    assert not STRICT_SCHEMES & {"http", "https", "hf", "memory", "postgresql"}
+    (tmp_path / "p.toml").write_text("strict = false\nmax_seconds = 5\nmax_json_depth = 20")
+    monkeypatch.setenv("ROWSIEVE_POLICY", str(tmp_path / "p.toml"))
+    found = apply_policy()
+    assert (found.schemes, found.strict, found.max_seconds) == (None, False, 5)
+    assert SourcePolicy.from_environment().schemes == SCHEMES
+    assert SourcePolicy.from_environment().seconds == 5
+    assert SourcePolicy.from_environment().json_depth == 20
+
+
+def recipe_of(path: str) -> Recipe:
+    value: dict[str, Any] = {
+        "name": "x",
+        "source": {"path": path, "label": "y"},
+        "output": {"path": "s3://b/o"},
+    }
+    return Recipe.parse(value, "r.yaml")
+
+
+def test_a_submission_is_checked_strictly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_strictly(recipe_of("s3://bucket/x"))
+    recipe = recipe_of("https://example.org/x.csv")
+    with pytest.raises(InputError, match=r"x: source\.path: the scheme 'https' is not allowed"):
+        check_strictly(recipe)
+    assert "ROWSIEVE_STRICT" not in os.environ
+    monkeypatch.setenv("ROWSIEVE_SCHEMES", "https,s3")
+    check_strictly(recipe)
+    monkeypatch.delenv("ROWSIEVE_SCHEMES")
+    monkeypatch.setenv("ROWSIEVE_STRICT", "0")
+    check_strictly(recipe)
+
+
+def test_what_holds_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(CliRunner().invoke(app, ["policy", "--json"]).output)
+        return found
+
+    assert shown()["schemes"] == {"allowed": sorted(SCHEMES), "from": "default"}
+    assert shown()["max_rows"] == {"allowed": None, "from": "default"}
+    monkeypatch.setenv("ROWSIEVE_STRICT", "1")
+    assert shown()["schemes"] == {"allowed": sorted(STRICT_SCHEMES), "from": "strict"}
+    assert shown()["max_rows"] == {"allowed": STRICT["max_rows"], "from": "strict"}
+    assert shown()["max_json_depth"] == {"allowed": 100, "from": "default"}
