@@ -16,8 +16,9 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
+from connectors.files import find_names
 from connectors.locations import extension
-from connectors.row_ranges import RowScanError, RowScanner, n_fields
+from connectors.row_ranges import RowScanError, RowScanner, cut, n_fields
 from connectors.schema import check_names, check_same_names, number_repeated
 from connectors.text_source import BOM, CODECS, TextSource, quote_value
 
@@ -81,6 +82,25 @@ class CsvSource(TextSource):
     @property
     def _rules(self) -> CellRules:
         return CellRules(self.spec.strip, self.spec.missing, self.options.decimal, self.options.thousands)
+
+    def cells(self, n_bytes: int) -> pa.Table:
+        """Read about the first ``n_bytes`` of the first file as text, with nothing stripped or missing.
+
+        Raises ConnectorError.
+        """
+        path = find_names(self.spec, Csv)[0]
+        names, start = self._header(path)
+        separator = self._separator(path)
+        try:
+            piece = next(
+                cut(self._blocks(path, start, sys.maxsize), start, n_bytes, separator=separator), None
+            )
+            data = b"" if piece is None else self._bytes(path, piece.start, piece.stop)
+            return read_rows(data or b"\n", separator, names, names, dict.fromkeys(names, pa.string()))
+        except RowScanError as error:
+            raise self._bad_byte(path, error) from error
+        except pa.ArrowInvalid as error:
+            raise ConnectorError(f"{path} cannot be read as CSV: {error}. Check its first rows.") from error
 
     def _separator(self, path: str) -> str:
         return self.options.delimiter or ("\t" if extension(path, TSV) else ",")

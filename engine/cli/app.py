@@ -13,6 +13,7 @@ from engine.cli.deploy import deploy
 from engine.cli.explain import explain
 from engine.cli.export import export
 from engine.cli.groups import groups
+from engine.cli.init import init
 from engine.cli.jobs import add_jobs
 from engine.cli.lineage import lineage
 from engine.cli.operators import operators
@@ -53,6 +54,7 @@ def before_every_command() -> None:
 for command in (validate, plan, run, status, operators, compare, quarantine, lineage, retrain, export):
     app.command()(command)
 app.command()(sources)
+app.command()(init)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
 app.command()(groups)

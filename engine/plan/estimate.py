@@ -55,9 +55,8 @@ class Estimate:
     @property
     def text(self) -> str:
         """The estimate as a phrase, rounded, since the rates are of another machine."""
-        return (
-            f"about {_duration(self.seconds)} of one core and {_memory(self.mib)}, most of it {self.slowest}"
-        )
+        time, memory = _duration(self.seconds), _memory(self.mib)
+        return f"about {time} of one core and {memory}, mostly for `{self.slowest}`"
 
 
 def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int]) -> Estimate:

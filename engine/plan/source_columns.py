@@ -14,6 +14,7 @@ from engine.plan.sample import Sample
 from engine.plan.sources import published_columns
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
+from operators.embed.params import IMAGE_MODELS
 from operators.encode.kinds import ColumnUse, Kind, KindOptions, Unused, decide_kind, unused
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary, Form, TextRules, form_of, summarise
@@ -206,8 +207,8 @@ def _made(maker: Operator[Any], name: str, summary: ColumnSummary) -> ColumnUse:
     if name not in maker.source_columns:
         columns = ", ".join(maker.source_columns)
         return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} alone")
-    kind = Kind.IMAGE if getattr(maker.params, "takes", "") == "image" else Kind.TEXT
-    kind = Kind.IMAGE if summary.form == Form.IMAGE else kind
+    images = summary.form == Form.IMAGE or getattr(maker.params, "model", "") in IMAGE_MODELS
+    kind = Kind.IMAGE if images else Kind.TEXT
     return ColumnUse(kind, note=f"through operators.{maker.name}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from importlib import import_module
 from typing import ClassVar
 
 from engine.core.digests import digest
@@ -33,6 +35,7 @@ class Tracking(RunPlugin):
         run.mlflow_server = digest(tracking_uri(run.plan.output))
         run.mlflow_run_id = recorded_run(run.plan, run.mlflow_server)
         if run.mlflow_run_id is None:
+            _import_frames()
             threads = ThreadPoolExecutor(1, "mlflow")
             self._starting = threads.submit(Tracker.start, run.plan)
             threads.shutdown(wait=False)
@@ -54,6 +57,16 @@ class Tracking(RunPlugin):
         """End the MLflow run."""
         if self._starting is not None:
             self._starting.result().end(self._status)
+
+
+def _import_frames() -> None:
+    """Import the frame libraries that MLflow imports, as far as they are installed, before its thread does.
+
+    scikit-learn looks them up in ``sys.modules`` and fails on one that another thread has imported by half.
+    """
+    for name in ("pandas", "polars"):
+        with suppress(ImportError):
+            import_module(name)
 
 
 def recorded_run(plan: Plan, server: str) -> str | None:

@@ -43,7 +43,7 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
     ("rows", "said"),
     [
         (100, "about 5 s of one core"),
-        (1_000_000, "about 5 min of one core and 620 MiB"),
+        (1_000_000, "about 5 min of one core and 620 MiB, mostly for `outliers`"),
         (10**9, "about 78 h"),
     ],
 )

@@ -1,0 +1,84 @@
+"""``rowsieve init``: writes a commented recipe for a dataset, after a look at its rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.cli.common import Verbose, shown_errors
+from engine.core.errors import Exit, InputError
+
+
+def init(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="File, folder, glob or URI of the rows")],
+    label: Annotated[str | None, typer.Option(help="Column with the class of each row")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="File to write; default: standard output"),
+    ] = None,
+    output: Annotated[str | None, typer.Option(help="Folder of the versions; default: curated/NAME")] = None,
+    format: Annotated[str, typer.Option(help="Format, as `rowsieve sources` lists them")] = "auto",
+    shards: Annotated[int, typer.Option(min=1, help="Most shards to look at")] = 8,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Look at a dataset and write a commented recipe for it. The label is never guessed."""
+    with shown_errors(verbose):
+        if out is not None and out.exists() and not force:
+            raise InputError(f"{out} exists. Choose another name with -o, or replace it with --force.")
+        if label is None:
+            _list_candidates(path, format, shards)
+            raise typer.Exit(Exit.BAD_INPUT)
+        from engine.plan.first_recipe import draft, recipe_name
+        from engine.plan.recipe_text import recipe_yaml
+
+        found = draft(
+            path, label, output=output or f"curated/{recipe_name(path)}", format=format, shards=shards
+        )
+        command = f"rowsieve init {path} --label {label}"
+        text = recipe_yaml(found, command, str(out) if out else f"{found.name}.yaml")
+        if out is None:
+            typer.echo(text, nl=False)
+        else:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            out.write_text(text, "utf-8")
+        used = sum(column.use.used for column in found.preview.columns)
+        typer.echo(
+            f"{out or 'recipe'}: {found.plan.n_rows:,} rows, {used} of {len(found.preview.columns)} columns "
+            f"are used as features; a run takes {found.estimate.text}.",
+            err=True,
+        )
+        for leak in found.leaks:
+            typer.echo(
+                f"likely leak: {leak.name} alone is right on {leak.score:.1%} of unseen rows (classes "
+                f"balanced; {leak.chance:.0%} by chance). It is excluded.",
+                err=True,
+            )
+        for finding in found.preview.findings:
+            typer.echo(f"warning: {finding.text}", err=True)
+
+
+def _list_candidates(path: str, format: str, shards: int) -> None:
+    """Say on standard error which columns could be the label."""
+    from engine.cli.columns import aligned
+    from engine.plan.first_recipe import candidates
+
+    found = candidates(path, format, shards)
+    typer.echo("error: --label is missing, and Rowsieve does not guess it.", err=True)
+    if not found:
+        typer.echo(
+            "No column has few values that repeat: name the column with the class of each row.", err=True
+        )
+        return
+    typer.echo("Columns with few values, which could be the label, and rows that were looked at:\n", err=True)
+    rows = []
+    for candidate in found:
+        values = candidate.counts.sorted
+        shown = ", ".join(f"{value!s} ({n:,})" for value, n in values[:4]) + (
+            ", ..." if len(values) > 4 else ""
+        )
+        rows.append((f"  {candidate.name}", f"{len(values)} values", shown))
+    for line in aligned(rows):
+        typer.echo(line, err=True)

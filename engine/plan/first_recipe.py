@@ -1,0 +1,415 @@
+"""The first recipe of a dataset: what its files show of how they have to be read.
+
+``draft`` looks at the source and returns the values of a recipe that plans and runs, each with its reason.
+:mod:`engine.plan.recipe_text` writes them as YAML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.base import ConnectorError, CorruptError, SourceSpec
+from connectors.cells import NULLS
+from connectors.csv_guess import guess_options
+from connectors.csv_source import CsvOptions, CsvSource
+from connectors.locations import path_of
+from connectors.registry import find_connector, open_source
+from engine.core.errors import InputError
+from engine.core.suggestions import nearest
+from engine.plan.estimate import Estimate, estimate
+from engine.plan.model import Plan
+from engine.plan.planner import make_plan
+from engine.plan.preview import Preview, check, preview
+from engine.plan.sample import Sample, draw_sample
+from engine.plan.source_columns import share_text, summarise_sample
+from engine.recipe.recipe import Recipe
+from operators.base import OperatorError
+from operators.embed.params import NEEDS
+from operators.encode.kinds import Kind, Unused
+from operators.encode.summary import ColumnSummary, Form, form_of
+from operators.encode.texts import MISSING_TEXTS, NUMBER
+from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
+from operators.ingest.labels import class_indices, count_labels
+from operators.leaks import Leak, find_leaks
+
+MOSTLY = 0.5
+"""Share of a column's texts with spaces around them from which ``source.strip`` is set."""
+MOST_CANDIDATES, MOST_NUMBERS = 50, 20
+"""Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
+CELL_BYTES = 16 * 2**20
+"""Bytes of CSV whose cells are looked at as text."""
+DOUBTFUL = ("None", "...")
+"""Words for missing that may be a category."""
+MOST_CATEGORIES = 30
+"""Features that a categorical column has at most, by default."""
+LATE = "words for missing of which some stand among numbers beyond the first rows"
+WORDS = tuple(word for word in MISSING_TEXTS if word)
+"""Texts that stand for a missing value where a file has them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value of the recipe's section ``source``, and why it has it."""
+
+    value: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A recipe with what was seen of its source.
+
+    Attributes
+    ----------
+    name
+        Name of the recipe.
+    source
+        Keys of the section ``source`` that are not at their defaults.
+    operators
+        Operators that the source needs beside the standard ones, with their parameters.
+    format
+        Format of the source.
+    plan, preview
+        The plan of the recipe, and what can be told before it runs.
+    leaks
+        Columns that predict the label on their own.
+    estimate
+        Expected time and memory.
+
+    """
+
+    name: str
+    source: Mapping[str, Choice]
+    operators: Mapping[str, dict[str, Any]]
+    format: str
+    plan: Plan
+    preview: Preview
+    leaks: tuple[Leak, ...]
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A column that could be the label, with its values and their rows."""
+
+    name: str
+    counts: LabelCounts
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A source that was opened, listed and sampled with some keys of ``source``."""
+
+    keys: dict[str, Choice]
+    format: str
+    sample: Sample
+    summaries: dict[str, ColumnSummary]
+
+
+def draft(path: str, label: str, *, output: str, format: str = "auto", shards: int = 8) -> Draft:
+    """Look at a source and return a recipe for it.
+
+    Parameters
+    ----------
+    path : file, folder, glob or URI, as in ``source.path``.
+    label : the label column; it is never guessed.
+    output : folder of the versions.
+    format : name of the format; "auto" to recognise it.
+    shards : most shards to look at.
+
+    Raises
+    ------
+    InputError
+        The source cannot be read, or the label cannot be used.
+
+    """
+    look = _look(path, format, shards)
+    _check_label(look, label)
+    keys = look.keys | _label_keys(look, label)
+    name = recipe_name(path)
+    operators = _image_network(look)
+    made = _planned(name, path, label, keys, output, operators)
+    check(made.preview)
+    texts = _text_network(made.preview) if not operators else {}
+    if texts:
+        operators = texts
+        made = _planned(name, path, label, keys, output, operators)
+    leaks = _leaks(made.plan, made.preview)
+    if leaks:
+        why = "Likely leaks, each of which tells the label on its own. Keep one only if it is known first."
+        keys["exclude"] = Choice([leak.name for leak in leaks], why)
+        made = _planned(name, path, label, keys, output, operators)
+    unusable = _unusable(made.preview)
+    if unusable:
+        keys |= unusable
+        made = _planned(name, path, label, keys, output, operators)
+    rows = [shard.n_rows for shard in made.plan.listing.shards]
+    cost = estimate(sum(rows), _n_features(made.preview), rows)
+    return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, cost)
+
+
+def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
+    """Return the columns that could be a label: few values that repeat, and hardly any missing.
+
+    Raises InputError where the source cannot be read.
+    """
+    look = _look(path, format, shards)
+    found = []
+    for name, summary in look.summaries.items():
+        usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN, Form.INTEGER)
+        most = MOST_NUMBERS if summary.form == Form.INTEGER else MOST_CANDIDATES
+        few = 2 <= summary.distinct <= min(most, summary.present // 5)
+        if usable and few and summary.missing_share < 0.2:
+            found.append(Candidate(name, _counts(look.sample.rows[name], name, look.sample.is_whole)))
+    return found
+
+
+def recipe_name(path: str) -> str:
+    """Return a name for a recipe from the last part of a path with letters: ``data/adult.csv`` -> adult."""
+    parts = [part for part in re.split(r"[/:]+", path_of(path)) if part]
+    for part in reversed(parts):
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", re.sub(r"\*.*", "", part)).strip("-._")
+        name = name.partition(".")[0]
+        if re.search(r"[A-Za-z]", name):
+            return name
+    return "dataset"
+
+
+@dataclass(frozen=True)
+class _Planned:
+    plan: Plan
+    preview: Preview
+
+
+def _planned(
+    name: str,
+    path: str,
+    label: str,
+    keys: Mapping[str, Choice],
+    output: str,
+    operators: Mapping[str, dict[str, Any]],
+) -> _Planned:
+    """Plan and preview the recipe with these keys. Raises InputError."""
+    source = {"path": path, "label": label, **{key: choice.value for key, choice in keys.items()}}
+    recipe: dict[str, Any] = {"name": name, "source": source, "output": {"path": output}}
+    if operators:
+        recipe["operators"] = {**Recipe.model_fields["operators"].get_default(call_default_factory=True)}
+        recipe["operators"] |= operators
+    plan = make_plan(Recipe.parse(recipe, place=f"the recipe for {path}"))
+    return _Planned(plan, preview(plan))
+
+
+def _look(path: str, format: str, shards: int) -> _Look:
+    """Open a source in the way that its first rows ask for. Raises InputError."""
+    try:
+        found = find_connector(path, format)
+        keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}
+        if found.name != "csv":
+            return _look_typed(path, format, found.name, keys, shards)
+        options = guess_options(SourceSpec(path, guessed=format == "auto"))
+        if options:
+            keys["options"] = Choice(options, "as the first lines of the file show")
+        return _look_text(path, format, keys, options, shards)
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+
+
+def _look_text(
+    path: str, format: str, keys: dict[str, Choice], options: dict[str, Any], shards: int
+) -> _Look:
+    """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
+    spec = SourceSpec(path, guessed=format == "auto")
+    cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
+    keys = keys | _cell_keys(cells)
+    try:
+        return _look_typed(path, format, "csv", keys, shards)
+    except ConnectorError:
+        words = [*dict.fromkeys([*_value(keys, "missing", ()), *WORDS])]
+        return _look_typed(path, format, "csv", keys | {"missing": Choice(words, LATE)}, shards)
+
+
+def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> _Look:
+    """Open, list and sample a source. Raises ConnectorError or InputError."""
+    settings = {key: choice.value for key, choice in keys.items() if key != "format"}
+    try:
+        source = open_source(path, format, **settings)
+        listing = source.list()
+    except CorruptError:
+        if name != "jsonl" or "missing" in keys:
+            raise
+        return _look_typed(path, format, name, keys | {"missing": Choice([*WORDS], LATE)}, shards)
+    structs = [field.name for field in listing.schema if _is_plain_struct(field.type)]
+    if structs and "flatten" not in keys:
+        flatten = Choice(
+            structs, "their fields become columns, such as " + _first_field(listing.schema, structs)
+        )
+        return _look_typed(path, format, name, keys | {"flatten": flatten}, shards)
+    sample = draw_sample(source, listing, n_shards=shards)
+    try:
+        return _Look(keys, name, sample, summarise_sample(sample))
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+
+
+def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
+    """The keys ``strip`` and ``missing`` that a table of cells asks for."""
+    keys: dict[str, Choice] = {}
+    spaced = {}
+    missing: dict[str, int] = {}
+    columns: dict[str, float] = {}
+    for name, column in zip(cells.column_names, cells.columns, strict=True):
+        trimmed = pc.utf8_trim_whitespace(column)
+        filled = pc.greater(pc.binary_length(trimmed), 0)
+        n_filled = pc.sum(filled).as_py() or 0
+        n_spaced = pc.sum(pc.and_(filled, pc.not_equal(trimmed, column))).as_py() or 0
+        if n_filled and n_spaced >= MOSTLY * n_filled:
+            spaced[name] = column
+        counts = {word: n for word, n in _counted(trimmed) if word in WORDS}
+        rest = pc.filter(trimmed, pc.and_not(filled, pc.is_in(trimmed, pa.array(WORDS, trimmed.type))))
+        numeric = len(rest) > 0 and bool(pc.all(pc.match_substring_regex(rest, NUMBER)).as_py())
+        taken = {word: n for word, n in counts.items() if numeric or word not in DOUBTFUL}
+        taken = {word: n for word, n in taken.items() if not (numeric and word in NULLS)}
+        missing |= {word: missing.get(word, 0) + n for word, n in taken.items()}
+        columns |= {name: sum(taken.values()) / len(column)} if taken else {}
+    if spaced:
+        example = next(
+            value for value in next(iter(spaced.values())).to_pylist() if value.strip() not in ("", value)
+        )
+        keys["strip"] = Choice(
+            True, f"cells have spaces around them, such as {example!r} in {next(iter(spaced))}"
+        )
+    if missing:
+        keys["missing"] = Choice(sorted(missing, key=lambda word: -missing[word]), _shares(columns))
+    return keys
+
+
+def _counted(column: pa.ChunkedArray) -> Iterable[tuple[str, int]]:
+    for entry in pc.value_counts(pc.filter(column, pc.is_in(column, pa.array(WORDS, column.type)))):
+        yield entry["values"].as_py(), entry["counts"].as_py()
+
+
+def _shares(columns: Mapping[str, float]) -> str:
+    """The columns with most missing values, as a phrase."""
+    ordered = sorted(columns.items(), key=lambda pair: -pair[1])
+    shown = ", ".join(f"{name} {share_text(share)}" for name, share in ordered[:3])
+    return "read as null: " + shown + (f" and {len(ordered) - 3} more columns" if len(ordered) > 3 else "")
+
+
+def _label_keys(look: _Look, label: str) -> dict[str, Choice]:
+    """Keys that a label asks for: spaces, spellings of one class, rows without a label."""
+    keys: dict[str, Choice] = {}
+    table = look.sample.rows if label in look.sample.rows.column_names else look.sample.wide
+    counts = _counts(table[label], label, look.sample.is_whole)
+    spaces = has_spaces([*counts.counts])
+    if spaces and "strip" not in look.keys:
+        keys["strip"] = Choice(True, "labels have spaces around them")
+    joined = merging_map(counts, strip=spaces)
+    if joined:
+        keys["label_map"] = Choice(joined, "labels that look like one class; take out those that are not")
+    if counts.missing:
+        clause = Choice([[label, "!=", None]], f"{counts.missing:,} rows that were looked at have no label")
+        keys["filter"] = clause
+    return keys
+
+
+def _check_label(look: _Look, label: str) -> None:
+    names = [*look.summaries]
+    if label not in names:
+        hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
+        raise InputError(f"--label {label}: the source has no such column.{hint}")
+    if look.summaries[label].form in (Form.VECTOR, Form.IMAGE, Form.OTHER, Form.TIME):
+        types = ", ".join(look.summaries[label].types)
+        raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
+
+
+def _image_network(look: _Look) -> dict[str, dict[str, Any]]:
+    """The operator that makes features of images, where a column holds some. Raises InputError without it."""
+    images = [name for name, summary in look.summaries.items() if summary.form == Form.IMAGE]
+    if not images:
+        return {}
+    if not _installed("efficientnet_lite0"):
+        raise InputError(
+            f"The column {images[0]!r} holds images, which need a network: pip install 'rowsieve[embed]'."
+        )
+    return {"embed": {"model": "efficientnet_lite0", "column": images[0]}}
+
+
+def _text_network(found: Preview) -> dict[str, dict[str, Any]]:
+    """The setting of ``encode`` that uses free text, where there is some and its packages are installed."""
+    texts = any(column.use.reason == Unused.TEXT for column in found.columns)
+    return {"encode": {"text": {"model": "minilm"}}} if texts and _installed("minilm") else {}
+
+
+def _installed(model: str) -> bool:
+    return all(find_spec(package) is not None for package in NEEDS[model])
+
+
+def _leaks(plan: Plan, found: Preview) -> tuple[Leak, ...]:
+    """Columns in use that tell the label of unseen rows of a sample."""
+    sample = draw_sample(plan.source, plan.listing)
+    label = sample.rows[found.label.name] if found.label.name in sample.rows.column_names else None
+    if label is None:
+        return ()
+    y, _ = class_indices(label, sorted(found.label.counts, key=str))
+    names = {column.name for column in found.columns if column.use.used}
+    columns = {name: sample.rows[name] for name in sample.rows.column_names if name in names}
+    return tuple(find_leaks(columns, y))
+
+
+def _unusable(found: Preview) -> dict[str, Choice]:
+    """Keys that set rows with infinite numbers aside, if there are any."""
+    shares = {
+        column.name: column.summary.unusable / column.summary.rows
+        for column in found.columns
+        if column.use.used and column.summary is not None and column.summary.unusable
+    }
+    if not shares:
+        return {}
+    rate = min(1.0, round(1.5 * sum(shares.values()) + 0.01, 2))
+    why = f"infinite numbers in {', '.join([*shares][:3])}: such rows are set aside"
+    return {"on_error": Choice("quarantine", why), "max_error_rate": Choice(rate, "share that may be")}
+
+
+def _n_features(found: Preview) -> int:
+    """Features that the columns in use are expected to give."""
+    widths = {Kind.DATETIME: 5, Kind.TEXT: 384, Kind.IMAGE: 1280}
+    total = 0
+    for column in found.columns:
+        summary = column.summary
+        if not column.use.used or summary is None:
+            continue
+        if column.use.kind == Kind.CATEGORICAL:
+            total += min(summary.distinct, MOST_CATEGORIES)
+        elif column.use.kind == Kind.VECTOR:
+            total += summary.width or 0
+        else:
+            total += widths.get(column.use.kind, 1)
+    return total
+
+
+def _counts(column: pa.ChunkedArray, name: str, is_whole: bool) -> LabelCounts:
+    try:
+        counts = count_labels(column)
+    except OperatorError as error:
+        raise InputError(str(error)) from None
+    return LabelCounts(name, counts, len(column) - sum(counts.values()), is_whole)
+
+
+def _value(keys: Mapping[str, Choice], name: str, default: Any) -> Any:
+    return keys[name].value if name in keys else default
+
+
+def _is_plain_struct(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and form_of(kind) == Form.OTHER
+
+
+def _first_field(schema: pa.Schema, structs: Sequence[str]) -> str:
+    kind = schema.field(structs[0]).type
+    return f"{structs[0]}.{kind.field(0).name}" if kind.num_fields else structs[0]

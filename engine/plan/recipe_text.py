@@ -1,0 +1,140 @@
+"""A drafted recipe as YAML with a comment for each choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from engine.plan.first_recipe import Draft
+from engine.plan.source_columns import SourceColumn, share_text
+
+COMMENT_AT = 34
+"""Column at which comments begin, where the value before is shorter."""
+OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("probe", {}, "a linear classifier: shows which rows are hard"),
+    ("cues", {}, "shortcuts that a model would lean on; `rowsieve cues OUTPUT` lists them afterwards"),
+    ("groups", {"method": "cues"}, "rows of a class by whether a shortcut holds for them"),
+    ("weights", {}, "follow a shortcut where the evidence agrees, else balance the classes"),
+    ("split", {"validation": 0.2}, "share of rows for validation"),
+)
+"""The standard chain, with what each operator is for."""
+
+
+def recipe_yaml(draft: Draft, command: str, file: str) -> str:
+    """Return the text of a recipe.
+
+    Parameters
+    ----------
+    draft : what was found.
+    command : the command that drafted it, named in the first line.
+    file : name of the recipe's file, for the commands to run next.
+    """
+    return (
+        "\n".join([*_head(draft, command, file), *_source(draft), *_operators(draft), *_tail(draft)]) + "\n"
+    )
+
+
+def inline(value: Any) -> str:
+    """A value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _head(draft: Draft, command: str, file: str) -> Iterator[str]:
+    yield from _wrapped(
+        f"Written by `{command}`. It is a beginning: read the comments, change what you know better, and then"
+    )
+    yield f"#     rowsieve validate {file}"
+    yield f"#     rowsieve run {file}"
+    yield f"# A run is expected to take {draft.estimate.text}."
+    for finding in draft.preview.findings:
+        yield from _wrapped(f"Warning: {finding.text}")
+    yield f"name: {inline(draft.name)}"
+    yield _with("seed: 0", "of every random draw: the same seed gives the same result")
+    yield ""
+
+
+def _source(draft: Draft) -> Iterator[str]:
+    plan, label = draft.plan, draft.preview.label
+    size = sum(shard.n_bytes for shard in plan.listing.shards)
+    shards = f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}"
+    yield "source:"
+    about = f"{draft.format}, {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB, {shards}"
+    yield _with(f"  path: {inline(plan.recipe.source.path)}", about)
+    rows = max(sum(label.counts.values()), 1)
+    shown = ", ".join(f"{value} ({n / rows:.1%})" for value, n in label.sorted[:4])
+    more = ", ..." if len(label.counts) > 4 else ""
+    where = "" if label.is_exact else " in a sample"
+    yield _with(f"  label: {inline(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")
+    scores = {leak.name: leak.score for leak in draft.leaks}
+    for key, choice in draft.source.items():
+        if key == "exclude":
+            yield from _wrapped(choice.why, "  ")
+            yield "  exclude:"
+            for name in choice.value:
+                score = share_text(scores[name])
+                yield _with(
+                    f"    - {inline(name)}", f"alone right on {score} of unseen rows, classes balanced"
+                )
+            continue
+        yield _with(f"  {key}: {inline(choice.value)}", choice.why)
+    yield ""
+
+
+def _operators(draft: Draft) -> Iterator[str]:
+    yield from _wrapped(
+        "How each column is used, as `rowsieve validate` lists it"
+        + (f", told from {draft.preview.note}" if draft.preview.note else "")
+        + ". Another kind, or `exclude`, for a column: `encode: {columns: {NAME: categorical}}` below."
+    )
+    widths = [
+        max(len(text) for text in texts) for texts in zip(*map(_cells, draft.preview.columns), strict=True)
+    ]
+    for column in draft.preview.columns:
+        name, kind = (cell.ljust(width) for cell, width in zip(_cells(column), widths, strict=True))
+        yield f"#   {name}  {kind}  {column.about}".rstrip()
+    yield "operators:"
+    for name, params in draft.operators.items():
+        yield _with(f"  {name}: {inline(params)}", NETWORKS[name])
+    for name, params, why in OPERATORS:
+        yield _with(f"  {name}: {inline(params)}", why)
+    yield ""
+
+
+NETWORKS: Mapping[str, str] = {
+    "embed": "features of the images, by a pretrained network",
+    "encode": "free text through a sentence encoder",
+}
+
+
+def _tail(draft: Draft) -> Iterator[str]:
+    yield "output:"
+    path = draft.plan.recipe.output.path
+    yield _with(f"  path: {inline(path)}", "versions, reports and what later runs reuse")
+
+
+def _cells(column: SourceColumn) -> tuple[str, str]:
+    return column.name, column.kind
+
+
+def _with(text: str, comment: str) -> str:
+    """A line with its comment."""
+    return f"{text.ljust(COMMENT_AT)}  # {_one_line(comment)}"
+
+
+def _wrapped(text: str, indent: str = "", width: int = 110) -> Iterator[str]:
+    """A comment over several lines."""
+    line = f"{indent}#"
+    for word in _one_line(text).split(" "):
+        if len(line) + len(word) + 1 > width:
+            yield line
+            line = f"{indent}#"
+        line += f" {word}"
+    yield line
+
+
+def _one_line(text: str) -> str:
+    """Text without line ends or control characters, which would end a comment."""
+    return "".join(char if char.isprintable() else " " for char in text)

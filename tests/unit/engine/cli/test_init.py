@@ -1,0 +1,187 @@
+"""``rowsieve init``: a commented recipe for ordinary tables, which validates and runs unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.plan.first_recipe import recipe_name
+from engine.plan.recipe_text import OPERATORS
+from engine.recipe.recipe import STANDARD_CHAIN
+from tests.unit import formats
+
+N = 400
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 2, N)
+PEOPLE = {
+    "age": np.where(Y == 1, RNG.normal(50, 8, N), RNG.normal(38, 8, N)).round().astype(int),
+    "pay": RNG.normal(size=N).round(3) + Y,
+    "job": RNG.choice(["cook", "clerk", "smith"], N),
+    "later": Y * 3 + 1,
+    "income": np.array(["low", "high"])[Y],
+}
+
+
+def init(*words: Any) -> Any:
+    return CliRunner().invoke(app, ["init", *map(str, words)])
+
+
+def command(*words: Any) -> Any:
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def people_csv(path: Path, between: str = ", ") -> Path:
+    names = list(PEOPLE)
+    rows = [[str(PEOPLE[name][row]) for name in names] for row in range(N)]
+    rows[7][2] = "?"
+    path.write_text("\n".join([",".join(names), *(between.join(row) for row in rows)]) + "\n")
+    return path
+
+
+def test_the_recipe_of_a_table_validates_and_runs_unchanged(tmp_path: Path) -> None:
+    people_csv(tmp_path / "people.csv")
+    done = init("people.csv", "--label", "income", "-o", "people.yaml")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "people.yaml").read_text()
+    recipe = yaml.safe_load(text)
+    assert recipe["source"] == {
+        "path": "people.csv",
+        "label": "income",
+        "strip": True,
+        "missing": ["?"],
+        "exclude": ["later"],
+    }
+    assert "later alone is right on 100.0% of unseen rows" in done.stderr
+    for name in PEOPLE:
+        assert sum(line.startswith(f"#   {name} ") for line in text.splitlines()) == 1
+    lines = [line for line in text.splitlines() if line.strip() and line[-1] != ":" and line[:1] != "#"]
+    assert all("#" in line for line in lines if not line.startswith("name:"))  # one comment for each choice
+    command("validate", "people.yaml")
+    command("run", "people.yaml", "--set", "run.executor=local", "--set", "report.enabled=false")
+    assert (tmp_path / "curated/people/CURRENT").exists()
+
+
+def test_the_label_is_never_guessed(tmp_path: Path) -> None:
+    people_csv(tmp_path / "people.csv")
+    done = init("people.csv", "-o", "people.yaml")
+    assert done.exit_code == 2
+    assert not (tmp_path / "people.yaml").exists()
+    assert done.stdout == ""
+    lines = {line.split()[0]: line for line in done.stderr.splitlines() if line.startswith("  ")}
+    assert set(lines) == {"job", "later", "income"}
+    counts = {name: int((value == Y).sum()) for value, name in enumerate(("low", "high"))}
+    for name, rows in counts.items():
+        assert f"{name} ({rows})" in lines["income"]
+
+
+def test_a_wrong_label_names_the_nearest(tmp_path: Path) -> None:
+    people_csv(tmp_path / "people.csv")
+    done = init("people.csv", "--label", "incom")
+    assert done.exit_code == 2
+    assert "--label incom: the source has no such column. Did you mean 'income'?" in done.stderr
+    done = init("people.csv", "--label", "pay")
+    assert done.exit_code == 2
+    assert "a quantity" in done.stderr
+
+
+def test_a_file_is_not_replaced_unless_asked(tmp_path: Path) -> None:
+    people_csv(tmp_path / "people.csv")
+    (tmp_path / "r.yaml").write_text("mine")
+    done = init("people.csv", "--label", "income", "-o", "r.yaml")
+    assert done.exit_code == 2
+    assert "r.yaml exists" in done.stderr
+    assert init("people.csv", "--label", "income", "-o", "r.yaml", "--force").exit_code == 0
+    assert (tmp_path / "r.yaml").read_text() != "mine"
+
+
+def drafted(path: str, label: str, *words: str) -> dict[str, Any]:
+    done = init(path, "--label", label, *words)
+    assert done.exit_code == 0, done.output
+    Path("r.yaml").write_text(done.stdout)
+    command("validate", "r.yaml")
+    found: dict[str, Any] = yaml.safe_load(done.stdout)["source"]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl", "ipc_file", "hive", "huggingface", "csv_bz2"])
+def test_every_format_folder_and_uri(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    formats.WRITERS[kind](folder, "part", formats.rows(300))
+    assert drafted("rows", "y")["label"] == "y"
+    assert drafted(f"file://{folder}", "y")["path"] == f"file://{folder}"
+
+
+def test_a_glob_and_a_sample_of_shards(tmp_path: Path) -> None:
+    for part in range(12):
+        pq.write_table(pa.table(PEOPLE), tmp_path / f"part-{part}.parquet")
+    done = init("part-*.parquet", "--label", "income", "--shards", "3", "--output", "elsewhere")
+    value = yaml.safe_load(done.stdout)
+    assert (value["name"], value["output"]) == ("part", {"path": "elsewhere"})
+    assert "# parquet, 4,800 rows" in done.stdout
+
+
+def test_csv_of_another_land_without_header_and_with_spellings(tmp_path: Path) -> None:
+    people = [
+        f"{row % 50},5;{RNG.integers(0, 99)};{'Ja' if row % 3 else ('nein', 'Nein')[row % 2]}"
+        for row in range(N)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(people))
+    source = drafted("a.csv", "column_3")
+    assert source["options"] == {"delimiter": ";", "header": False, "decimal": ","}
+    assert source["label_map"] == {"Nein": "nein"}
+
+
+def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
+    rows = [f"{row},{row % 7},{'' if row % 50 == 0 else row % 2}" for row in range(N)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,x,y", *rows]))
+    source = drafted("a.csv", "y")
+    assert source["options"] == {"duplicate_names": "number"}
+    assert source["filter"] == [["y", "!=", None]]
+
+
+def test_words_among_numbers_of_json_and_late_in_csv(tmp_path: Path) -> None:
+    rows = [f'{{"x": {row if row != 5 else chr(34) + "?" + chr(34)}, "y": {row % 2}}}' for row in range(N)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    assert "?" in drafted("a.jsonl", "y")["missing"]
+
+
+def test_structs_are_flattened(tmp_path: Path) -> None:
+    person = pa.array([{"age": int(age), "id": f"p{row}"} for row, age in enumerate(PEOPLE["age"])])
+    pq.write_table(pa.table({"person": person, "y": PEOPLE["income"]}), tmp_path / "a.parquet")
+    assert drafted("a.parquet", "y")["flatten"] == ["person"]
+
+
+def test_the_operators_are_the_standard_chain() -> None:
+    written = {name: params for name, params, _ in OPERATORS}
+    assert {**written, "split": {}} == STANDARD_CHAIN
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/adult.csv.gz", "adult"),
+        ("data/churn/*.parquet", "churn"),
+        ("s3://bucket/a b/", "a-b"),
+        ("2024/*", "dataset"),
+        ("part-*.parquet", "part"),
+        ("postgresql://h/db", "db"),
+    ],
+)
+def test_names_come_from_the_path(path: str, name: str) -> None:
+    assert recipe_name(path) == name
