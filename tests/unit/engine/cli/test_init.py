@@ -72,7 +72,8 @@ def test_the_recipe_of_a_table_validates_and_runs_unchanged(tmp_path: Path) -> N
     lines = [line for line in text.splitlines() if line.strip() and line[-1] != ":" and line[:1] != "#"]
     assert all("#" in line for line in lines if not line.startswith("name:"))  # one comment for each choice
     command("validate", "people.yaml")
-    command("run", "people.yaml", "--set", "run.executor=local", "--set", "report.enabled=false")
+    quick = [word for key in ("report", "tracking") for word in ("--set", f"{key}.enabled=false")]
+    command("run", "people.yaml", "--set", "run.executor=local", *quick)
     assert (tmp_path / "curated/people/CURRENT").exists()
 
 
