@@ -398,8 +398,9 @@ class Operator(ABC, Generic[P]):
 
     @property
     def resources(self) -> Resources:
-        """The resources that one actor of this operator needs."""
-        return Resources()
+        """Resources of one task or actor: the parameter ``resources``, if the operator has it."""
+        found = getattr(self.params, "resources", None)
+        return found if isinstance(found, Resources) else Resources()
 
     @property
     def needs_ray(self) -> bool:

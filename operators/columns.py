@@ -13,7 +13,7 @@ MAX_CHILD_VALUES = 2**31 - 1
 
 
 def vectors_to_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
-    """The rows of a list column as one matrix.
+    """Return the rows of a list column as one matrix.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _check_widths(widths: NDArray[np.int64] | list[int]) -> None:
 
 
 def numpy_to_vectors(matrix: NDArray[np.float32]) -> pa.ChunkedArray:
-    """The rows of a matrix as a list column of type ``VECTOR``.
+    """Return the rows of a matrix as a list column of type ``VECTOR``.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def numpy_to_vectors(matrix: NDArray[np.float32]) -> pa.ChunkedArray:
 
 
 def vectors_with_gaps(matrix: NDArray[np.float32], missing: NDArray[np.bool_]) -> pa.ChunkedArray:
-    """The rows of a matrix as a list column with nulls between them.
+    """Return the rows of a matrix as a list column with nulls between them.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class Blocks:
     high: Float64
 
     def nearest(self, low: Float64, high: Float64, limit: float) -> Index:
-        """Blocks that a box may reach within a gap of ``limit``, nearest first."""
+        """Return the blocks that a box may reach within a gap of ``limit``, nearest first."""
         apart = np.maximum(np.maximum(self.low - high, low - self.high), 0.0)
         gaps = np.einsum("ij,ij->i", apart, apart) / 2
         # The coordinates err by some 1e-15, the rows they describe by half a float32 ulp.
@@ -66,11 +66,11 @@ class BoxIndex:
         return self._points.coordinates(self._sample, self._random)
 
     def cut(self, rows: Index, size: int) -> Blocks:
-        """``rows`` in blocks of at most ``size`` that lie close together."""
+        """Cut ``rows`` in blocks of at most ``size`` that lie close together."""
         return self.box(halve(self.at, rows, size))
 
     def among(self, rows: Index) -> Blocks:
-        """Many rows, in the blocks of one cut of all rows; a box may be larger than it need be."""
+        """Put many rows in the blocks of one cut of all rows; a box may be larger than it need be."""
         if self._all is None:
             self._all = self.cut(np.arange(len(self.at)), BLOCK)
         keep = np.zeros(len(self.at), np.bool_)
@@ -80,19 +80,19 @@ class BoxIndex:
         return Blocks([kept[k] for k in some], self._all.low[some], self._all.high[some])
 
     def box(self, rows: list[Index]) -> Blocks:
-        """Given blocks with their boxes."""
+        """Return the given blocks with their boxes."""
         return box(self.at, rows)
 
 
 def box(at: Float64, rows: list[Index]) -> Blocks:
-    """Given blocks with their boxes, from the coordinates ``at`` of every row."""
+    """Return the given blocks with their boxes, from the coordinates ``at`` of every row."""
     low = np.array([at[r].min(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
     high = np.array([at[r].max(axis=0) for r in rows]).reshape(len(rows), at.shape[1])
     return Blocks(rows, low, high)
 
 
 def halve(at: Float64, rows: Index, size: int) -> list[Index]:
-    """Blocks of ``size``, one may be smaller, by halving along the widest coordinate."""
+    """Cut rows in blocks of ``size``, of which one may be smaller, by halving along the widest coordinate."""
     done: list[Index] = []
     open_ = [rows] if len(rows) else []
     while open_:

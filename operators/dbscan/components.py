@@ -62,7 +62,7 @@ class Joiner:
             self._search(inside, outside)
 
     def _split(self, cores: Index) -> tuple[Index, Index]:
-        """Core samples within and outside the largest component."""
+        """Return the core samples within and outside the largest component."""
         roots = self._forest.find(cores)
         sizes = np.bincount(roots)
         largest = roots == np.argmax(sizes)
@@ -117,7 +117,7 @@ class Joiner:
             pass
 
     def _own_blocks(self, outside: Index) -> Blocks:
-        """Rows outside in blocks that large components do not share with others."""
+        """Put the rows outside in blocks that large components do not share with others."""
         _, member, sizes = np.unique(self._forest.find(outside), return_inverse=True, return_counts=True)
         alone = (sizes >= OWN_BLOCKS)[member]
         order = np.argsort(member, kind="stable")
@@ -153,7 +153,7 @@ def _all_equal(a: Index, b: Index) -> bool:
 
 
 def _linked(words: Words) -> list[Index]:
-    """Groups of bits that hang together through words with several bits set."""
+    """Join groups of bits that words with several bits set connect."""
     groups, done = [], np.uint64(0)
     for bit in range(PIVOTS):
         mask = np.uint64(1 << bit)

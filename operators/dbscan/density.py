@@ -57,7 +57,7 @@ class Density:
 
 
 def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
-    """Lower ``level`` where a random sample alone holds ``goal`` neighbours, in place."""
+    """Lower ``level``, in place, for rows of which a random sample alone holds ``goal`` neighbours."""
     size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
     largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * tiles.n))
     open_rows = np.flatnonzero(level >= 0)
@@ -81,7 +81,7 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
 
 
 def lowered_levels(tiles: Tiles, rows: Index, sample: Side, level: Level, goal: float) -> Level:
-    """Levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
+    """Return the levels of ``rows`` after those at which ``sample`` holds ``goal`` certain neighbours."""
     buffer = tiles.buffer(len(rows) * len(sample.rows))
     products = tiles.products(rows, sample, buffer)
     short, met = np.full_like(level, -1), level + np.int16(1)
@@ -99,7 +99,7 @@ PROBE_ROWS = 256  # rows after which it shows whether there will be more pairs t
 
 
 def compare_all_pairs(tiles: Tiles) -> Density | None:
-    """Counts and complete neighbourhoods at every level; None where they are not few."""
+    """Return counts and complete neighbourhoods at every level; None in their place if they are too many."""
     everyone, top = np.arange(tiles.n), len(tiles.eps) - 1
     if tiles.n > ROWS:
         return None
@@ -256,7 +256,7 @@ class Search:
 
 
 def _of_use(kept: list[Pairs], level: Level) -> Pairs:
-    """All kept pairs that still matter to their rows."""
+    """Return all kept pairs that still matter to their rows."""
     rows, cols, first = (np.concatenate(part) for part in zip(*kept, strict=True))
     use = first <= level[rows]
     return rows[use], cols[use], first[use]

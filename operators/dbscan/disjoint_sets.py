@@ -17,7 +17,7 @@ class DisjointSets:
         self._parent: Index = np.arange(n, dtype=np.intp) if roots is None else roots.copy()
 
     def find(self, members: Index) -> Index:
-        """Root of each member, same shape."""
+        """Return the root of each member, in the same shape."""
         roots = self._parent[members]
         while True:
             above = self._parent[roots]

@@ -35,7 +35,7 @@ def cluster(
     weight: Float64 | None = None,
     device: Device = "cpu",
 ) -> tuple[Labels, npt.NDArray[np.bool_]]:
-    """Labels and core samples of every cell.
+    """Return labels and core samples of every cell.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class _Grid:
         return few or Search(self._tiles, goal, level, weight).run(space), space
 
     def solve(self) -> tuple[Labels, Mask]:
-        """Labels and cores of all cells."""
+        """Return labels and cores of all cells."""
         shape = (len(self._tiles.eps), len(self._least), self._n)
         labels, cores = np.full(shape, NOISE, np.int32), np.zeros(shape, np.bool_)
         for level in range(shape[0]):
@@ -86,7 +86,7 @@ class _Grid:
         return labels, cores
 
     def _all_by_search(self, cores: Mask, labels: Labels) -> None:
-        """Radii descending.
+        """Solve the radii in descending order, each by a search.
 
         Core samples apart at one radius are apart at every smaller one: each component is then
         joined on its own, and what a bound or a comparison has shown once is not shown again.
@@ -96,7 +96,7 @@ class _Grid:
             above = self._by_search(level, cores[level], above, labels[level])
 
     def _all_by_pairs(self, cores: Mask, labels: Labels) -> None:
-        """Each radius between two that are done: the smaller joins, the larger keeps apart."""
+        """Solve each radius between two that are done: the smaller one joins, the larger one keeps apart."""
         n = len(cores)
         roots = {-1: np.arange(self._n), n: np.zeros(self._n, np.intp)}
         for level, below, above in inwards(n):
@@ -104,7 +104,7 @@ class _Grid:
             roots[level] = self._by_pairs(level, cores[level], forest, roots[above], labels[level])
 
     def _by_pairs(self, level: int, cores: Mask, forest: DisjointSets, above: Index, labels: Labels) -> Index:
-        """Labels at one radius where the neighbours of all rows below the largest threshold are kept."""
+        """Return the labels at one radius from the kept neighbours of rows below the largest threshold."""
         rows, cols = _at_level(self._density, level)
         if self._complete:
             _join_pairs(forest, rows, cols, cores[-1])
@@ -121,7 +121,7 @@ class _Grid:
         return roots
 
     def _by_search(self, level: int, cores: Mask, above: Index, labels: Labels) -> Index:
-        """Labels at one radius, joining and attaching by products at each threshold."""
+        """Return the labels at one radius, joining and attaching by products at each threshold."""
         first = above
         for m in range(len(cores)):
             forest = DisjointSets(self._n)
@@ -160,7 +160,9 @@ class _Grid:
 
 
 def inwards(n: int) -> Iterator[tuple[int, int, int]]:
-    """``range(n)`` from both ends, each with the nearest done before below it (or -1) and above (or n)."""
+    """Yield ``range(n)`` from both ends, each with the nearest one done before below it (or -1) and above it
+    (or n).
+    """
     yield n - 1, -1, n
     if n > 1:
         yield 0, -1, n - 1
@@ -174,7 +176,7 @@ def inwards(n: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _at_level(density: Density, level: int) -> tuple[Index, Index]:
-    """Neighbourhoods, at one level, of the rows that are not dense there."""
+    """Return the neighbourhoods, at one level, of the rows that are not dense there."""
     rows, cols, first = density.pairs  # type: ignore[misc]
     use = (first <= level) & (density.level[rows] >= level)
     return rows[use].astype(np.intp), cols[use].astype(np.intp)
@@ -192,7 +194,7 @@ def _join_pairs(forest: DisjointSets, rows: Index, cols: Index, cores: Mask) -> 
 
 
 def _numbered(forest: DisjointSets, cores: Mask) -> Labels:
-    """Labels of core samples: components numbered by their lowest member, which is their root."""
+    """Number the core samples' components by their lowest member, which is their root."""
     labels = np.full(len(cores), NOISE, np.int32)
     members = np.flatnonzero(cores)
     roots = forest.find(members)
@@ -215,7 +217,8 @@ def dbscan_grid(
     metric: Metric = "euclidean",
     device: Device = "cpu",
 ) -> Labels:
-    """Labels of every cell of the grid, each equal to ``DBSCAN(eps, min_samples, metric).labels_``.
+    """Return the labels of every cell of the grid, each equal to ``DBSCAN(eps, min_samples,
+    metric).labels_``.
 
     Neighbourhoods are nested in eps and min_samples, so that all cells share one search.
 

@@ -92,7 +92,7 @@ SWEEPS = 2
 
 
 def coordinates(vectors: npt.NDArray[Any], directions: Float64) -> Float64:
-    """(n, k + 1): each row along k orthonormal directions, and the norm of what they leave of it."""
+    """Return each row along k orthonormal directions, and the norm of the rest of it: (n, k + 1)."""
     at = np.empty((len(vectors), directions.shape[1] + 1))
     for start in range(0, len(vectors), 8192):
         some = slice(start, start + 8192)
@@ -105,7 +105,7 @@ def coordinates(vectors: npt.NDArray[Any], directions: Float64) -> Float64:
 
 
 def principal(sample: Float64, random: np.random.Generator) -> Float64:
-    """(p, k) orthonormal directions of largest second moment, by subspace iteration."""
+    """Return the orthonormal directions (p, k) of largest second moment, by subspace iteration."""
     k = min(DIRECTIONS, sample.shape[1])
     guess = random.normal(size=(sample.shape[1], k))
     for _ in range(SWEEPS):
@@ -166,7 +166,7 @@ class Points:
         self.half: Matrix = self._half_norms(self.vectors).astype(X.dtype)
 
     def prepared(self, rows: Index) -> Float64:
-        """``vectors[rows]`` before rounding to the dtype of X."""
+        """Return ``vectors[rows]`` before rounding to the dtype of X."""
         if self.metric == "euclidean":
             return np.asarray((self._X[rows] - self.centre) / self.unit)
         return unit_rows(self._X[rows], self.centre)
@@ -182,29 +182,31 @@ class Points:
         return self.half
 
     def operand(self, dtype: Any) -> tuple[Operand, Matrix]:
-        """All rows as one side of a product in ``dtype``, and half their squared norms."""
+        """Return all rows as one side of a product in ``dtype``, and half their squared norms."""
         wide = dtype == np.float64
         vectors, half = self.in_float64() if wide else (self.vectors, self.half)
         rows = torch.from_numpy(vectors.astype(dtype, copy=False))
         return FlatRows(rows), half.astype(dtype, copy=False)
 
     def coordinates(self, rows: Index, random: np.random.Generator) -> Float64:
-        """(n, k + 1) coordinates of all rows along directions that tell ``rows`` apart."""
+        """Return the coordinates (n, k + 1) of all rows along directions that tell ``rows`` apart."""
         return coordinates(self.vectors, principal(self.vectors[rows].astype(np.float64), random))
 
     def in_float64(self) -> tuple[Float64, Float64]:
-        """``vectors`` and ``half`` before rounding to the dtype of X."""
+        """Return ``vectors`` and ``half`` before rounding to the dtype of X."""
         vectors = np.concatenate([self.prepared(rows) for rows in blocks(self.n)])
         return vectors, self._half_norms(vectors)
 
     def limit(self, eps: float) -> float:
-        """Radius as a gap."""
+        """Convert a radius to a gap."""
         # No distance exceeds 2 in these units; the cap keeps the square finite in float32.
         scaled = min(float(eps) / self.unit, 4.0)
         return scaled**2 / 2 if self.metric == "euclidean" else scaled
 
     def pairs_within(self, i: Index, j: Index, eps: Float64) -> Mask:
-        """(len(i),) bool: distance of rows ``i[k]``, ``j[k]`` <= ``eps[k]``, decided in float64."""
+        """Return whether the distance of rows ``i[k]`` and ``j[k]`` is at most ``eps[k]``, decided in
+        float64: (len(i),).
+        """
         step = max(1, PAIRS_AT_ONCE // self._X.shape[1])
         inside = np.empty(len(i), np.bool_)
         for start in range(0, len(i), step):
@@ -226,7 +228,7 @@ class Points:
 
 
 def unit_rows(X: Matrix, centre: Float64) -> Float64:
-    """(n, p) float64: rows of X minus ``centre``, each divided by its norm; zero rows stay zero."""
+    """Return rows of X minus ``centre``, each divided by its norm, (n, p) float64; zero rows stay zero."""
     moved = X - centre
     norm = np.sqrt(_squared_norms(moved))[:, None]
     # What the subtraction leaves of a row equal to the centre is rounding, not a direction.
@@ -235,19 +237,19 @@ def unit_rows(X: Matrix, centre: Float64) -> Float64:
 
 
 def blocks(n: int, size: int = 2048) -> list[Index]:
-    """``arange(n)`` cut into pieces of at most ``size``."""
+    """Cut ``arange(n)`` in pieces of at most ``size``."""
     return [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def mean_row(X: Matrix) -> Float64:
-    """(p,) float64 mean of the rows, exact when all rows are equal."""
+    """Return the mean (p,), float64, of the rows; it is exact if all rows are equal."""
     first = X[0].astype(np.float64)
     total = sum(span_sum(X[start : start + SPAN], first) for start in range(0, len(X), SPAN))
     return np.asarray(first + total / len(X))
 
 
 def span_sum(X: Matrix, first: Float64) -> Float64:
-    """(p,) float64 sum of at most SPAN rows, each less ``first``: the terms of :func:`mean_row`, in order."""
+    """Return the sum (p,), float64, of at most SPAN rows, each less ``first``: a term of :func:`mean_row`."""
     return np.asarray(sum((X[rows].astype(np.float64) - first).sum(axis=0) for rows in blocks(len(X))))
 
 
@@ -273,5 +275,5 @@ def _squared_norms(X: Matrix) -> Float64:
 
 
 def power_of_two_above(value: float) -> float:
-    """Smallest power of two >= ``value``; 1 for 0."""
+    """Return the smallest power of two that is at least ``value``; 1 for 0."""
     return float(2.0 ** np.ceil(np.log2(value))) if value > 0 else 1.0

@@ -143,13 +143,15 @@ class Tiles:
         return torch.from_numpy(values).to(self._device)
 
     def neighbours(self, rows: Index, cols: Index, level: int, buffer: TileBuffer) -> tuple[Index, Index]:
-        """Rows and columns of all pairs within one level, exactly."""
+        """Return rows and columns of all pairs within one level, exactly."""
         i, j, products = self.candidates(rows, cols, level, buffer)
         within = self.decide(rows[i], cols[j], products) <= level
         return rows[i[within]], cols[j[within]]
 
     def decide(self, rows: Index, cols: Index, products: Any) -> Level:
-        """Exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, else n_levels."""
+        """Return the exact level of each pair ``rows[k], cols[k]``: the first radius that holds it, else
+        n_levels.
+        """
         half_row = self.half[rows].astype(np.float64)
         gaps = half_row - products
         error = self._bound * (self._size[rows].astype(np.float64) + self._size[cols]) + self._tiny
@@ -168,7 +170,7 @@ class Tiles:
 
 
 def usable_device(device: Device) -> torch.device:
-    """The torch device of that name, ready for float32 products.
+    """Return the torch device of that name, ready for float32 products.
 
     Raises
     ------
@@ -188,7 +190,7 @@ def usable_device(device: Device) -> torch.device:
 
 
 def count_true(mask: Mask) -> npt.NDArray[np.int64]:
-    """True entries of each row."""
+    """Count the true entries of each row."""
     words = np.packbits(mask, axis=1)
     if words.shape[1] % 8 == 0:
         words = words.view(np.uint64)
@@ -196,17 +198,17 @@ def count_true(mask: Mask) -> npt.NDArray[np.int64]:
 
 
 def fitting(cols: int) -> int:
-    """Rows of a tile that has ``cols`` columns."""
+    """Return how many rows a tile with ``cols`` columns may have."""
     return max(1, TILE_ROWS * TILE_COLS // cols)
 
 
 def pieces(rows: Index, size: int) -> Iterator[Index]:
-    """``rows`` cut into runs of at most ``size``."""
+    """Cut ``rows`` in runs of at most ``size``."""
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def in_threads(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """``work`` of each item, in order, on as many threads as torch may use."""
+    """Call ``work`` on each item, in order, on as many threads as torch may use."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield from map(work, items)

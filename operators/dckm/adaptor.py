@@ -20,7 +20,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
 )
 from operators.dckm.params import BalanceParams, DckmParams, DecorrelationParams
 from operators.report import ReportSection
@@ -53,11 +52,6 @@ class Balanced(Operator[P]):
         """Weights of mean 1, and the cluster where there are any."""
         weight = pa.field(self.weight, pa.float32())
         return (weight,) if self.cluster is None else (weight, pa.field(self.cluster, pa.int32()))
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one task."""
-        return self.params.resources
 
     def minimise(
         self,

@@ -11,8 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.dckm.features import CODINGS, Coder, Coding
-from operators.dckm.kernel import INITS, Init, Settings, Solution, solve
-from operators.dckm.memory import InMemory
+from operators.dckm.kernel import INITS, Init, InMemory, Settings, Solution, solve
 from operators.dckm.steps import Labels, nearest
 
 
@@ -167,7 +166,7 @@ class DecorrelatedKMeans(ClusterMixin, _Decorrelating):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Labels:
-        """(n,) int32 nearest centre of each row of X (n, d)."""
+        """Return the index (n,), int32, of the nearest centre of each row of X (n, d)."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=(np.float32, np.float64), reset=False)
         return nearest(self.coder_(X), np.asarray(self.cluster_centers_))[0]

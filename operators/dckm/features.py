@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64
-from operators.dckm.moments import ROW_BLOCK, Coded
+from operators.dckm.balance import ROW_BLOCK, Coded
 
 Coding: TypeAlias = Literal["binarize", "standardize"]
 CODINGS: tuple[Coding, ...] = ("binarize", "standardize")
@@ -18,7 +18,7 @@ SMALLEST_SPREAD = 1e-6
 
 
 def column_sums(X: npt.NDArray[np.floating]) -> Float64:
-    """(3, d): number of rows, sum and largest absolute value of each column; see :func:`join_sums`."""
+    """Return number of rows, sum and largest absolute value of each column, (3, d); see :func:`join_sums`."""
     found = np.zeros((3, X.shape[1]))
     for start in range(0, len(X), ROW_BLOCK):
         block = X[start : start + ROW_BLOCK].astype(np.float64)
@@ -29,12 +29,12 @@ def column_sums(X: npt.NDArray[np.floating]) -> Float64:
 
 
 def join_sums(first: Float64, second: Float64) -> Float64:
-    """:func:`column_sums` of two sets of rows."""
+    """Return :func:`column_sums` of two sets of rows together."""
     return np.vstack([first[:2] + second[:2], np.maximum(first[2], second[2])])
 
 
 def squared_deviations(X: npt.NDArray[np.floating], mean: Float64) -> Float64:
-    """(d,) sums of (x - mean)^2."""
+    """Return the sums (d,) of (x - mean)^2."""
     found = np.zeros(X.shape[1])
     for start in range(0, len(X), ROW_BLOCK):
         found += np.square(X[start : start + ROW_BLOCK] - mean).sum(axis=0)
@@ -61,7 +61,9 @@ class Coder:
 
     @classmethod
     def from_sums(cls, coding: Coding, sums: Float64, squares: Float64 | None = None) -> Coder:
-        """From :func:`column_sums` and, for ``standardize``, :func:`squared_deviations` of all rows."""
+        """Make the coder from :func:`column_sums` and, for ``standardize``, :func:`squared_deviations` of all
+        rows.
+        """
         mean = sums[1] / sums[0]
         if squares is None:
             return cls(coding, mean, np.ones_like(mean))
@@ -70,13 +72,13 @@ class Coder:
 
     @classmethod
     def of(cls, X: npt.NDArray[np.floating], coding: Coding) -> Coder:
-        """From all rows at once."""
+        """Make the coder from all rows at once."""
         sums = column_sums(X)
         squares = squared_deviations(X, sums[1] / sums[0]) if coding == "standardize" else None
         return cls.from_sums(coding, sums, squares)
 
     def __call__(self, X: npt.NDArray[np.floating]) -> Coded:
-        """Float32 codes of rows (n, d)."""
+        """Return the codes (n, d), float32, of rows."""
         if self.coding == "binarize":
             Z = np.full(X.shape, -1, np.float32)
             Z[self.mean < X] = 1

@@ -27,8 +27,9 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from operators.arrays import Float64
-from operators.dckm.balance import balance_cost, balance_derivative, correlation
-from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, Slope
+from operators.dckm import steps
+from operators.dckm.balance import Coded, balance_cost, balance_derivative, correlation
+from operators.dckm.steps import Begun, Clusters, Finished, Labels, Line, Looked, RowState, Slope, candidate
 
 Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")
@@ -53,7 +54,7 @@ class Passes(Protocol):
         ...
 
     def draw(self, centres: Float64, seed: int) -> Float64:
-        """Return the row (d,) that k-means++ draws next; see :mod:`operators.dckm.seeding`."""
+        """Return the row (d,) that k-means++ draws next; see :mod:`operators.dckm.steps`."""
         ...
 
     def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
@@ -191,7 +192,7 @@ class _Search:
         return point
 
     def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[Point, float]:
-        """The next point, and the error of the clusters where the last one was."""
+        """Return the next point, and the error of the clusters at the last one."""
         chosen = self._settings
         self._rate *= 2
         looked = self._passes.look(centres, step, momentum)
@@ -231,3 +232,49 @@ class _Search:
     def _without_error(self, cost: float, square: float, weight: float) -> float:
         chosen = self._settings
         return chosen.lambda1 * cost + chosen.lambda2 * square + chosen.lambda3 * (weight - 1) ** 2
+
+
+class InMemory:
+    """Passes over rows in memory; implements :class:`operators.dckm.kernel.Passes`.
+
+    Attributes
+    ----------
+    weight, labels : (n,) after ``finish``; weights as minimised, labels 0 without clusters.
+    """
+
+    weight: Float64
+    labels: Labels
+
+    def __init__(self, coded: Coded) -> None:
+        self._coded = coded
+        self._ids = np.arange(len(coded))
+        self._state: RowState
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self._coded)
+
+    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+        """Make the pass of :func:`operators.dckm.steps.begin`."""
+        self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
+        return sums
+
+    def draw(self, centres: Float64, seed: int) -> Float64:
+        """Return the row (d,) that k-means++ draws next."""
+        return candidate(self._coded, self._ids, centres, seed).row
+
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
+        """Make the pass of :func:`operators.dckm.steps.look`."""
+        self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
+        return sums
+
+    def descend(self, slope: Slope, n_clusters: int) -> Line:
+        """Make the pass of :func:`operators.dckm.steps.descend`."""
+        self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
+        return sums
+
+    def finish(self, centres: Float64 | None, step: float) -> Finished:
+        """Make the pass of :func:`operators.dckm.steps.finish`."""
+        self.weight, self.labels, sums = steps.finish(self._coded, self._state, centres, step)
+        return sums

@@ -23,11 +23,11 @@ from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources,
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
 from operators.dckm import steps
+from operators.dckm.balance import Coded
 from operators.dckm.features import Coder, Coding, column_sums, join_sums, squared_deviations
-from operators.dckm.moments import Coded
-from operators.dckm.seeding import Candidate, candidate, earlier
 from operators.dckm.steps import (
     Begun,
+    Candidate,
     Finished,
     Ids,
     Labels,
@@ -36,6 +36,8 @@ from operators.dckm.steps import (
     RowState,
     Slope,
     add,
+    candidate,
+    earlier,
 )
 
 SLOTS = 32
@@ -59,7 +61,7 @@ class Place:
     """Number of the pass that wrote the states."""
 
     def read(self, shard: int) -> tuple[Coded, Ids]:
-        """Coded features and row ids."""
+        """Read the coded features and the row ids of a shard."""
         table = self.shards.read(shard, [FEATURES])
         return self.coder(vectors_to_numpy(table.column(FEATURES))), table.column(ROW_ID).to_numpy()
 
@@ -69,7 +71,10 @@ class Place:
             return RowState(**stored)
 
     def save(self, state: RowState, shard: int, version: int) -> None:
-        """Remember a shard's rows. The state before stays, for a task that is repeated; older ones go."""
+        """Store the state of a shard's rows.
+
+        The state before stays, for a task that is repeated; older ones are removed.
+        """
         save_array(self._state(shard, version), vars(state))
         self._state(shard, version - 2).unlink(missing_ok=True)
 
@@ -163,7 +168,7 @@ def survey(
 
 
 def read_result(folder: Path, shard: int) -> tuple[Float64, Labels]:
-    """Weights as minimised, and clusters, of a shard's rows."""
+    """Read the weights as minimised, and the clusters, of a shard's rows."""
     path = folder / f"result-{shard}.npz"
     if not path.exists():
         return np.empty(0), np.empty(0, np.int32)

@@ -5,6 +5,11 @@ their :class:`RowState`, and gives the next state and sums; sums of shards add u
 
 Along a line omega = y - r g all sums are polynomials in the step size r: w = y^2 - 2 r y g + r^2 g^2. So the
 sums under y^2, -2 y g and g^2 give the objective at every step size, and backtracking reads no rows.
+
+The starts of k-means++ (Arthur & Vassilvitskii 2007) are drawn without an order of the rows: the row with the
+smallest -log(u_i) / D_i^2 is a draw with probabilities proportional to D_i^2, as the least of independent
+exponential times. The u_i are hashes of the row ids, so the draw does not depend on shards. scikit-learn's
+``kmeans_plusplus`` needs all rows in memory.
 """
 
 from __future__ import annotations
@@ -16,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64
-from operators.dckm.balance import Derivative, Moments
-from operators.dckm.moments import Coded, gram, moments, row_gradient, total
-from operators.hashing import row_hashes
+from operators.dckm.balance import Coded, Derivative, Moments, gram, moments, row_gradient, total
+from operators.hashing import row_hashes, uniform
 
 Labels = npt.NDArray[np.int32]
 Ids = npt.NDArray[np.integer[Any]]
@@ -32,7 +36,7 @@ class Clusters(NamedTuple):
     weights: Float64
 
     def centres(self, fallback: Float64) -> Float64:
-        """(K, d) means (equation 10); a cluster without weight gets its row of ``fallback``."""
+        """Return the means (K, d) of equation 10; a cluster without weight gets its row of ``fallback``."""
         kept = self.weights > 1e-9 * self.weights.sum()
         return np.divide(self.sums, self.weights[:, None], out=fallback.copy(), where=kept[:, None])
 
@@ -106,7 +110,7 @@ class Slope(NamedTuple):
 
 
 def add(first: S, second: S) -> S:
-    """The sums of two sets of rows."""
+    """Add the sums of two sets of rows."""
     parts: Any = first, second
     if isinstance(first, tuple):
         return type(first)(*map(add, *parts))
@@ -115,7 +119,7 @@ def add(first: S, second: S) -> S:
 
 
 def begin(coded: Coded, row_ids: Ids, n_clusters: int, start: float, seed: int) -> tuple[RowState, Begun]:
-    """Weights start^2 for all, and a random partition by a hash of seed and row id."""
+    """Start with the weight start^2 for all rows, and a random partition by a hash of seed and row id."""
     n = len(coded)
     labels = (row_hashes(row_ids, seed, "dckm/partition") % np.uint64(max(n_clusters, 1))).astype(np.int32)
     omega, nothing, ones = np.full(n, start), np.zeros(n), np.ones(n)
@@ -143,7 +147,7 @@ def look(
 
 
 def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tuple[RowState, Line]:
-    """The gradient at y (equation 17), and the sums that tell the objective anywhere along it."""
+    """Return the gradient at y (equation 17), and the sums that give the objective anywhere along it."""
     y = state.ahead
     by_weight = slope.lambda1 * row_gradient(coded, slope.derivative) + 2 * slope.lambda2 * y**2
     # Equation 17 lacks the 2 of d(omega^2) before the error of the clusters.
@@ -163,7 +167,7 @@ def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tup
 def finish(
     coded: Coded, state: RowState, centres: Float64 | None, step: float
 ) -> tuple[Float64, Labels, Finished]:
-    """Weights and labels after the last step, and their sums; ``sizes`` are rows of each cluster."""
+    """Return weights and labels after the last step, and their sums; ``sizes`` count the clusters' rows."""
     w = (state.ahead - step * state.gradient) ** 2
     labels = state.labels if centres is None else nearest(coded, centres)[0]
     sizes = np.bincount(labels, minlength=0 if centres is None else len(centres)).astype(np.float64)
@@ -172,7 +176,9 @@ def finish(
 
 
 def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
-    """Nearest centre of each row (equation 14; the first of equals), and its squared distance: (n,), (n,)."""
+    """Return the nearest centre (n,) of each row (equation 14; the first of equals), and its squared distance
+    (n,).
+    """
     labels, error = np.empty(len(coded), np.int32), np.empty(len(coded))
     lengths = np.einsum("kj,kj->k", centres, centres)
     for rows, block in coded.blocks():
@@ -194,3 +200,29 @@ def _clusters(coded: Coded, labels: Labels, weights: Float64, n_clusters: int) -
         mass += share.sum(axis=1)
     shape = (m, n_clusters) if m > 1 else (n_clusters,)
     return Clusters(sums.reshape(*shape, coded.width), mass.reshape(shape))
+
+
+class Candidate(NamedTuple):
+    """The row of a shard that comes first."""
+
+    time: float
+    row_id: int
+    row: Float64
+
+
+def candidate(coded: Coded, row_ids: Ids, centres: Float64, seed: int) -> Candidate:
+    """Return the row of a shard (n >= 1 rows) that k-means++ draws first, by its distance from the centres
+    (k, d). For k = 0 all rows are equally likely.
+    """
+    squares = nearest(coded, centres)[1] if len(centres) else np.ones(len(coded))
+    with np.errstate(divide="ignore"):
+        times = -np.log(uniform(row_hashes(row_ids, seed + len(centres), "dckm/k-means++"))) / squares
+    first = int(times.argmin())
+    return Candidate(float(times[first]), int(row_ids[first]), coded.Z[first].astype(np.float64))
+
+
+def earlier(first: Candidate, second: Candidate) -> Candidate:
+    """Return the earlier of two candidates; of equal ones (rows that all lie on centres) that with the
+    smaller row id.
+    """
+    return min(first, second, key=lambda found: (found.time, found.row_id))

@@ -26,7 +26,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
     ShardReader,
 )
 from operators.columns import vectors_with_gaps
@@ -63,11 +62,6 @@ class Embed(Operator[EmbedParams]):
     def adds(self) -> tuple[pa.Field, ...]:
         """The vector, null where the row cannot be used, and then why."""
         return pa.field(FEATURES, VECTOR), pa.field(FEATURE_FAULT, REASON)
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one actor."""
-        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Check on a worker, before any actor starts, that the encoder's package is there."""
@@ -131,7 +125,7 @@ def check_factory(model: str) -> None:
 
 
 def find_factory(model: str) -> Callable[..., Any]:
-    """The function behind a model's name. Raises OperatorError where it cannot be imported."""
+    """Return the function behind a model's name. Raises OperatorError if it cannot be imported."""
     if model not in BUILT_IN:
         check_allowed(model, "operators.embed.model")
     module_name, _, attribute = BUILT_IN.get(model, model).partition(":")
@@ -194,7 +188,7 @@ def _fault(column: str, values: list[Any], reasons: dict[int, str], row: int) ->
 
 
 def _folder(reader: ShardReader, table: pa.Table) -> Path | None:
-    """Folder of the file that a shard's rows come from; None where they come from no file."""
+    """Return the folder of the file that a shard's rows come from; None for rows that come from no file."""
     first = table.column(ROW_ID)[0].as_py() if table.num_rows else 0
     shard = bisect_right([shard.first_row for shard in reader.shards], first) - 1
     path = reader.shards[shard].path

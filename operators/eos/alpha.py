@@ -56,7 +56,7 @@ class Point:
 def effective_sample_size_curve(
     rows: Rows, learner: Any, *, threshold: float = 0.01, seed: int = 0, max_iter: int = 100
 ) -> list[Point]:
-    """EOS from a uniform start at falling alpha, until a quarter of the rows has the weight.
+    """Run EOS from a uniform start at falling alpha, until a quarter of the rows has all of the weight.
 
     Raises ValueError where no row counts.
     """
@@ -80,7 +80,7 @@ def effective_sample_size_curve(
 
 
 def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float]:
-    """Share of the prior weight of rows that are outliers: of all rows, and in the class with the largest."""
+    """Return the outliers' share of the prior weight: over all rows, and in the class with the largest."""
     is_outlier = fit.statistics.log_weights(losses(fit.model, rows.X, rows.y)) < np.log(threshold)
     share = float(rows.prior[is_outlier].sum() / rows.prior.sum())
     if rows.y is None or rows.y.ndim > 1 or not np.issubdtype(rows.y.dtype, np.integer):
@@ -93,7 +93,8 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
 def choose_alpha(
     curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
 ) -> float:
-    """The least alpha of the curve that is efficient enough on the rows it keeps: most of every class.
+    """Choose the least alpha of the curve that is efficient enough on the rows it keeps, which must be most
+    of every class.
 
     ``most_flagged`` is the largest share of a class that it may flag. Where there is none, the largest alpha.
     """

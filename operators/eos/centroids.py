@@ -43,7 +43,7 @@ class KMeans:
     target: str = "none"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Centroids:
-        """Centroids by k-means++ among a sample X (m, D)."""
+        """Pick centroids by k-means++ among a sample X (m, D)."""
         return first_centroids(X, prior, self.n_clusters, self.standardize, seed)
 
 
@@ -73,7 +73,7 @@ class SPA:
     target: str = "class"
 
     def start(self, X: npt.NDArray[np.floating], y: Target, prior: Float64, seed: int) -> Boxes:
-        """Centroids by k-means++ among a sample X (m, D); all labels equally likely everywhere."""
+        """Pick centroids by k-means++ among a sample X (m, D); all labels start equally likely everywhere."""
         if y is None:
             raise ValueError("The loss 'spa' needs class labels: pass y.")
         first = first_centroids(X, prior, self.n_clusters, self.standardize, seed)

@@ -18,10 +18,8 @@ from operators.eos import memory
 from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED, choose_alpha, effective_sample_size_curve
 from operators.eos.centroids import SPA, KMeans
 from operators.eos.descent import Fit, collapse
-from operators.eos.gaussian import Gaussian
 from operators.eos.kernel import Target
-from operators.eos.least_squares import LeastSquares
-from operators.eos.logistic import Logistic
+from operators.eos.losses import Gaussian, LeastSquares, Logistic
 
 LEARNERS = {
     "gaussian": Gaussian,
@@ -159,27 +157,30 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
             warnings.warn(text, stacklevel=3)
 
     def score_samples(self, X: npt.ArrayLike, y: Any = None) -> Float64:
-        """(n,) log of each row's weight in units of an average row of the fit: of T w_t. Large is usual."""
+        """Return the log (n,) of T w_t: a row's weight in units of an average row of the fit.
+
+        Large values are usual rows.
+        """
         check_is_fitted(self)
         matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         target = self._target(self._target_kind, matrix, y, reset=False)
         return self._statistics.log_weights(memory.losses(self.model_, matrix, target))
 
     def decision_function(self, X: npt.ArrayLike, y: Any = None) -> Float64:
-        """(n,) negative for outliers."""
+        """Return values (n,) that are negative for outliers."""
         return self.score_samples(X, y) - self.offset_
 
     def predict(self, X: npt.ArrayLike, y: Any = None) -> npt.NDArray[np.int64]:
-        """(n,) -1 for outliers, 1 for others."""
+        """Return -1 for outliers and 1 for other rows, (n,)."""
         return np.where(self.decision_function(X, y) < 0, -1, 1)
 
     def fit_predict(self, X: npt.ArrayLike, y: Any = None, **fit_params: Any) -> npt.NDArray[np.int64]:
-        """(n,) -1 for the outliers among the rows learnt from."""
+        """Fit, and return -1 for the outliers among the rows learnt from and 1 for the others, (n,)."""
         return np.where(self.fit(X, y, **fit_params).outlier_mask_, -1, 1)
 
     @available_if(_predicts_labels)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> Float64:
-        """(n, n_classes) label probabilities of the model, for "logistic" and "spa"."""
+        """Return the label probabilities (n, n_classes) of the model, for "logistic" and "spa"."""
         check_is_fitted(self)
         matrix = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         found: Float64 = self.model_.predict_proba(matrix)

@@ -40,7 +40,7 @@ class View(Protocol):
         ...
 
     def sums(self, weight: Float64) -> Float64:
-        """(k,) sums over rows, linear in ``weight`` (n,), that a weighted fit needs."""
+        """Return the sums (k,) over rows, linear in ``weight`` (n,), that a weighted fit needs."""
         ...
 
 
@@ -58,11 +58,12 @@ class Model(Protocol):
         ...
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> View:
-        """Rows X (n, d) with targets y, or None, of a block."""
+        """View a block of rows X (n, d) with targets y, or None."""
         ...
 
     def updated(self, sums: Float64, mass: float) -> Model:
-        """The theta-step: one that has no larger ``sum_t w_t g_t / mass + penalty`` than this.
+        """Make the theta-step: return a model with no larger ``sum_t w_t g_t / mass + penalty`` than this
+        one.
 
         ``sums`` were made by views of this model; ``mass`` is the sum of the weights.
         """
@@ -95,7 +96,7 @@ class WeightStatistics:
         return self.mass**2 / self.square
 
     def log_weights(self, losses: Float64) -> Float64:
-        """(n,) log(w_t T / s_t), for w_t that sum to 1 over the rows seen: 0 is an average row."""
+        """Return log(w_t T / s_t) (n,), for w_t that sum to 1 over the rows seen; 0 is an average row."""
         found: Float64 = (self.low - losses) / self.alpha + np.log(self.prior / self.mass)
         return found
 

@@ -17,7 +17,6 @@ from operators.arrays import Float64
 from operators.base import Resources, ShardReader
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
-from operators.eos.fixed import FixedLosses
 from operators.eos.kernel import (
     WeightStatistics,
     merged,
@@ -25,12 +24,13 @@ from operators.eos.kernel import (
     sample_hashes,
     statistics_of_losses,
 )
+from operators.eos.losses import FixedLosses
 from operators.eos.memory import SAMPLE, rows_of
 from operators.eos.params import EosParams
 from operators.eos.state import EVERYONE, RECORD, constants, record, summary
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.models.storage import load_spec
-from operators.probe.communicator import SLOTS, Communicator, Distributed, SingleProcess, Slots
+from operators.probe.communicator import Communicator, SingleProcess, Slots
 from operators.probe.job import CachedShards
 from operators.probe.kernel import repeatable, train
 from operators.probe.params import ProbeParams
@@ -51,13 +51,6 @@ class ProbeJob:
     params: EosParams
     probe: ProbeParams
     seed: int
-
-    @property
-    def on_ray(self) -> bool:
-        """Whether the probe would be trained by Ray Train's workers, where there is Ray."""
-        n_rows = sum(shard.n_rows for shard in self.reader.shards)
-        auto = self.probe.trainer == "auto" and n_rows > self.probe.small_rows
-        return auto or self.probe.trainer == "ray"
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,7 @@ class Worker:
             return np.exp(found.log_weights(self.losses(model, rows)))
 
         probe = self.job.probe
-        settings = Settings(l2=probe.l2, epochs=probe.epochs, lr=probe.lr, batch_size=probe.batch_size)
+        settings = Settings.of(probe)
         shards = WeightedShards(self.shards, weigh)
         communicator = self.communicator
         trained = train(
@@ -215,29 +208,6 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
         }
         (job.state / RECORD).write_text(json.dumps(found, indent=2) + "\n", "utf-8")
     return metrics
-
-
-def run_on_ray(job: ProbeJob) -> dict[str, float]:
-    """Run EOS on Ray Train's workers, all iterations in one group; a lost worker restarts it, once.
-
-    Raises
-    ------
-    OperatorError
-        The cluster has no room for a worker, or a worker found rows or model unusable.
-    """
-    # Imported here because workers without Ray import this module too.
-    from operators.probe.ray_train import count_workers, run_workers
-
-    probe = job.probe
-    most = min(SLOTS, len(job.reader.shards))
-    return run_workers(
-        lambda: run_job(job, Distributed()),
-        name="eos",
-        storage=job.state / "ray_train",
-        n_workers=count_workers("operators.probe", probe.resources, probe.workers, most),
-        resources=probe.resources,
-        max_failures=1,
-    )
 
 
 def _outliers(worker: Worker, fit: Fit, limit: float, slot: int) -> Tensor:

@@ -16,10 +16,8 @@ from operators.arrays import Float64
 from operators.eos.alpha import Point
 from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
-from operators.eos.fixed import FixedLosses
-from operators.eos.gaussian import GaussianModel
 from operators.eos.kernel import Target, WeightStatistics
-from operators.eos.least_squares import Linear
+from operators.eos.losses import FixedLosses, GaussianModel, Linear
 from operators.eos.memory import losses
 
 MODELS: dict[str, type[Any]] = {

@@ -51,7 +51,7 @@ class Layer:
         return Layer(self.activations[rows], self.errors[rows], self.weight, self.bias)
 
     def widened(self, dtype: Any = np.float64) -> tuple[Matrix, Matrix]:
-        """Activations as the weight and bias see them, a 1 in the bias's place, and errors; copies."""
+        """Return copies of the activations, with a 1 in the bias's place, and of the errors."""
         columns: list[Matrix] = [self.activations.astype(dtype)] if self.weight else []
         columns += [np.ones((len(self.errors), 1), dtype)] if self.bias else []
         return np.concatenate(columns, axis=1), self.errors.astype(dtype)
@@ -104,7 +104,7 @@ class FactoredGradients:
         return sum(layer.activations.nbytes + layer.errors.nbytes for layer in self.layers)
 
     def products(self, other: FactoredGradients) -> Float64:
-        """(n, m) float64 inner products with the rows of ``other``."""
+        """Return the inner products (n, m), float64, with the rows of ``other``."""
         total = np.zeros((len(self), len(other)))
         for mine, theirs in zip(self.layers, other.layers, strict=True):
             (a, d), (b, e) = mine.widened(), theirs.widened()
@@ -114,7 +114,7 @@ class FactoredGradients:
         return total
 
     def pair_products(self, other: FactoredGradients) -> Float64:
-        """(n,) float64 inner product of each row with the same row of ``other``."""
+        """Return the inner product (n,), float64, of each row with the same row of ``other``."""
         total = np.zeros(len(self))
         for mine, theirs in zip(self.layers, other.layers, strict=True):
             (a, d), (b, e) = mine.widened(), theirs.widened()
@@ -126,7 +126,7 @@ class FactoredGradients:
         return np.concatenate([self[some].pair_products(self[some]) for some in _slices(len(self))])
 
     def mean(self) -> MeanGradient:
-        """Mean of all gradients."""
+        """Return the mean of all gradients."""
         sums = [
             sum(d.T @ a for a, d in (layer.take(some).widened() for some in _slices(len(self))))
             for layer in self.layers
@@ -134,7 +134,7 @@ class FactoredGradients:
         return MeanGradient([np.asarray(part) / len(self) for part in sums])
 
     def flat(self) -> Matrix:
-        """(n, p) gradients laid out as :func:`operators.gradients.per_sample_gradients` does."""
+        """Return the gradients (n, p) laid out as :func:`operators.gradients.per_sample_gradients` does."""
         parts: list[Matrix] = []
         for layer in self.layers:
             a, d = layer.activations, layer.errors
@@ -143,14 +143,16 @@ class FactoredGradients:
         return np.concatenate(parts, axis=1)
 
     def all_equal(self) -> bool:
-        """Whether no flat gradient differs from the first by more than 3e-7 of both: float64 sees no less."""
+        """Return whether no flat gradient differs from the first by more than 3e-7 of both, the limit of
+        float64.
+        """
         first = self[:1]
         own, squares = float(first.squared_norms()[0]), self.squared_norms()
         apart = squares + own - 2 * self.products(first)[:, 0]
         return bool((apart <= LOST * (squares + own)).all())
 
     def check_finite(self, name: str = "gradients") -> None:
-        """Raises ValueError with the row and layer of the first value that is not finite."""
+        """Raise ValueError with the row and layer of the first value that is not finite."""
         for number, layer in enumerate(self.layers):
             for part in (layer.activations, layer.errors):
                 bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
@@ -170,7 +172,7 @@ class MeanGradient:
     parts: Sequence[Float64]
 
     def products(self, gradients: FactoredGradients) -> Float64:
-        """(n,) float64 inner products with the rows of ``gradients``."""
+        """Return the inner products (n,), float64, with the rows of ``gradients``."""
         return np.concatenate([self._products(gradients[some]) for some in _slices(len(gradients))])
 
     def _products(self, gradients: FactoredGradients) -> Float64:
@@ -181,7 +183,7 @@ class MeanGradient:
         return total
 
     def squared_norm(self) -> float:
-        """Its squared length."""
+        """Return the squared length of the gradient."""
         return float(sum(np.vdot(part, part) for part in self.parts))
 
 

@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
-    """Packed rows (n, width) as factored gradients; views, no copies.
+    """Return packed rows (n, width) as factored gradients; they are views, not copies.
 
     Raises ValueError where the rows are not as wide as the parts.
     """

@@ -38,7 +38,7 @@ class FactoredOperand:
 
     @classmethod
     def of(cls, gradients: FactoredGradients, u: Float64, s: Float64, dtype: Any) -> FactoredOperand:
-        """Operand of all rows, in ``dtype`` (numpy)."""
+        """Make the operand of all rows, in ``dtype`` (numpy)."""
         pairs = [layer.widened(dtype) for layer in gradients.layers]
         # Multiplied in float64: a rounded u would not be the one that s has in it.
         errors = [(layer.errors * u[:, None]).astype(dtype) for layer in gradients.layers]
@@ -138,18 +138,18 @@ class FactoredPoints:
         return np.divide(1.0, np.sqrt(left), out=np.zeros(self.n), where=left > 0)
 
     def operand(self, dtype: Any) -> tuple[FactoredOperand, Matrix]:
-        """All rows as one side of a product in ``dtype``, and half their squared norms."""
+        """Return all rows as one side of a product in ``dtype``, and half their squared norms."""
         shift = (self._toward - self._mean_square / 2) * self.scale
         rows = FactoredOperand.of(self.gradients, self.scale, shift, dtype)
         return rows, self.half.astype(dtype)
 
     def limit(self, eps: float) -> float:
-        """Radius as a gap."""
+        """Convert a radius to a gap."""
         scaled = min(float(eps) / self.unit, 4.0)
         return scaled**2 / 2 if self.metric == "euclidean" else scaled
 
     def products(self, rows: Index, cols: Index) -> Float64:
-        """(len(rows), len(cols)) float64 inner products of prepared rows."""
+        """Return the inner products (len(rows), len(cols)), float64, of prepared rows."""
         found = self.gradients[rows].products(self.gradients[cols])
         found += self._mean_square - self._toward[rows, None] - self._toward[cols]
         found *= self.scale[rows, None] * self.scale[cols]
@@ -161,14 +161,16 @@ class FactoredPoints:
         return self.n, self.gradients.shape[1]
 
     def distances(self, rows: Index, cols: Index) -> Float64:
-        """(len(rows), len(cols)) Euclidean distances of prepared rows, 0 between equal ones."""
+        """Return the Euclidean distances (len(rows), len(cols)) of prepared rows, 0 between equal ones."""
         gaps = self.half[rows, None] + self.half[cols] - self.products(rows, cols)
         # What is left of equal rows is rounding, which the root would magnify.
         gaps[gaps <= LOST * (self.size[rows, None] + self.size[cols])] = 0
         return np.asarray(np.sqrt(2 * gaps))
 
     def measures(self, other: FactoredPoints) -> Float64:
-        """(n, m) float64 squared distances ("euclidean") or 1 - cos to points of the same metric, mean."""
+        """Return (n, m) float64 squared distances ("euclidean") or 1 - cos to points of the same metric and
+        mean.
+        """
         found = self.gradients.products(other.gradients)
         found += self._mean_square - self._toward[:, None] - other._toward
         if self.metric != "euclidean":
@@ -180,7 +182,9 @@ class FactoredPoints:
         return np.asarray(apart)
 
     def pairs_within(self, i: Index, j: Index, eps: Float64) -> npt.NDArray[np.bool_]:
-        """(len(i),) bool: distance of rows ``i[k]``, ``j[k]`` <= ``eps[k]``, decided in float64."""
+        """Return whether the distance of rows ``i[k]`` and ``j[k]`` is at most ``eps[k]``, decided in
+        float64: (len(i),).
+        """
         inside = np.empty(len(i), np.bool_)
         for start in range(0, len(i), PAIRS_AT_ONCE):
             some = slice(start, start + PAIRS_AT_ONCE)
@@ -188,7 +192,7 @@ class FactoredPoints:
         return inside
 
     def coordinates(self, rows: Index, random: np.random.Generator) -> Float64:
-        """(n, k + 1): every prepared row along k orthonormal directions, and the norm of what they leave.
+        """Return every prepared row along k orthonormal directions, and the norm of the rest: (n, k + 1).
 
         The directions are the principal ones of some landmarks, within their span: a row's coordinates
         follow from its products with them, as in the Nystrom method.

@@ -25,7 +25,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
 )
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.gradients.params import GradientsParams
@@ -63,7 +62,7 @@ class Gradients(Operator[GradientsParams]):
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
-        """Another class where gradients are ``stored``: it computes none."""
+        """Return another class if gradients are ``stored``, since it computes none."""
         if params.get("stored") is None:
             return cls
         from operators.gradients.stored_adaptor import StoredGradients
@@ -86,11 +85,6 @@ class Gradients(Operator[GradientsParams]):
     @property
     def _column(self) -> str:
         return FACTORS if self.params.form == "factored" else GRADIENT
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one actor."""
-        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Measure the projection, if there is one, on at most 512 rows; find the factored layers, if asked.
@@ -152,7 +146,10 @@ class _Opened:
         self._model, self._pattern, self.size, self._seed = model, pattern, size, seed
 
     def __call__(self, table: pa.Table, params: GradientsParams) -> Floats:
-        """Gradients of a shard's rows. Raises OperatorError where the model or the rows do not allow any."""
+        """Compute the gradients of a shard's rows.
+
+        Raises OperatorError if the model or the rows do not allow any.
+        """
         from operators.gradients.kernel import per_sample_gradients
 
         if params.form == "factored":
@@ -172,7 +169,10 @@ class _Opened:
             raise OperatorError(f"operators.gradients: {error}") from error
 
     def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Floats, list[Part]]:
-        """Packed gradients of a shard's rows, and what they hold; raises OperatorError as a call does."""
+        """Compute the packed gradients of a shard's rows, and their layout.
+
+        Raises OperatorError as a call does.
+        """
         from operators.gradients.factoring import packed_gradients
 
         if not table.num_rows:
@@ -266,7 +266,7 @@ def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]
 
 
 def _sample(context: Context, n: int) -> Iterator[pa.Table]:
-    """About n rows of at most eight shards, evenly spread over both."""
+    """Read about n rows of at most eight shards, evenly spread over both."""
     shards = context.shards.shards
     chosen = shards[:: max(1, -(-len(shards) // 8))]
     step = max(1, -(-sum(shard.n_rows for shard in chosen) // n))

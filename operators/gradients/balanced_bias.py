@@ -28,12 +28,12 @@ class Lifted(nn.Module):
         self._size = size
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d) -> (..., d + 1)."""
+        """Map (..., d) to (..., d + 1)."""
         return torch.cat([x, x.new_full((*x.shape[:-1], 1), self._size)], dim=-1)
 
 
 def input_lengths(model: nn.Module, X: Tensor, pattern: str | None = None) -> dict[str, float]:
-    """Root mean square length of what enters each linear layer whose weight and bias are chosen.
+    """Return the root mean square length of the input of each linear layer whose weight and bias are chosen.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def input_lengths(model: nn.Module, X: Tensor, pattern: str | None = None) -> di
 def balanced(
     model: nn.Module, lengths: Mapping[str, float], pattern: str | None = None
 ) -> tuple[nn.Module, str | None]:
-    """The same function with biases as one more weight each; the pattern that chooses what it chose before.
+    """Return the same function with each bias as one more weight, and the pattern that chooses the same
+    parameters.
 
     Parameters
     ----------

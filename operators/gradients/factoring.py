@@ -30,7 +30,7 @@ def factored_gradients(
     parameters: str | None = None,
     chunk_size: int | None = None,
 ) -> FactoredGradients:
-    """:func:`~operators.gradients.per_sample_gradients`, as (activation, error) pairs of each layer.
+    """Compute :func:`~operators.gradients.per_sample_gradients` as (activation, error) pairs of each layer.
 
     ``flat()`` of the result is what that function returns, to 1e-5 of a row's norm; the layers stand in the
     order of their first chosen parameter.
@@ -53,7 +53,7 @@ def factored_gradients(
 def packed_gradients(
     model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
 ) -> tuple[NDArray[np.float32], list[Part]]:
-    """:func:`factored_gradients` as one (n, width) matrix, layer by layer, with what it holds."""
+    """Compute :func:`factored_gradients` as one matrix (n, width), layer by layer, with its layout."""
     selected = select_parameters(model, parameters)
     rows = Rows(X, y, next(iter(selected.values())))
     if not len(rows):
@@ -78,7 +78,7 @@ def packed_gradients(
 
 
 def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) -> list[Part]:
-    """The layers behind the chosen parameters, from trial gradients of two rows."""
+    """Find the layers behind the chosen parameters, from trial gradients of two rows."""
     found = dict(zip(selected, gradients, strict=True))
     paths = dict.fromkeys(name.rpartition(".")[0] for name in selected)
     parts = []
@@ -99,7 +99,7 @@ def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) 
 
 
 def _pieces(part: Part, gradients: Mapping[str, Gradient]) -> list[Tensor]:
-    """(m, n_inputs) activations and (m, n_outputs) errors of a layer."""
+    """Return the activations (m, n_inputs) and errors (m, n_outputs) of a layer."""
     prefix = f"{part.path}." if part.path else ""
     if not part.weight:
         return [gradients[f"{prefix}bias"]]  # type: ignore[list-item]

@@ -53,12 +53,13 @@ class Rows:
         return len(self._y)
 
     def chunk(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Some rows and their labels; a view of X where it is what the model takes."""
+        """Return some rows and their labels; a view of X if the model takes X as it is."""
         x = self._x[rows].to(self._like)
         return x.clone() if self._copies else x, self._y[rows].to(self._like.device)
 
     def try_on(self, model: nn.Module) -> Tensor:
-        """Two rows to try the model on, (2, ...), different ones if there are, after checks with them.
+        """Return two rows to try the model on, (2, ...), different ones if there are any, after checks with
+        them.
 
         Raises ValueError where a label is none of the model's classes, or the model mixes rows.
         """
@@ -94,7 +95,9 @@ def _as_labels(y: Labels) -> Tensor:
 
 
 def select_parameters(model: nn.Module, pattern: str | None) -> Mapping[str, nn.Parameter]:
-    """Named parameters that require a gradient and whose name ``pattern`` finds (all if None)."""
+    """Return the named parameters that require a gradient and in whose name ``pattern`` is found (all if
+    None).
+    """
     names = {name: p for name, p in model.named_parameters() if p.requires_grad}
     selected = {name: p for name, p in names.items() if pattern is None or re.search(pattern, name)}
     if not selected:
@@ -114,7 +117,9 @@ class Route(Protocol):
     """Gradients of each row's softmax cross-entropy in the selected parameters."""
 
     def __call__(self, x: Tensor, y: Tensor) -> Sequence[Gradient]:
-        """One gradient per selected parameter, of the m rows of x (m, ...) and labels y (m,)."""
+        """Compute the gradients of the m rows of x (m, ...) with labels y (m,): one array for each selected
+        parameter.
+        """
         ...
 
 
@@ -141,7 +146,7 @@ class AnyModule:
 def choose_route(
     model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor, wanted: RouteName = "auto"
 ) -> Route:
-    """``layers`` where it gives the gradients of two trial rows (2, ...), else ``func``.
+    """Choose ``layers`` if it gives the gradients of two trial rows (2, ...), else ``func``.
 
     Raises ValueError where ``layers`` is wanted and does not.
     """
@@ -158,7 +163,7 @@ def choose_route(
 def by_layers(
     model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor
 ) -> tuple[Layers | None, str]:
-    """The route ``layers`` if it gives the gradients of two trial rows (2, ...); else what is wrong."""
+    """Return the route ``layers`` if it gives the gradients of two trial rows (2, ...), else the fault."""
     try:
         route = Layers(model, selected, rows)
         fault = _fault(route, model, selected, rows)
@@ -168,7 +173,7 @@ def by_layers(
 
 
 def _fault(route: Route, model: nn.Module, selected: Mapping[str, nn.Parameter], rows: Tensor) -> str:
-    """What is wrong with a route, found by one backward pass a row; empty where it is right."""
+    """Compare a route with one backward pass for each row; return what is wrong, or an empty text."""
     with torch.no_grad():
         # The least likely class: the gradient of a row that is surely right would be rounding errors.
         labels = model(rows).argmin(dim=1)
@@ -214,7 +219,7 @@ def _add_sketch(total: Tensor, number: int, gradient: Gradient, projection: Proj
 
 
 def _count_sketch(vectors: Tensor, number: int, which: int, projection: Projection) -> Tensor:
-    """(m, size) to (m, dim). On a GPU the entries of a bucket are added in no fixed order."""
+    """Map (m, size) to (m, dim). On a GPU the entries of a bucket are added in no fixed order."""
     places, signs = projection.buckets(number, which, vectors.shape[1])
     sketch = vectors.new_zeros(len(vectors), projection.dim)
     signed = vectors * torch.from_numpy(signs).to(vectors)
@@ -241,7 +246,7 @@ def per_sample_gradients(
     projection: Projection | None = None,
     route: RouteName = "auto",
 ) -> NDArray[np.float32]:
-    """Gradient of each row's softmax cross-entropy in the model's parameters.
+    """Compute the gradient of each row's softmax cross-entropy in the model's parameters.
 
     The rows are what GRASP clusters (Zeng, Greenewald, Lee, Solomon & Yurochkin 2022, "Outlier-robust
     group inference via gradient space clustering", section 3). The model computes where its parameters

@@ -40,11 +40,11 @@ class Factors:
             torch.bmm(self.errors.mT, self.activations, out=out)
 
     def form(self) -> Tensor:
-        """(m, o, i)."""
+        """Form the gradients (m, o, i)."""
         return torch.bmm(self.errors.mT, self.activations)
 
     def entries(self, part: slice) -> Tensor:
-        """Columns ``part`` of the gradients flattened row-major: (m, part), formed without the others."""
+        """Form the columns ``part`` of the gradients flattened row-major, (m, part), without the others."""
         width = self.activations.shape[2]
         first, last = part.start // width, -(-part.stop // width)
         block = Factors(self.errors[:, :, first:last], self.activations).form().flatten(1)
@@ -64,7 +64,7 @@ def write(gradient: Gradient, out: Tensor) -> None:
 
 
 def entries(gradient: Gradient, part: slice) -> Tensor:
-    """Columns ``part`` of the flattened gradients: (m, part)."""
+    """Return the columns ``part`` of the flattened gradients: (m, part)."""
     if isinstance(gradient, Factors):
         return gradient.entries(part)
     return gradient.reshape(len(gradient), -1)[:, part]
@@ -89,7 +89,7 @@ class Call:
 
 
 def sole_tensor(output: Any) -> Tensor | None:
-    """The tensor a module returned, also as the only one of a tuple (attention returns None beside it)."""
+    """Return the tensor that a module returned, also as the only one of a tuple (attention adds None)."""
     parts = output if isinstance(output, tuple | list) else (output,)
     tensors = [part for part in parts if isinstance(part, Tensor)]
     return tensors[0] if len(tensors) == 1 and parts[0] is tensors[0] else None
@@ -126,7 +126,7 @@ def recording(modules: Mapping[str, nn.Module], *, tap: bool = False) -> Iterato
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter requires a gradient: autograd then starts at the first tapped output."""
+    """Let no parameter require a gradient, so that autograd starts at the first tapped output."""
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         for parameter, _ in before:
@@ -139,7 +139,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode; afterwards every module is in the mode it had."""
+    """Set eval mode inside the block; afterwards every module is in the mode that it had."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
@@ -150,7 +150,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def check_rows_apart(model: nn.Module, rows: Tensor, logits: Tensor) -> None:
-    """Raises ValueError, naming the layer, where a row's logits depend on the rows beside it.
+    """Raise ValueError, naming the layer, if a row's logits depend on the rows beside it.
 
     ``rows`` (2, ...), two that differ, and their ``logits``: the first is run again beside itself.
     """
@@ -261,7 +261,7 @@ class _Holder:
 def _path_of_holder(
     modules: Mapping[str, nn.Module], parameter: Tensor, calls: Mapping[str, Sequence[Call]]
 ) -> str:
-    """The lowest module that holds every use of a parameter and is called once, rows in and rows out.
+    """Find the lowest module that holds every use of a parameter and is called once, rows in and rows out.
 
     A weight shared by two layers belongs to what is above both; attention reads the weight of its output
     layer without calling that layer. The model itself is above all.
@@ -281,5 +281,7 @@ def _path_of_holder(
 
 
 def plain_attention() -> AbstractContextManager[None]:
-    """Attention as matrix products: the fused kernels know no vmap, and would run row by row."""
+    """Compute attention as matrix products inside the block: the fused kernels have no vmap and would run row
+    by row.
+    """
     return sdpa_kernel(SDPBackend.MATH)

@@ -33,7 +33,7 @@ class ProjectionParams(OperatorParams):
 
 
 def _read_projection(value: Any) -> Any:
-    """A number alone is the length."""
+    """Read a number alone as the length."""
     return {"dim": value} if isinstance(value, int) else value
 
 

@@ -53,7 +53,8 @@ class Projection:
             raise ValueError(f"Projection(dim={self.dim}, seed={self.seed}): needs dim >= 1 and seed >= 0")
 
     def pieces(self, parameter: int, size: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Pieces of the Gaussian matrix of the ``parameter``-th selected parameter, of ``size`` entries.
+        """Yield pieces of the Gaussian matrix of the ``parameter``-th selected parameter, of ``size``
+        entries.
 
         Yields the entries covered and an (entries, dim) float32 matrix, already scaled by 1/sqrt(dim).
         """

@@ -50,7 +50,7 @@ class StoredRows:
         return self.files[0].width
 
     def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Rows at ascending positions (m,) as (m, width) float32; no others are read from disk."""
+        """Read the rows at ascending positions (m,) as (m, width) float32; no others are read from disk."""
         found = np.empty((len(rows), self.width), np.float32)
         first = 0
         for file in self.files:
@@ -156,7 +156,9 @@ def _bergson_file(folder: Path) -> StoredFile:
 
 
 def _bergson_type(info: dict[str, Any]) -> tuple[int, str]:
-    """Numbers a row, and their type: by name, or in older files as a structured type, one field a module."""
+    """Return the count of numbers a row, and their type; older files name a structured type, one field a
+    module.
+    """
     if "grad_sizes" in info and "base_dtype" in info:
         name = str(info["base_dtype"])
         return sum(map(int, info["grad_sizes"].values())), name if name in SIZES else np.dtype(name).str

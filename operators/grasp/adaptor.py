@@ -33,7 +33,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
     ShardReader,
 )
 from operators.columns import vectors_to_numpy
@@ -68,11 +67,11 @@ class Source:
     drawn: Mapping[int, DrawnClass] = field(default_factory=dict)
 
     def drawn_from(self, index: int) -> int:
-        """Rows of a class of which only drawn ones are clustered; 0 where all are."""
+        """Return the number of rows of a class if only drawn ones are clustered; 0 if all are."""
         return self.drawn[index].n_rows if index in self.drawn else 0
 
     def gradients(self, index: int) -> tuple[Ids, Any]:
-        """Row ids (none of drawn rows) and gradients of a class."""
+        """Return the row ids (none if rows are drawn) and the gradients of a class."""
         row_ids: Ids = np.empty(0, np.int64)
         if index in self.drawn:
             vectors: Any = self.drawn[index].vectors()
@@ -121,7 +120,7 @@ class Groups(GroupsBase[GroupsParams]):
         self._accepts_projection = False
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Operator[GroupsParams]:
-        """Reads factored gradients where there are no others; looks whether gradients are projected.
+        """Read factored gradients if there are no others, and note whether gradients are projected.
 
         Raises OperatorError for factored gradients with approximate neighbours.
         """
@@ -141,7 +140,7 @@ class Groups(GroupsBase[GroupsParams]):
         return found
 
     def as_fitted(self, record: Mapping[str, Any]) -> Groups:
-        """Reads the column that ``fit`` read."""
+        """Return the operator that reads the column that ``fit`` read."""
         found = Groups(self.params)
         found._column = str(record.get("column", self._column))
         return found
@@ -150,11 +149,6 @@ class Groups(GroupsBase[GroupsParams]):
     def requires(self) -> tuple[str, ...]:
         """The vectors compared, and labels."""
         return self._column, LABEL
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one actor."""
-        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Infer the groups of every class.
@@ -215,7 +209,7 @@ class Groups(GroupsBase[GroupsParams]):
         return self._apply(context.state, partial(_own_labels, context.state, self._column))
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Groups of new rows: that of the nearest core sample of their class if within eps, else -1."""
+        """Give a new row the group of the nearest core sample of its class if that is within eps, else -1."""
         return self._apply(context.state, partial(_nearest_labels, context.state, self._column))
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
@@ -304,5 +298,5 @@ def _infer_class(
 
 
 def _plain(name: str) -> str:
-    """A class name as part of a metric's name: trackers allow few other characters."""
+    """Return a class name as part of a metric's name, in which trackers allow few characters."""
     return re.sub(r"[^\w\-. ]", "_", name)

@@ -85,7 +85,7 @@ def infer_class_in_blocks(
 
 
 def _one_group(layout: Layout) -> GridFacts:
-    """All rows are equal: one group in every cell."""
+    """Put all rows, which are equal, in one group in every cell."""
     shape = len(layout.eps), len(layout.least)
     none = np.zeros(shape, np.intp)
     return GridFacts(layout.n, none, none, none + 1, np.full(shape, FAILED), np.zeros(shape))
@@ -180,7 +180,7 @@ def _save_model(layout: Layout, radius: float, n_groups: int, seed: int, path: P
 
 
 def _marked(drawn: Sequence[Index], totals: Index) -> npt.NDArray[np.bool_]:
-    """(all cores,) which are kept, group after group."""
+    """Return the mask (all cores,) of those that are kept, group after group."""
     kept = np.zeros(int(totals.sum()), np.bool_)
     for start, positions in zip(np.cumsum(totals) - totals, drawn, strict=True):
         kept[start + positions] = True
@@ -225,14 +225,16 @@ def cells_of(solved: Solved, digests: list[bytes], noise: Index) -> Cells:
 
 
 def row_tasks(n_drawn: int, n_sums: int) -> list[tuple[int, int]]:
-    """Drawn rows cut as ``mean_silhouettes`` cuts them, and these pieces at its tiles."""
+    """Cut the drawn rows as ``mean_silhouettes`` does, and these pieces at its tiles."""
     step = max(1, SUMS // max(1, n_sums))
     chunks = [(start, min(start + step, n_drawn)) for start in range(0, n_drawn, step)]
     return [(at, min(at + TILE[0], stop)) for start, stop in chunks for at in range(start, stop, TILE[0])]
 
 
 def score_rows(solved: Solved, cells: Cells, drawn: Index, some: tuple[int, int]) -> Float64:
-    """(n_usable, s) silhouette coefficients of some of the ``drawn`` rows (row numbers, ascending)."""
+    """Return the silhouette coefficients (n_usable, s) of some of the ``drawn`` rows (row numbers,
+    ascending).
+    """
     layout = solved.layout
     sample = read_rows(layout, drawn).vectors
     centre = sample.mean(axis=0, dtype=np.float64)
@@ -251,7 +253,7 @@ def score_rows(solved: Solved, cells: Cells, drawn: Index, some: tuple[int, int]
 
 
 def score_all(solved: Solved) -> Silhouettes:
-    """Scores of every cell of the grid from all rows; for the few rows of which all are compared."""
+    """Score every cell of the grid from all rows; for a class so small that all its rows are compared."""
     layout = solved.layout
     n_cells = len(layout.eps) * len(layout.least)
     all_cells = np.arange(n_cells)
@@ -261,7 +263,7 @@ def score_all(solved: Solved) -> Silhouettes:
 
 
 def scores_of(layout: Layout, cells: Cells, coefficients_: list[Float64]) -> Silhouettes:
-    """Scores of every cell of the grid from the coefficients of all drawn rows."""
+    """Score every cell of the grid from the coefficients of all drawn rows."""
     values = np.concatenate(coefficients_, axis=1)
     found = np.zeros((len(cells.first), values.shape[1]))
     found[cells.usable] = values
@@ -279,7 +281,7 @@ def _sizes(solved: Solved, cells: Cells) -> Index:
 
 
 def _labels_by_span(solved: Solved, cells: Cells) -> Iterator[tuple[int, Labels]]:
-    """Usable labelings of every BLOCK rows: sums over them are added in that order."""
+    """Yield the usable labelings of every BLOCK rows; sums over them are added in that order."""
     layout = solved.layout
     for start in range(0, layout.n, BLOCK):
         stop = min(start + BLOCK, layout.n)
@@ -310,7 +312,7 @@ Parts: TypeAlias = list[tuple[int, int]]
 def large_classes(
     shards: ShardReader, counts: npt.NDArray[np.intp], params: GroupsParams
 ) -> dict[int, Parts]:
-    """Classes to cluster in blocks, by :func:`count_rows`: (shard, rows) of each, in row order."""
+    """Return the classes to cluster in blocks, by :func:`count_rows`: (shard, rows) of each, in row order."""
     if params.neighbours in ("ivf", "hnsw"):
         return {}  # an index is built by one worker
     sizes = counts.sum(axis=0)

@@ -92,7 +92,7 @@ class ClassModel:
 
 
 def sample_cores(cores: Index, labels: npt.NDArray[np.int32], limit: int, random_state: Any) -> Index:
-    """At most ``limit`` of the core samples, ascending; rare groups keep all of theirs first.
+    """Draw at most ``limit`` of the core samples, in ascending order; rare groups keep all of theirs first.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class FactoredModel:
 
 
 def load_model(file: Path) -> ClassModel | FactoredModel:
-    """The model of a class, in whichever form its gradients were."""
+    """Load the model of a class, in the form that its gradients had."""
     with np.load(file, allow_pickle=False) as stored:
         factored = "chosen" in stored.files
     return FactoredModel.load(file) if factored else ClassModel.load(file)
@@ -250,7 +250,7 @@ def _factored_rows(gradients: FactoredGradients, metric: Metric) -> ClassRows:
 
 
 def assign(model: Model, gradients: Matrix | FactoredGradients) -> Labels:
-    """Groups of new rows of a class. Raises ValueError where they are not in the form of the model's."""
+    """Return the groups of new rows of a class. Raises ValueError if their form is not that of the model."""
     if isinstance(model, FactoredModel) and isinstance(gradients, FactoredGradients):
         return model.assign(gradients)
     if isinstance(model, ClassModel) and not isinstance(gradients, FactoredGradients):

@@ -220,5 +220,5 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
 
 def shift_groups(labels: Labels, offset: int) -> Labels:
-    """Labels of a class, from 0, to numbers unique across classes; noise stays -1."""
+    """Map the labels of a class, from 0, to numbers that are unique across classes; noise stays -1."""
     return np.where(labels == NOISE, NOISE, labels + np.int32(offset)).astype(np.int32)

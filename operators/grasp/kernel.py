@@ -56,7 +56,7 @@ def infer_class(
     device: Device = "cpu",
     keep: Callable[[Labels], None] | None = None,
 ) -> tuple[Labels, Selection, Model]:
-    """Groups of one class.
+    """Find the groups of one class.
 
     Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
     compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
@@ -119,7 +119,7 @@ def _approximate(
     eps_values: Sequence[float],
     min_samples_values: Sequence[int],
 ) -> tuple[Labels, npt.NDArray[np.bool_], Quality]:
-    """Labels and core flags of all cells by a FAISS index, and how far a cell is from exact DBSCAN."""
+    """Return labels and core flags of all cells by a FAISS index, and how far a cell is from exact DBSCAN."""
     if isinstance(gradients, FactoredGradients):
         raise ValueError(
             f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
@@ -142,7 +142,7 @@ class _Cells:
 
 
 def _one_group(n: int, n_eps: int, n_min_samples: int) -> _Cells:
-    """Rows that are all equal: one group, of which one row is core enough to place new ones."""
+    """Put rows that are all equal in one group; one of them as core sample suffices to place new rows."""
     shape = n_eps, n_min_samples
     cores = np.zeros((*shape, n), np.bool_)
     cores[..., 0] = True

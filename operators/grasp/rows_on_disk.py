@@ -25,20 +25,22 @@ from operators.groups.base import other_lengths
 
 
 def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
-    """Rows of each class in a shard."""
+    """Count the rows of each class in a shard."""
     classes = shards.read(shard, [LABEL]).column(LABEL).to_numpy()
     counts: list[int] = np.bincount(classes, minlength=n_classes).tolist()
     return counts
 
 
 def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.intp]:
-    """(n_shards, n_classes) rows of every class in every shard, in the order of the shards' first rows."""
+    """Count the rows (n_shards, n_classes) of every class in every shard, in the order of the shards' first
+    rows.
+    """
     counts = list(run(partial(count_classes, shards, n_classes), in_order(shards)))
     return np.array(counts, np.intp).reshape(-1, n_classes)
 
 
 def in_order(shards: ShardReader) -> list[int]:
-    """Shards by their first rows."""
+    """Sort the shards by their first rows."""
     return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
 
 
@@ -70,11 +72,11 @@ class SpilledRows:
     parts: Sequence[tuple[int, int]]
 
     def __call__(self, start: int, stop: int) -> npt.NDArray[np.float32]:
-        """Vectors of rows start .. stop - 1."""
+        """Read the vectors of rows start .. stop - 1."""
         return np.concatenate(self._read("shard", start, stop))
 
     def ids(self, start: int, stop: int) -> Ids:
-        """Row ids of rows start .. stop - 1."""
+        """Read the row ids of rows start .. stop - 1."""
         return np.concatenate(self._read("shard_ids", start, stop))
 
     def _read(self, name: str, start: int, stop: int) -> list[npt.NDArray[np.generic]]:
@@ -92,7 +94,9 @@ Map: TypeAlias = Callable[..., Any]
 
 
 def drawn_rows(n_rows: int, fit_rows: int, random_state: Any) -> Index:
-    """(fit_rows,) ascending numbers of the rows of a class on which it is clustered, drawn uniformly."""
+    """Draw the rows of a class on which it is clustered, uniformly; return their numbers (fit_rows,),
+    ascending.
+    """
     from sklearn.utils.random import sample_without_replacement
 
     drawn = sample_without_replacement(n_rows, fit_rows, random_state=random_state)
@@ -117,7 +121,7 @@ class DrawnClass:
     n_rows: int
 
     def vectors(self) -> npt.NDArray[np.float32]:
-        """(fit_rows, p) in the order of the rows."""
+        """Read the vectors (fit_rows, p) in the order of the rows."""
         parts = [np.load(self.folder / f"shard-{shard}.npy") for shard in self.shards]
         return np.concatenate([part for part in parts if len(part)])
 

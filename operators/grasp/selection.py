@@ -97,7 +97,7 @@ def pick_cell(labels: npt.NDArray[Any], silhouettes: Float64, rule: Rule = "cove
 
 
 def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
-    """:func:`pick_cell` by figures instead of labels."""
+    """Pick a cell as :func:`pick_cell` does, from figures instead of labels."""
     if rule not in RULES:
         raise ValueError(f"select is {rule!r}; use one of {', '.join(RULES)}")
     scored = facts.silhouettes > FAILED
@@ -110,24 +110,24 @@ def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
 
 
 def grid_facts(labels: npt.NDArray[Any], silhouettes: Float64, standard_errors: Float64) -> GridFacts:
-    """Figures of (n_eps, n_min_samples, n) labels; groups must be numbered from 0."""
+    """Return the figures of labels (n_eps, n_min_samples, n); groups must be numbered from 0."""
     noise = np.count_nonzero(labels == NOISE, axis=-1)
     n, groups = labels.shape[-1], group_counts(labels)
     return GridFacts(n, noise, _second_sizes(labels), groups, silhouettes, standard_errors)
 
 
 def noise_shares(labels: npt.NDArray[Any]) -> Float64:
-    """(n_eps, n_min_samples) share of the rows that are in no group."""
+    """Return the share (n_eps, n_min_samples) of the rows that are in no group."""
     return np.asarray((labels == NOISE).mean(axis=-1))
 
 
 def group_counts(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """(n_eps, n_min_samples) number of groups; they must be numbered from 0."""
+    """Return the number (n_eps, n_min_samples) of groups; they must be numbered from 0."""
     return np.asarray(labels.max(axis=-1).astype(np.intp) + 1)
 
 
 def second_group_shares(labels: npt.NDArray[Any]) -> Float64:
-    """(n_eps, n_min_samples) share of the rows in the second largest group; 0 where there is none."""
+    """Return the share (n_eps, n_min_samples) of the rows in the second largest group; 0 if there is none."""
     return np.asarray(_second_sizes(labels) / labels.shape[-1])
 
 
@@ -197,7 +197,7 @@ def describe_pick(
     eps_values: tuple[float, ...],
     min_samples_values: tuple[int, ...],
 ) -> Selection:
-    """The selection of a class; the axes of the grid ascend."""
+    """Describe the selection of a class; the axes of the grid ascend."""
     e, m = pick.cell
     return Selection(
         eps=eps_values[e],

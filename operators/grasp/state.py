@@ -28,7 +28,7 @@ SELECTION = "selection.json"
 
 
 def class_record(index: int, name: str, selection: Any) -> dict[str, Any]:
-    """The selection of a class as plain values."""
+    """Return the selection of a class as plain values."""
     values = asdict(selection).items()
     plain = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in values}
     return {"class": index, "name": name, **plain}
@@ -43,7 +43,7 @@ def write_selection(
 
 
 def read_offsets(state: Path) -> dict[int, int]:
-    """Class index -> number of its first group."""
+    """Return the number of the first group of each class, by class index."""
     record = json.loads((state / SELECTION).read_text("utf-8"))
     return {entry["class"]: entry["offset"] for entry in record["classes"]}
 
@@ -56,7 +56,7 @@ ROWS_PER_GROUP = 65_536  # what is read at once, at least
 
 
 def keeps_grid(keep: Keep, n_rows: int) -> bool:
-    """Whether the grid of a class is to be kept: ``auto`` up to 250,000 rows."""
+    """Return whether to keep the grid of a class: with ``auto``, up to 250,000 rows."""
     return n_rows <= AUTO_ROWS if keep == "auto" else keep
 
 
@@ -88,7 +88,7 @@ def write_grid(state: Path, index: int, row_ids: Ids, part: int, labels: GridLab
 def read_grid(
     state: Path, index: int, row_ids: Ids
 ) -> Iterator[tuple[tuple[int, int], npt.NDArray[np.int32]]]:
-    """Cells and the labels there of some rows of one class, from the row groups that hold them.
+    """Read the cells, and the labels there of some rows of one class, from the row groups that hold them.
 
     Parameters
     ----------

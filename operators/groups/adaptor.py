@@ -100,11 +100,11 @@ class ClassWise(GroupsBase[OperatorParams]):
         }
 
     def open(self, context: Context) -> Apply:
-        """Labels of the rows of fit, read as shards ask for them."""
+        """Load the labels of the rows of ``fit``, as shards ask for them."""
         return self._apply(context.state, partial(stored_labels, context.state))
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Groups of new rows, from the method's ``predict``; a class without a state is an error."""
+        """Give new rows the groups of the method's ``predict``; a class without a state is an error."""
 
         def predicted(index: int, rows: pa.Table) -> Labels:
             columns = {name: column_to_numpy(rows.column(name)) for name in self.method.columns}
@@ -120,7 +120,7 @@ class ClassWise(GroupsBase[OperatorParams]):
 
 @cache
 def class_wise(method: type[GroupMethod[Any]]) -> type[Operator[Any]]:
-    """The operator that runs ``method``."""
+    """Make the operator that runs ``method``."""
     body = {
         "Method": method,
         "Params": method.Params,

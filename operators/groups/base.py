@@ -51,7 +51,7 @@ class GroupsBase(Operator[P]):
         return (pa.field(GROUP, pa.int32()), pa.field(GROUP_OUTLIER, CATEGORY))
 
     def as_fitted(self, record: Mapping[str, Any]) -> GroupsBase[P]:
-        """This operator as it was when it left ``groups.json``."""
+        """Return this operator as it was when it left ``groups.json``."""
         return self
 
     @property
@@ -60,7 +60,10 @@ class GroupsBase(Operator[P]):
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
-        """The models and the selection; labels stay with the rows that had them. Metrics are of ``fit``."""
+        """Copy the models and the selection; labels stay with the rows that had them.
+
+        Metrics are those of ``fit``.
+        """
         copy_state(delta.state, context.state, ("labels-*", "grid-*"))
         return dict(delta.metrics)
 
@@ -74,7 +77,7 @@ class GroupsBase(Operator[P]):
         return [Fact(GROUP, group, where), *([Fact(GROUP_OUTLIER, reason)] if reason else [])]
 
     def open_for_new_rows(self, context: Context) -> Apply:
-        """Like ``open``, for rows that ``fit`` has not seen: their groups from the state alone."""
+        """Open the operator for rows that ``fit`` has not seen: the state alone gives their groups."""
         return self.open(context)
 
 
@@ -107,12 +110,14 @@ def by_class(offsets: Mapping[int, int], label: LabelClass, judge: str | None, s
 
 
 def stored_labels(state: Path, index: int, rows: pa.Table) -> Labels:
-    """Labels that ``fit`` stored for these rows of a class."""
+    """Read the labels that ``fit`` stored for these rows of a class."""
     return read_labels(state, index, rows.column(ROW_ID).to_numpy())
 
 
 def group_columns(group: Labels, judge: str | None = None) -> pa.Table:
-    """The columns that ``groups`` adds; rows in no group are outliers by the noise of ``judge``, if given."""
+    """Make the columns that ``groups`` adds; rows in no group are outliers by the noise of ``judge``, if
+    given.
+    """
     outlier = (group == NOISE) & (judge is not None)
     sources = pa.array(["", f"{judge}:noise"])
     reason = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
@@ -122,7 +127,7 @@ def group_columns(group: Labels, judge: str | None = None) -> pa.Table:
 def gather_class(
     shards: ShardReader, index: int, columns: Sequence[str]
 ) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
-    """Row ids (n,) ascending and columns of the class ``index``: vectors (n, d) float32, numbers (n,).
+    """Read row ids (n,), ascending, and columns of the class ``index``: vectors (n, d) float32, numbers (n,).
 
     Labels are read first: they are small, and tell how many rows there are and where. Shards without
     the class are not read.
@@ -162,7 +167,7 @@ def other_lengths(path: str, column: str, length: int, expected: int) -> str:
 
 
 def column_to_numpy(column: pa.ChunkedArray) -> Array:
-    """A list column as (n, d) float32, any other as (n,)."""
+    """Return a list column as (n, d) float32, and any other as (n,)."""
     if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
         return vectors_to_numpy(column)
     return np.asarray(column.to_numpy())

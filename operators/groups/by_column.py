@@ -40,12 +40,12 @@ class ClassLabel(GroupsBase[NoneParams]):
         return (LABEL,)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Nothing to learn."""
+        """Learn nothing: the column gives the groups."""
         write_record(context.state, self.params)
         return {}
 
     def open(self, context: Context) -> Apply:
-        """Needs no state."""
+        """Return the function that names the groups; it needs no state."""
         return lambda table: group_columns(table.column(LABEL).to_numpy().astype(np.int32))
 
 
@@ -113,7 +113,7 @@ class Oracle(GroupsBase[OracleParams]):
 
 
 def _names(shards: ShardReader, column: str, shard: int) -> pa.Array:
-    """The column as text, all rows of a shard."""
+    """Return the column as text, for all rows of a shard."""
     found = shards.read_source(shard, [column]).column(column)
     if pa.types.is_dictionary(found.type):
         found = found.cast(found.type.value_type)

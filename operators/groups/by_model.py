@@ -41,11 +41,6 @@ class ByModel(GroupsBase[P], Generic[P]):
         """Features and labels."""
         return FEATURES, LABEL
 
-    @property
-    def resources(self) -> Resources:
-        """Resources of one actor."""
-        return self.params.resources
-
     def open(self, context: Context) -> Apply:
         """Load the model once; rows that fit has not seen are treated like those it has."""
         part = self._part(context.state)
@@ -153,7 +148,7 @@ def _derivatives(state: Path, resources: Resources) -> Callable[[pa.Table], npt.
 
 
 def _derivative_sums(context: Context, shard: int) -> npt.NDArray[Any]:
-    """Sums of positive and of negative derivatives, rows with positive ones, rows."""
+    """Return the sums of positive and of negative derivatives, the rows with positive ones, and all rows."""
     table = context.shards.read(shard, [FEATURES, LABEL])
     if not table.num_rows:
         return np.zeros(4)

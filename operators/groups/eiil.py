@@ -28,7 +28,7 @@ from operators.arrays import Float64
 
 
 def scale_derivatives(logits: npt.NDArray[np.floating], y: npt.NDArray[np.integer]) -> Float64:
-    """Derivative of each row's cross-entropy by a factor on its logits, at factor 1.
+    """Return the derivative of each row's cross-entropy by a factor on its logits, at factor 1.
 
     Parameters
     ----------
@@ -47,10 +47,12 @@ def scale_derivatives(logits: npt.NDArray[np.floating], y: npt.NDArray[np.intege
 
 
 def environments(derivatives: Float64) -> npt.NDArray[np.bool_]:
-    """(n,) True for the environment whose rows a smaller scale would help; see the module's docstring."""
+    """Return the mask (n,) of the environment whose rows a smaller scale would help; see the module's
+    docstring.
+    """
     return np.asarray(derivatives > 0)
 
 
 def penalty(positive: float, negative: float, n_rows: int) -> float:
-    """The soft IRM penalty of that partition, from the sums of positive and of negative derivatives."""
+    """Return the soft IRM penalty of the partition, from the sums of positive and negative derivatives."""
     return (positive**2 + negative**2) / (2 * n_rows**2)

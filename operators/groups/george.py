@@ -55,7 +55,7 @@ class George(GroupMethod[GeorgeParams]):
 
 
 def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 0) -> GroupResult:
-    """Groups of one class; see the module's docstring.
+    """Find the groups of one class; see the module's docstring.
 
     Parameters
     ----------
@@ -94,14 +94,16 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
 
 
 def reduced(state: State, X: Array, loss: Array) -> npt.NDArray[np.float64]:
-    """(n, c + 1) float64: principal components and loss, as scaled in ``fit``."""
+    """Return principal components and loss, (n, c + 1) float64, scaled as in ``fit``."""
     Z = (X.astype(np.float64) - state["mean"]) @ state["axes"].T / state["spread"]
     extra = (loss.astype(np.float64) - state["loss_mean"]) / state["loss_spread"]
     return np.column_stack([Z, extra])
 
 
 def place(state: State, Z: npt.NDArray[np.float64]) -> Labels:
-    """(n,) int32: the over-cluster's group where it is one, else the first mixture's component."""
+    """Return (n,) int32: the over-cluster's group if it is one of its own, else the first mixture's
+    component.
+    """
     labels = _mixture(state, "first_").predict(Z).astype(np.int32)
     if "own" not in state:
         return np.asarray(labels)
@@ -129,7 +131,7 @@ def _reduction(X: Array, loss: Array, components: int, seed: int) -> dict[str, A
 def _first_clusters(
     Z: npt.NDArray[np.float64], sample: Sample, params: GeorgeParams, seed: int
 ) -> tuple[dict[str, Array], int]:
-    """The mixture with the largest mean silhouette, the first of equals, and its k."""
+    """Return the mixture with the largest mean silhouette, the first of equals, and its k."""
     tried = fewer_than_distinct(Z, ascending(params.k))
     models = [_fit_mixture(Z, k, params.n_init, seed) for k in tried]
     best = int(np.argmax(sample.silhouettes([model.predict(Z) for model in models])))
@@ -139,7 +141,7 @@ def _first_clusters(
 def _over_clusters(
     Z: npt.NDArray[np.float64], sample: Sample, n: int, params: GeorgeParams, seed: int
 ) -> dict[str, Array]:
-    """A mixture of n components, and which of them are groups of their own (``own``; -1: not)."""
+    """Return a mixture of n components, and which of them are groups of their own (``own``; -1: not)."""
     model = _fit_mixture(Z, n, params.n_init, seed)
     labels = model.predict(Z)
     sizes = np.bincount(labels, minlength=n)

@@ -63,8 +63,8 @@ class GroupMethod(ABC, Generic[P]):
 
     @abstractmethod
     def fit(self, columns: Columns, seed: int) -> GroupResult:
-        """Groups of the rows of one class; there is at least one row."""
+        """Find the groups of the rows of one class; there is at least one row."""
 
     @abstractmethod
     def predict(self, state: State, columns: Columns) -> Labels:
-        """(n,) int32: the group of each new row of the class, from what ``fit`` left."""
+        """Return the group (n,), int32, of each new row of the class, from the state that ``fit`` left."""

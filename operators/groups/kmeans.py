@@ -46,7 +46,7 @@ class KMeans(GroupMethod[KMeansParams]):
         )
 
     def predict(self, state: State, columns: Columns) -> Labels:
-        """The nearest centre; the first of equals."""
+        """Return the nearest centre of each row; the first of equals."""
         return nearest_centre(columns[self.columns[0]], state["centres"])
 
 
@@ -58,7 +58,7 @@ def fit_kmeans(
     silhouette_rows: int = 10_000,
     random_state: int = 0,
 ) -> GroupResult:
-    """Groups of one class by k-means.
+    """Find the groups of one class by k-means.
 
     Of several k the one with the largest mean silhouette is taken, the first of equals. A k as large as
     the number of distinct rows or larger is left out; where none is left, the class is one group.
@@ -96,7 +96,7 @@ def fit_kmeans(
 
 
 def nearest_centre(X: Array, centres: Array) -> Labels:
-    """(n,) int32 number of the centre with the smallest Euclidean distance, the first of equals."""
+    """Return the number (n,), int32, of the nearest centre (Euclidean), the first of equals."""
     wide = centres.astype(np.float64)
     lengths = np.einsum("ij,ij->i", wide, wide)
     labels = np.empty(len(X), np.int32)

@@ -41,7 +41,7 @@ _log = logging.getLogger("rowsieve")
 
 
 def method_names() -> tuple[str, ...]:
-    """All known names; a plugin cannot take a built-in one's."""
+    """Return all known names; a plugin cannot take the name of a built-in method."""
     plugins = {point.name for point in _plugins() if point.name not in BUILT_IN}
     return (*BUILT_IN, *sorted(plugins))
 
@@ -58,7 +58,7 @@ def known_methods() -> dict[str, type[Operator[Any]]]:
 
 
 def method_class(name: str) -> type[Operator[Any]]:
-    """The operator class that carries a method out.
+    """Return the operator class that carries a method out.
 
     Raises
     ------
@@ -110,12 +110,12 @@ class Groups(GroupsBase[OperatorParams]):
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
-        """The class of ``method``, by default ``grasp``. Raises OperatorError for an unknown one."""
+        """Return the class of ``method``, by default ``grasp``. Raises OperatorError for an unknown one."""
         return method_class(str(params.get("method", "grasp")))
 
     @classmethod
     def variants(cls) -> dict[str, type[Operator[Any]]]:
-        """All methods that load, by name."""
+        """Return all methods that can be loaded, by name."""
         return known_methods()
 
 
@@ -132,7 +132,7 @@ class _NoShards:
 
 
 def assign(state: Path, table: pa.Table) -> pa.Table:
-    """Columns ``group`` and ``group_outlier`` of new rows, from a fitted state.
+    """Return the columns ``group`` and ``group_outlier`` of new rows, from a fitted state.
 
     Parameters
     ----------

@@ -11,12 +11,12 @@ from operators.groups.kernel import Array
 
 
 def ascending(values: int | list[int]) -> list[int]:
-    """One value or several, without repeats, in ascending order."""
+    """Return one value or several, without repeats, in ascending order."""
     return sorted(set(values)) if isinstance(values, list) else [values]
 
 
 def fewer_than_distinct(X: Array, values: list[int]) -> list[int]:
-    """Those of ascending ``values`` that are smaller than the number of distinct rows of X; else [1]."""
+    """Keep those of ascending ``values`` that are smaller than the number of distinct rows of X; else [1]."""
     left, n_distinct = X, 0
     while len(left) and n_distinct <= values[-1]:
         left = left[(left != left[0]).any(axis=1)]
@@ -44,13 +44,13 @@ class Sample:
         self.X = X[self.rows]
 
     def silhouettes(self, labelings: Sequence[Array]) -> npt.NDArray[np.float64]:
-        """(m,) mean Euclidean silhouette of each labeling of all n rows; -1 where it is undefined."""
+        """Return the mean Euclidean silhouette (m,) of each labeling of all n rows; -1 if it is undefined."""
         from operators.metrics import silhouette_grid
 
         return silhouette_grid(self.X, np.stack([labels[self.rows] for labels in labelings]))
 
     def coefficients(self, labels: Array) -> npt.NDArray[np.float64]:
-        """Silhouette coefficient of each kept row; zeros where it is undefined."""
+        """Return the silhouette coefficient of each kept row; zeros if it is undefined."""
         from sklearn.metrics import silhouette_samples
 
         kept = labels[self.rows]

@@ -50,23 +50,25 @@ def read_arrays(state: Path, index: int) -> State:
 
 
 def class_names(ingest: Path) -> list[str]:
-    """Names of the classes, by class index."""
+    """Return the names of the classes, by class index."""
     classes = json.loads((ingest / "classes.json").read_text("utf-8"))["classes"]
     return [str(value) for value in classes]
 
 
 def labels_path(state: Path, index: int) -> Path:
-    """Where the labels of class ``index`` are."""
+    """Return the path of the labels of class ``index``."""
     return state / f"labels-{index}.parquet"
 
 
 def model_path(state: Path, index: int) -> Path:
-    """Where the model of class ``index`` is."""
+    """Return the path of the model of class ``index``."""
     return state / f"model-{index}.npz"
 
 
 def has_labels(state: Path, index: int) -> bool:
-    """Whether the labels of class ``index`` are stored: they are not where only drawn rows were clustered."""
+    """Return whether the labels of class ``index`` are stored: they are not if only drawn rows were
+    clustered.
+    """
     return labels_path(state, index).exists() or (state / f"labels-{index}").is_dir()
 
 
@@ -91,7 +93,7 @@ def write_label_starts(state: Path, index: int, starts: list[int]) -> None:
 
 
 def _label_files(state: Path, index: int, row_ids: Ids) -> list[Path]:
-    """The files that may hold some rows."""
+    """Return the files that may hold some rows."""
     folder = state / f"labels-{index}"
     if not folder.exists():
         return [labels_path(state, index)]
@@ -101,7 +103,7 @@ def _label_files(state: Path, index: int, row_ids: Ids) -> list[Path]:
 
 
 def read_labels(state: Path, index: int, row_ids: Ids) -> Labels:
-    """Labels of rows of one class, read from the row groups that may hold them.
+    """Read the labels of rows of one class, from the row groups that may hold them.
 
     Raises
     ------

@@ -122,7 +122,9 @@ def max_feasible_step(values: Float64, direction: Float64) -> float:
 
 
 def _starting_point(problem: CappedMinimaxProblem, model_weights: Float64) -> Iterate:
-    """A strictly positive point: equal shares of the caps, and rho at the matching quantile of the risk."""
+    """Return a strictly positive point: equal shares of the caps, and rho at the matching quantile of the
+    risk.
+    """
     t = len(problem.c)
     share = problem.budget / problem.cap.sum()
     x = problem.cap * np.clip(share, 0.05, 0.95)

@@ -33,7 +33,8 @@ class Calibration:
 
 
 def calibration(probabilities: npt.ArrayLike, y: npt.ArrayLike, bins: int = 15) -> Calibration:
-    """Reliability diagram and expected calibration error (Guo, Pleiss, Sun & Weinberger 2017, section 2).
+    """Compute the reliability diagram and the expected calibration error (Guo, Pleiss, Sun & Weinberger 2017,
+    section 2).
 
     Parameters
     ----------

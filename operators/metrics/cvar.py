@@ -9,7 +9,7 @@ from operators.arrays import Float64
 
 
 def cvar(losses: npt.ArrayLike, alpha: float, sample_weight: npt.ArrayLike | None = None) -> float:
-    """Conditional value at risk: the mean of the worst ``alpha * n`` losses.
+    """Return the conditional value at risk: the mean of the worst ``alpha * n`` losses.
 
     The largest sum w_i losses_i over weights in the simplex with w_i <= 1/(alpha n) (Zhai et al. 2021,
     equation 2). ``alpha * n`` need not be a whole number: the last row of the tail counts in part;

@@ -32,7 +32,7 @@ class PrecisionRecall:
 def group_recovery(
     truth: npt.ArrayLike, labels: npt.ArrayLike, classes: npt.ArrayLike | None = None
 ) -> GroupRecovery:
-    """Adjusted Rand index (Hubert, Arabie 1985) between true and inferred groups.
+    """Return the adjusted Rand index (Hubert, Arabie 1985) between true and inferred groups.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def group_recovery(
 
 
 def outlier_precision_recall(truth: npt.ArrayLike, flagged: npt.ArrayLike) -> PrecisionRecall:
-    """Share of flagged rows that are true outliers, and share of true outliers that are flagged.
+    """Return the share of flagged rows that are true outliers, and the share of true outliers that are
+    flagged.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 def worst_group_accuracy(correct: npt.ArrayLike, groups: npt.ArrayLike) -> float:
-    """Lowest accuracy over the groups that occur (Sagawa et al. 2020).
+    """Return the lowest accuracy over the groups that occur (Sagawa et al. 2020).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def worst_group_accuracy(correct: npt.ArrayLike, groups: npt.ArrayLike) -> float
 
 
 def effective_sample_size(weight: npt.ArrayLike) -> float:
-    """(sum w)^2 / sum w^2 (Kish 1965): n for equal weights, 1 when one row carries all.
+    """Return (sum w)^2 / sum w^2 (Kish 1965): n for equal weights, 1 if one row carries all of the weight.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ TILE = 512, 1024  # rows and columns of the distances held at once
 
 
 def cluster_sizes(labels: npt.NDArray[Any], n_clusters: Index) -> Index:
-    """(K,) rows in each cluster of each labeling, laid out as in :func:`cluster_sums`."""
+    """Count the rows (K,) in each cluster of each labeling, laid out as in :func:`cluster_sums`."""
     counts = [np.bincount(row + 1, minlength=k) for row, k in zip(labels, n_clusters, strict=True)]
     return np.concatenate(counts)
 
@@ -24,7 +24,7 @@ def cluster_sizes(labels: npt.NDArray[Any], n_clusters: Index) -> Index:
 def cluster_sums(
     rows: npt.NDArray[Any], block: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index
 ) -> Float64:
-    """Summed Euclidean distances from some rows to the clusters of m labelings of a block of rows.
+    """Sum the Euclidean distances from some rows to the clusters of m labelings of a block of rows.
 
     Parameters
     ----------
@@ -53,7 +53,10 @@ def summed(
     labels: npt.NDArray[Any],
     n_clusters: Index,
 ) -> Float64:
-    """:func:`cluster_sums` of distances however they come: ``beside(cols)(rows)`` gives those of a tile."""
+    """Compute :func:`cluster_sums` from any source of distances:
+
+    ``beside(cols)(rows)`` gives those of a tile.
+    """
     atoms, atom_labels = unseparated(labels)
     totals = np.zeros((n_rows, atom_labels.shape[1]))
     order = np.argsort(atoms, kind="stable")
@@ -68,7 +71,7 @@ def summed(
 
 
 def coefficients(sums: Float64, sizes: Index, labels: npt.NDArray[Any], n_clusters: Index) -> Float64:
-    """Silhouette coefficients from summed distances.
+    """Compute silhouette coefficients from summed distances.
 
     Parameters
     ----------
@@ -98,7 +101,7 @@ def coefficients(sums: Float64, sizes: Index, labels: npt.NDArray[Any], n_cluste
 
 
 def mean_and_error(values: Float64, n: int) -> tuple[Float64, Float64]:
-    """Means of (m, s) coefficients, and their standard errors as means of all n rows (none left: 0)."""
+    """Return the means of coefficients (m, s), and their standard errors for all n rows (0 if s = n)."""
     s = values.shape[1]
     spread = values.std(axis=1, ddof=1) if 1 < s < n else np.zeros(len(values))
     return values.mean(axis=1), spread * np.sqrt((1 - s / n) / s)
@@ -117,7 +120,9 @@ def _distances(A: Any, B: Any, squares_a: Any, squares_b: Any) -> Any:
 
 
 def unseparated(labels: npt.NDArray[Any]) -> tuple[Index, npt.NDArray[Any]]:
-    """Sets of rows that no labeling separates: the set of each row, and (m, n_sets) labels of the sets."""
+    """Find sets of rows that no labeling separates: the set of each row, and the labels (m, n_sets) of the
+    sets.
+    """
     atoms = np.zeros(labels.shape[1], np.intp)
     for row in labels:
         key = (row.astype(np.intp) + 1) * (int(atoms.max(initial=0)) + 1) + atoms
@@ -132,7 +137,7 @@ def unseparated(labels: npt.NDArray[Any]) -> tuple[Index, npt.NDArray[Any]]:
 
 
 def merging(atom_labels: npt.NDArray[Any], n_clusters: Index) -> csr_array:
-    """(K, n_sets) ones where a set belongs to a cluster."""
+    """Return a matrix (K, n_sets) with ones where a set belongs to a cluster."""
     which = atom_labels + 1 + (np.cumsum(n_clusters) - n_clusters)[:, None]
     sets = np.broadcast_to(np.arange(atom_labels.shape[1]), which.shape)
     shape = int(n_clusters.sum()), atom_labels.shape[1]

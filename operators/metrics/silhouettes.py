@@ -51,7 +51,7 @@ class Comparable(Protocol):
         ...
 
     def distances(self, rows: Index, cols: Index) -> npt.NDArray[Any]:
-        """(len(rows), len(cols)) Euclidean distances, 0 between equal rows."""
+        """Return the Euclidean distances (len(rows), len(cols)), 0 between equal rows."""
         ...
 
 
@@ -76,7 +76,7 @@ def silhouette(
     sample_size: int | None = None,
     random_state: int = 0,
 ) -> float:
-    """Mean silhouette coefficient; noise (-1) is one more cluster, as in scikit-learn.
+    """Return the mean silhouette coefficient; noise (-1) is one more cluster, as in scikit-learn.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def mean_silhouettes(
     sample_size: int | None = None,
     random_state: int = 0,
 ) -> Silhouettes:
-    """Mean silhouette coefficient of each of several labelings of the same rows.
+    """Return the mean silhouette coefficient of each of several labelings of the same rows.
 
     The distances are computed once for all labelings. Equal labelings get equal scores, to the bit.
 
@@ -167,7 +167,7 @@ def mean_silhouettes(
 
 
 def sampled_rows(n: int, sample_size: int | None = None, random_state: int = 0) -> Index:
-    """Positions, ascending, of the rows of n that :func:`mean_silhouettes` compares with all others."""
+    """Return the ascending positions of the rows that :func:`mean_silhouettes` compares with all others."""
     if sample_size is None:
         sample_size = n if n <= EXACT_ROWS else SAMPLE_ROWS
     if sample_size >= n:
@@ -201,7 +201,7 @@ def _sums_of_distances(
 def _euclidean_sums(
     X: npt.NDArray[Any], labels: npt.NDArray[Any], n_clusters: Index, drawn: Index
 ) -> Iterator[tuple[slice, Float64]]:
-    """Sums for some of the drawn rows at a time."""
+    """Yield the sums for some of the drawn rows at a time."""
     dtype: Any = np.float64 if len(drawn) == len(X) else np.float32  # a sample errs by more than rounding
     centre = X[drawn].mean(axis=0, dtype=np.float64)
     step = max(1, SUMS // int(n_clusters.sum()))
@@ -242,7 +242,7 @@ def _cosine_sums(
 
 
 def _distinct(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Index]:
-    """The different labelings, and which of them each one is."""
+    """Return the different labelings, and the index of each given labeling among them."""
     seen: dict[bytes, int] = {}
     which = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in labels], np.intp)
     return labels[np.unique(which, return_index=True)[1]], which

@@ -27,7 +27,7 @@ def prepare_device(cpus: float, gpus: float) -> torch.device:
 
 
 def device_for(gpus: float) -> torch.device:
-    """The GPU if asked for and there, else the CPU; asked in the worker, not in the driver."""
+    """Return the GPU if it is asked for and there, else the CPU. Call it in the worker, not in the driver."""
     return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
 
 
@@ -135,7 +135,7 @@ def _find_factory(path: str) -> Callable[..., Any]:
 
 
 def _check_output(spec: ModelSpec, module: nn.Module) -> None:
-    """Two rows of zeros must give two rows of logits; also lets lazy layers learn their shapes."""
+    """Check that two rows of zeros give two rows of logits; this also lets lazy layers learn their shapes."""
     expected = (2, spec.n_classes)
     modes = [(part, part.training) for part in module.modules()]
     try:

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 from operators.lazy import lazy
 
 if TYPE_CHECKING:
+    from operators.neighbours.class_index import choose_landmarks
     from operators.neighbours.estimator import NeighbourGraph
-    from operators.neighbours.graph import Graph
+    from operators.neighbours.graph import DuplicateCounter, Graph, density
     from operators.neighbours.graph_dbscan import approximate_dbscan
-    from operators.neighbours.graph_statistics import DuplicateCounter, density
-    from operators.neighbours.landmarks import choose_landmarks
 
 _HOMES = {
-    "DuplicateCounter": "graph_statistics",
+    "DuplicateCounter": "graph",
     "Graph": "graph",
     "NeighbourGraph": "estimator",
     "approximate_dbscan": "graph_dbscan",
-    "choose_landmarks": "landmarks",
-    "density": "graph_statistics",
+    "choose_landmarks": "class_index",
+    "density": "graph",
 }
 
 __all__ = [

@@ -23,7 +23,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
 )
 from operators.neighbours.params import EVERY_CLASS, NeighboursParams
 from operators.report import ReportSection
@@ -65,11 +64,6 @@ class Neighbours(Operator[NeighboursParams]):
             pa.field(NEIGHBOUR_IDS, pa.list_(pa.int64())),
             pa.field(NEIGHBOUR_DISTANCES, pa.list_(pa.float32())),
         )
-
-    @property
-    def resources(self) -> Resources:
-        """Resources of one actor."""
-        return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Build the indexes and measure their recall.
@@ -129,7 +123,7 @@ class Neighbours(Operator[NeighboursParams]):
 
 
 def _lists(pieces: list[Edges], n_rows: int) -> pa.Table:
-    """Edges of a shard's rows, in any order of rows, as two list columns."""
+    """Return the edges of a shard's rows, in any order of rows, as two list columns."""
     columns = [np.concatenate(values) for values in zip(*pieces, strict=True)] if pieces else []
     rows, ids, distances = columns or (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
     if len(rows) > MAX_EDGES:

@@ -1,7 +1,14 @@
-"""The index of one class (or of all rows) on disk: built once from shards, then searched shard by shard."""
+"""The index of one class (or of all rows) on disk: built once from shards, then searched shard by shard.
+
+``split`` draws its landmarks from it. A Nystrom approximation (Williams & Seeger 2001) is as good as its
+landmarks cover the space. Landmarks drawn uniformly follow the data and crowd where rows are many; drawn by
+the inverse of the density they also reach where rows are few, which is where minorities are.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -14,14 +21,14 @@ from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.neighbours.faiss_index import threads
 from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Graph
+from operators.neighbours.graph import Graph, density
 from operators.neighbours.kernel import Reach, RowIndex
 from operators.neighbours.params import EVERY_CLASS, NeighboursParams
 from operators.neighbours.recall import advice, check_size, true_edges
 
 
 def part_folder(state: Path, part: int) -> Path:
-    """Folder of a class's index, or of the one over all classes."""
+    """Return the folder of a class's index, or of the one over all classes."""
     return state / ("all" if part == EVERY_CLASS else f"class-{part}")
 
 
@@ -67,12 +74,12 @@ def write_rows(shards: ShardReader, column: str, part: int, folder: Path) -> int
 
 
 def read_rows(folder: Path) -> tuple[Ids, Float32]:
-    """Row ids, and the vectors, mapped into memory."""
+    """Return the row ids, and the vectors, mapped into memory."""
     return np.load(folder / "row_ids.npy", mmap_mode="r"), np.load(folder / "rows.npy", mmap_mode="r")
 
 
 def _wanted(shards: ShardReader, shard: int, part: int) -> Ids:
-    """Positions, within a shard, of the rows of a part."""
+    """Return the positions, within a shard, of the rows of a part."""
     if part == EVERY_CLASS:
         return np.arange(shards.read(shard, []).num_rows)
     mask = pc.equal(shards.read(shard, [LABEL]).column(LABEL), part)
@@ -145,7 +152,7 @@ class Part:
         )
 
     def look_up(self, table: pa.Table, rows: Ids) -> Edges:
-        """Edges of those rows of a shard's table, which must all be in the index."""
+        """Return the edges of those rows of a shard's table, which must all be in the index."""
         some = table.take(rows)
         own = self.positions(some.column(ROW_ID).to_numpy())
         queries = vectors_to_numpy(some.column(self._params.space))
@@ -154,16 +161,16 @@ class Part:
         return Edges(rows[graph.sources()], self._row_ids[graph.indices], graph.distances)
 
     def neighbours_of(self, positions: Ids) -> Graph:
-        """Neighbours of rows of the part, by their positions in it."""
+        """Return the neighbours of rows of the part, by their positions in it."""
         with threads(int(self._params.resources.cpus)):
             return self._rows.search(self._rows.X[positions], reach_of(self._params), positions)
 
     def rows_at(self, positions: Ids) -> tuple[Ids, Float32]:
-        """Row ids and vectors."""
+        """Return the row ids and the vectors at some positions."""
         return np.array(self._row_ids[positions]), np.array(self._rows.X[positions], np.float32)
 
     def positions(self, row_ids: Ids) -> Ids:
-        """Positions in the part of rows, which must all be there."""
+        """Return the positions in the part of rows, which must all be there."""
         found = np.searchsorted(self._row_ids, row_ids)
         known = self._row_ids[np.minimum(found, len(self._row_ids) - 1)] == row_ids
         if not known.all():
@@ -177,3 +184,57 @@ class Part:
 def reach_of(params: NeighboursParams) -> Reach:
     """Return the definition of a neighbour by the parameters."""
     return Reach(params.eps, params.n_neighbors)
+
+
+GRAPH = "graph.json"
+CANDIDATES = 8  # rows whose density is looked up, per landmark
+
+
+@dataclass(frozen=True, eq=False)
+class Landmarks:
+    """Chosen rows: (m,) int64 ``row_ids``, ascending, and their (m, p) float32 ``vectors``."""
+
+    row_ids: Ids
+    vectors: Float32
+
+
+def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landmarks:
+    """Draw landmarks among the stored vectors by the inverse of their density.
+
+    Every class gets landmarks in proportion to its rows, at least one. Densities are looked up for eight
+    candidates per landmark, drawn at random: time and memory do not grow with the rows.
+
+    Parameters
+    ----------
+    state : state folder of ``neighbours``.
+    n_landmarks : how many to choose, >= 1; fewer where there are fewer rows.
+    random_state : int, of both draws.
+
+    Raises
+    ------
+    OperatorError
+        ``state`` has no graph.
+    """
+    params, parts = _read(state)
+    random = np.random.default_rng(random_state)
+    rows = np.array([part["rows"] for part in parts])
+    seats = np.minimum(rows, np.maximum(1, np.floor(n_landmarks * rows / rows.sum()).astype(np.int64)))
+    chosen: list[tuple[Ids, Float32]] = []
+    for part, wanted in zip(parts, seats.tolist(), strict=True):
+        opened = Part(state, part["part"], params)
+        size = min(part["rows"], CANDIDATES * wanted)
+        candidates = np.sort(random.choice(part["rows"], size, replace=False))
+        sparse = 1.0 / density(opened.neighbours_of(candidates))
+        drawn = np.sort(random.choice(candidates, wanted, replace=False, p=sparse / sparse.sum()))
+        chosen.append(opened.rows_at(drawn))
+    row_ids, vectors = (np.concatenate(values) for values in zip(*chosen, strict=True))
+    order = np.argsort(row_ids, kind="stable")
+    return Landmarks(row_ids[order], vectors[order])
+
+
+def _read(state: Path) -> tuple[NeighboursParams, list[dict[str, Any]]]:
+    path = state / GRAPH
+    if not path.exists():
+        raise OperatorError(f"{state}: holds no neighbour graph. Run the operator `neighbours` first.")
+    record = json.loads(path.read_text("utf-8"))
+    return NeighboursParams(**record["params"]), record["parts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from operators.arrays import Ids, Matrix
+from operators.arrays import Float32, Float64, Ids, Matrix
 from operators.dbscan.points import Metric
 from operators.factored import FactoredGradients
-from operators.neighbours.factored_rows import FactoredRows
+from operators.factored.points import FactoredPoints
 from operators.neighbours.faiss_index import Kind, threads
-from operators.neighbours.geometry import Geometry
-from operators.neighbours.graph import Graph
-from operators.neighbours.kernel import Reach, RowIndex
-from operators.neighbours.recall import advice, check_size, true_edges
+from operators.neighbours.geometry import SQUARABLE, Geometry
+from operators.neighbours.graph import Graph, gather
+from operators.neighbours.kernel import Found, Reach, RowIndex, smallest
+from operators.neighbours.recall import SAMPLE, Truth, advice, check_size, draw, true_edges
 
 MAX_EDGES = 2**28
 N_NEIGHBORS = 5  # if neither eps nor n_neighbors is given, as in sklearn.neighbors.NearestNeighbors
@@ -154,7 +155,7 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
         self._rows = rows
 
     def query(self, X: Any, own: Ids | None = None) -> Graph:
-        """Neighbours of other rows among the fitted ones.
+        """Find the neighbours of other rows among the fitted ones.
 
         Parameters
         ----------
@@ -182,3 +183,59 @@ class NeighbourGraph(BaseEstimator):  # type: ignore[misc]
             return Reach(self.eps, N_NEIGHBORS if neither else self.n_neighbors)
         except ValueError as error:
             raise ValueError(f"NeighbourGraph: {error}") from None
+
+
+PAIRS = 1 << 21  # pairs measured at once: some 16 MB each for a few arrays
+
+
+class FactoredRows:
+    """Search over factored rows, the counterpart of :class:`~operators.neighbours.kernel.RowIndex`.
+
+    Parameters
+    ----------
+    gradients : n >= 1 rows.
+    metric : "euclidean", "cosine" or "centered_cosine" (the mean of these rows is subtracted).
+    """
+
+    def __init__(self, gradients: FactoredGradients, metric: Metric) -> None:
+        self._points, self._metric = FactoredPoints(gradients, metric), metric
+
+    def check_size(self, reach: Reach, limit: int, seed: int) -> None:
+        """Raise ValueError if the graph is expected to have more than ``limit`` edges."""
+        sample = draw(self._points.n, SAMPLE, seed)
+        found = self.search(self._points.gradients[sample], reach, sample)
+        furthest = np.full(len(sample), np.inf, np.float32)
+        check_size(Truth(sample, found.degrees, furthest, self._points.n), reach, limit)
+
+    def search(self, queries: FactoredGradients, reach: Reach, own: Ids | None = None) -> Graph:
+        """Find the neighbours of ``queries`` among the rows; parameters as in ``RowIndex.search``."""
+        own = np.full(len(queries), -1, np.int64) if own is None else np.asarray(own)
+        return gather(self._pieces(queries, reach, own), self._points.n, reach.eps, reach.n_neighbors)
+
+    def _pieces(
+        self, queries: FactoredGradients, reach: Reach, own: Ids
+    ) -> Iterator[tuple[Ids, Ids, Float32]]:
+        step = max(1, PAIRS // self._points.n)
+        for start in range(0, len(queries), step):
+            block = FactoredPoints(queries[start : start + step], self._metric, self._points.mean)
+            measures = block.measures(self._points)
+            listed = np.flatnonzero(own[start : start + step] >= 0)
+            measures[listed, own[start + listed]] = np.inf  # a row is not its own neighbour
+            found = self._near(measures, reach)
+            apart = np.sqrt(found.measures) if self._metric == "euclidean" else found.measures
+            yield np.bincount(found.rows, minlength=block.n), found.cols, apart.astype(np.float32)
+
+    def _near(self, measures: Float64, reach: Reach) -> Found:
+        """Return the pairs of a block within reach, by row and column."""
+        limit = np.full(len(measures), np.finfo(np.float64).max)
+        if reach.eps is not None:
+            limit[:] = min(reach.eps, SQUARABLE) ** 2 if self._metric == "euclidean" else reach.eps
+        k = reach.n_neighbors
+        if k is not None and k < measures.shape[1]:
+            limit = np.minimum(limit, np.partition(measures, k - 1, axis=1)[:, k - 1])
+        rows, cols = np.nonzero(measures <= limit[:, None])
+        found = Found(rows, cols, measures[rows, cols])
+        if k is None:
+            return found
+        found = smallest(found, k)
+        return found.where(np.lexsort((found.cols, found.rows)))

@@ -101,7 +101,9 @@ class Index:
     def build(
         cls, kind: Kind, X: Matrix, geometry: Geometry, *, nprobe: int, ef_search: int, seed: int
     ) -> Index:
-        """Index (n, p) rows, block by block, on one thread: HNSW built on several differs each time."""
+        """Index rows (n, p), block by block, on one thread, since HNSW built on several threads differs each
+        time.
+        """
         if kind not in KINDS:
             raise ValueError(f"index is {kind!r}; use one of {', '.join(KINDS)}")
         with threads(1):
@@ -121,7 +123,7 @@ class Index:
         load_faiss().write_index(self._built, str(path))
 
     def within(self, queries: Float32, gap: float) -> Pairs:
-        """Positions of queries and rows whose gap is at most ``gap``; a flat index finds all.
+        """Return the positions of queries and rows whose gap is at most ``gap``; a flat index finds all.
 
         Some further away may be among them, as the radius is rounded up.
         """
@@ -130,7 +132,9 @@ class Index:
         return self._range_search(self._built, queries, gap)
 
     def nearest(self, queries: Float32, k: int) -> tuple[Pairs, npt.NDArray[np.float64]]:
-        """Up to k nearest rows of each query, and the largest gap among them: infinite if that is all."""
+        """Return up to k nearest rows of each query, and the largest gap among them, infinite if those are
+        all rows.
+        """
         gaps, cols = self._search(queries, min(k, self.size))
         found = cols >= 0
         furthest = np.where(found, gaps, -np.inf).max(axis=1, initial=-np.inf)
@@ -186,7 +190,7 @@ class Index:
 
 
 def _empty(kind: Kind, X: Matrix, geometry: Geometry, seed: int) -> Any:
-    """An index of the kind, trained where it needs that."""
+    """Make an index of the kind, trained if the kind needs that."""
     faiss = load_faiss()
     n, p = X.shape
     # Not L2 on unit rows: a zero row would lie nearer than one at a right angle.
@@ -209,7 +213,7 @@ def _empty(kind: Kind, X: Matrix, geometry: Geometry, seed: int) -> Any:
 
 
 def _on_gpu(built: Any) -> Any:
-    """The index on the first GPU, or None where there is none."""
+    """Return the index on the first GPU, or None without a GPU."""
     faiss = load_faiss()
     if not hasattr(faiss, "StandardGpuResources") or faiss.get_num_gpus() == 0:
         return None

@@ -48,33 +48,33 @@ class Geometry:
         return cls(metric, centre, float(2.0 ** np.ceil(np.log2(size))) if size > 0 else 1.0)
 
     def prepared(self, X: Matrix) -> Float32:
-        """(n, p) float32 rows for an index: unit rows, or rows about the centre in units."""
+        """Return the rows (n, p), float32, for an index: unit rows, or rows about the centre in units."""
         if self.metric != "euclidean":
             return unit_rows(X, self.centre).astype(np.float32)
         # Fitted rows lie within one unit: moving a far query into the box brings it nearer to all of them.
         return np.clip((X - self.centre) / self.unit, -FAR, FAR).astype(np.float32)
 
     def exact(self, X: Matrix) -> Float64:
-        """(n, p) float64 rows for the decision: unit rows, or the rows themselves."""
+        """Return the rows (n, p), float64, for the decision: unit rows, or the rows themselves."""
         return X.astype(np.float64) if self.metric == "euclidean" else unit_rows(X, self.centre)
 
     def measures(self, A: Float64, B: Float64) -> Float64:
-        """(n,) float64: measure of each pair of ``exact`` rows, as operators.dbscan decides it."""
+        """Return the measure (n,), float64, of each pair of ``exact`` rows, as in operators.dbscan."""
         if self.metric == "euclidean":
             difference = A - B
             return np.asarray(np.einsum("ij,ij->i", difference, difference))
         return np.asarray(np.clip(1.0 - np.einsum("ij,ij->i", A, B), 0.0, 2.0))
 
     def measure(self, distance: float) -> float:
-        """A distance as a measure."""
+        """Convert a distance to a measure."""
         return min(distance, SQUARABLE) ** 2 if self.metric == "euclidean" else distance
 
     def distances(self, measures: Float64) -> Float64:
-        """Measures as distances."""
+        """Convert measures to distances."""
         return np.sqrt(measures) if self.metric == "euclidean" else measures
 
     def gaps(self, measures: Any) -> Any:
-        """Measures as gaps."""
+        """Convert measures to gaps."""
         if self.metric != "euclidean":
             return measures
         return np.minimum(np.sqrt(measures) / self.unit, LARGEST) ** 2

@@ -29,7 +29,7 @@ from operators.neighbours.recall import LOW, Truth, draw, nearest_distances
 
 
 def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
-    """DBSCAN at the radius of the graph, as good as the graph is.
+    """Run DBSCAN at the radius of the graph; it is as exact as the graph is.
 
     On a complete graph these are the labels of :class:`operators.dbscan.DBSCAN`. Where an approximate
     index missed edges, core samples turn into noise and clusters fall apart; small ones go first. Where the
@@ -68,7 +68,7 @@ def approximate_dbscan(graph: Graph, min_samples: int) -> Labels:
 def clusters_within(
     graph: Graph, eps: float, min_samples_values: Sequence[int], extra: Graph | None = None
 ) -> tuple[Labels, Mask]:
-    """Labels and core samples for several ``min_samples`` at one radius.
+    """Return labels and core samples for several ``min_samples`` at one radius.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def clusters_within(
 
 
 def _numbered(forest: DisjointSets, core: Mask) -> Labels:
-    """Labels of core samples: components by their lowest member, which is their root."""
+    """Number the core samples' components by their lowest member, which is their root."""
     labels = np.full(len(core), NOISE, np.int32)
     members = np.flatnonzero(core)
     labels[members] = np.unique(forest.find(members), return_inverse=True)[1]
@@ -223,7 +223,7 @@ class Settings:
 def approximate_grid(
     X: Matrix, eps_values: Sequence[float], min_samples_values: Sequence[int], settings: Settings
 ) -> ApproximateGrid:
-    """DBSCAN's labels of every cell of the grid, as good as the index is.
+    """Return DBSCAN's labels of every cell of the grid, as exact as the index is.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def _advice(found: Quality) -> str:
 
 
 def _among(X: Matrix, geometry: Geometry, sample: Ids, eps: float) -> Graph:
-    """All pairs of sampled rows within eps, as a graph of all rows."""
+    """Return all pairs of sampled rows within eps, as a graph of all rows."""
     rows = RowIndex.build(X[sample], "flat", geometry)
     graph = rows.search(X[sample], Reach(eps), np.arange(len(sample)))
     degrees = np.zeros(len(X), np.int64)
@@ -293,7 +293,7 @@ def _among(X: Matrix, geometry: Geometry, sample: Ids, eps: float) -> Graph:
 
 
 def _ari(X: Matrix, labels: Any, eps: float, min_samples: int, settings: Settings) -> tuple[float, int]:
-    """ARI against exact DBSCAN and the rows it was found on."""
+    """Return the adjusted Rand index against exact DBSCAN, and the rows that it was computed from."""
     n = len(X)
     if n > EXACT_ROWS:
         share = EXACT_ROWS / n

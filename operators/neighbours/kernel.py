@@ -56,7 +56,7 @@ class Found:
     measures: Float64
 
     def where(self, keep: Any) -> Found:
-        """The pairs chosen, by mask or in a new order."""
+        """Return the pairs chosen, by mask or in a new order."""
         return Found(self.rows[keep], self.cols[keep], self.measures[keep])
 
 
@@ -77,7 +77,7 @@ class RowIndex:
     def build(
         cls, X: Matrix, kind: Kind, geometry: Geometry, *, nprobe: int = 1, ef_search: int = 1, seed: int = 0
     ) -> RowIndex:
-        """Index (n, p) finite rows, n >= 1; float32 or float64, memory-mapped or not."""
+        """Index finite rows (n, p), n >= 1; float32 or float64, mapped into memory or not."""
         index = Index.build(kind, X, geometry, nprobe=nprobe, ef_search=ef_search, seed=seed)
         return cls(X, geometry, index)
 
@@ -96,7 +96,7 @@ class RowIndex:
         return cls(X, geometry, Index.load(kind, folder / "index.faiss", nprobe, ef_search))
 
     def search(self, queries: Matrix, reach: Reach, own: Ids | None = None) -> Graph:
-        """Neighbours of ``queries`` among the rows.
+        """Find the neighbours of ``queries`` among the rows.
 
         Parameters
         ----------
@@ -137,14 +137,14 @@ class _Block:
         self._error = self._geometry.error(self._prepared)
 
     def within(self, eps: float) -> Found:
-        """All rows within eps."""
+        """Find all rows within eps."""
         limit = self._geometry.measure(eps)
         gap = float(self._geometry.gaps(limit)) + self._error
         found = self._measured(*self._index.within(self._prepared, gap))
         return found.where(found.measures <= limit)
 
     def nearest(self, k: int, eps: float | None) -> Found:
-        """The k nearest rows, of rows equally far the first; those within eps, if that is given."""
+        """Find the k nearest rows, of rows equally far the first; only those within eps, if that is given."""
         exact = self._index.kind == "flat"
         waiting, asked, parts = np.arange(self.size), k + SPARE, []
         while len(waiting):
@@ -160,7 +160,7 @@ class _Block:
         return found if eps is None else found.where(found.measures <= self._geometry.measure(eps))
 
     def _measured(self, rows: Ids, cols: Ids) -> Found:
-        """Exact measures of pairs, without those of a row with itself; in the order of ``cols``."""
+        """Return the exact measures of pairs, without a row's pair with itself, in the order of ``cols``."""
         other = np.flatnonzero(cols != self._own[rows])
         order = other[np.argsort(cols[other], kind="stable")]
         rows, cols = rows[order], cols[order]
@@ -176,7 +176,7 @@ class _Block:
 
 
 def smallest(found: Found, k: int) -> Found:
-    """The k pairs of each query with the smallest measures, of equal ones the lowest rows."""
+    """Keep the k pairs of each query with the smallest measures; of equal ones the lowest rows."""
     found = found.where(np.lexsort((found.cols, found.measures, found.rows)))
     starts = np.searchsorted(found.rows, found.rows, side="left")
     return found.where(np.arange(len(starts)) - starts < k)

@@ -37,7 +37,7 @@ class Truth:
 
     @classmethod
     def of_nearest(cls, sample: Ids, nearest: Float32, eps: float | None, n_rows: int) -> Truth:
-        """From :func:`nearest_distances`, those within eps."""
+        """Keep, of :func:`nearest_distances`, those within eps."""
         known = np.isfinite(nearest) if eps is None else nearest <= np.float32(eps)
         furthest = np.where(known, nearest, -np.inf).max(axis=1, initial=-np.inf)
         return cls(sample, known.sum(axis=1), furthest.astype(np.float32), n_rows)
@@ -53,7 +53,7 @@ class Truth:
         return self.mean_degree * self.n_rows
 
     def share_found(self, found: Graph) -> float:
-        """Share of the true edges among those found of the same rows; 1 where there is none to find.
+        """Return the share of the true edges among those found of the same rows; 1 if there are none to find.
 
         Of the nearest, any row as near as the furthest true one counts.
         """
@@ -83,7 +83,9 @@ def true_edges(X: Matrix, geometry: Geometry, reach: Reach, seed: int) -> Truth:
 
 
 def nearest_distances(X: Matrix, geometry: Geometry, sample: Ids, k: int) -> Float32:
-    """(s, k) float32: true distances of sampled rows to their k nearest others, ascending, then infinite."""
+    """Return the distances (s, k), float32, of sampled rows to their k nearest others, ascending, then
+    infinite.
+    """
     nearest = np.full((len(sample), k), np.inf, np.float32)
     for graph, n_rows in _by_block(X, geometry, Reach(n_neighbors=k), sample):
         fresh = np.full((len(sample), min(k, n_rows)), np.inf, np.float32)
@@ -94,7 +96,7 @@ def nearest_distances(X: Matrix, geometry: Geometry, sample: Ids, k: int) -> Flo
 
 
 def draw(n: int, size: int, seed: int) -> Ids:
-    """(min(n, size),) positions drawn at random, ascending."""
+    """Draw positions (min(n, size),) at random, in ascending order."""
     return np.sort(np.random.default_rng(seed).choice(n, min(n, size), replace=False))
 
 
@@ -133,7 +135,9 @@ def advice(kind: str, share: float) -> str:
 
 
 def _by_block(X: Matrix, geometry: Geometry, reach: Reach, sample: Ids) -> Iterator[tuple[Graph, int]]:
-    """Exact neighbours of sampled rows among one block of rows after the other, and the block's size."""
+    """Yield the exact neighbours of sampled rows among one block of rows after the other, and the block's
+    size.
+    """
     queries = X[sample]
     for start in range(0, len(X), BLOCK):
         block = X[start : start + BLOCK]

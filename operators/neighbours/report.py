@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from operators.base import ROW_ID, ReportContext
-from operators.neighbours.graph_statistics import DuplicateCounter, DuplicateSets
+from operators.neighbours.graph import DuplicateCounter, DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.report import Cell, Content, ReportSection, ReportTable
 from operators.report.text import count, percent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +21,6 @@ from operators.base import (
     Operator,
     OperatorError,
     OperatorParams,
-    Resources,
 )
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
@@ -49,11 +49,6 @@ class Probe(Operator[ProbeParams]):
         return pa.field(PREDICTION, pa.int32()), pa.field(LOSS, pa.float32())
 
     @property
-    def resources(self) -> Resources:
-        """Resources of one actor, and of one worker of the training."""
-        return self.params.resources
-
-    @property
     def needs_ray(self) -> bool:
         """Whether the recipe asks for Ray Train."""
         return self.params.trainer == "ray"
@@ -74,7 +69,14 @@ class Probe(Operator[ProbeParams]):
             # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
             from operators.probe.ray_train import run_on_ray
 
-            return run_on_ray(job)
+            return run_on_ray(
+                partial(run_job, job),
+                name="probe",
+                who="operators.probe",
+                job=job,
+                resources=self.params.resources,
+                workers=self.params.workers,
+            )
         (metrics,) = executor.map(run_job, [job], resources=self.params.resources)
         return metrics
 
@@ -86,10 +88,7 @@ class Probe(Operator[ProbeParams]):
                 "disk for the output. Set trainer to 'auto' or 'in_process', or run on Ray (run.executor: "
                 "ray) with an output.path that all hosts see."
             )
-        if params.trainer == "auto":
-            n_rows = sum(shard.n_rows for shard in context.shards.shards)
-            return executor.kind == "ray" and n_rows > params.small_rows
-        return params.trainer == "ray"
+        return executor.kind == "ray" and params.wants_ray(context.shards)
 
     @property
     def can_predict(self) -> bool:

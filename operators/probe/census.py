@@ -57,7 +57,7 @@ def take_census(spec: ModelSpec, shards: Shards, slots: Slots, scaler: Standardi
 
 
 def _count(spec: ModelSpec, rows: Rows, shard: int, device: torch.device) -> Tensor:
-    """Rows, weight and feature sums of a shard: (2 + d,) float64."""
+    """Return the rows, the weight and the feature sums of a shard: (2 + d,) float64."""
     sums = torch.zeros(2 + spec.n_features, dtype=torch.float64, device=device)
     if len(rows):
         _check(spec, rows, shard)
@@ -83,7 +83,7 @@ def _check(spec: ModelSpec, rows: Rows, shard: int) -> None:
 
 
 def _squares(rows: Rows, mean: Tensor) -> Tensor:
-    """Sums of squared distances from the mean, by feature: (d,) float64."""
+    """Return the sums (d,), float64, of squared distances from the mean, by feature."""
     sums = torch.zeros_like(mean)
     for x, _, _ in blocks(rows, mean.device):
         sums += (x - mean).square_().sum(dim=0)

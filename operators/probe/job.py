@@ -76,7 +76,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
     params = job.params
     shards = CachedShards(job.reader)
     spec = _spec(job, shards)
-    settings = Settings(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)
+    settings = Settings.of(params)
     device = prepare_device(params.resources.cpus, params.resources.gpus)
     trained = train(spec, shards, settings=settings, seed=job.seed, communicator=communicator, device=device)
     metrics = {

@@ -104,7 +104,7 @@ def train_on_arrays(
     sample_weight: ArrayLike | None = None,
     random_state: int = 0,
 ) -> Trained:
-    """:func:`train` on arrays in memory: X (n, d), y (n,) class indices, sample_weight (n,).
+    """Call :func:`train` on arrays in memory: X (n, d), y (n,) class indices, sample_weight (n,).
 
     ``spec`` defaults to a standardised ``logistic`` of ``max(y) + 1`` classes.
     """
@@ -134,7 +134,7 @@ def _fit(
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """One thread, and torch's random state put back at the end."""
+    """Compute with one thread inside the block, and restore torch's random state at the end."""
     threads = torch.get_num_threads()
     gpus = [torch.cuda.current_device()] if device.type == "cuda" else []
     # torch keeps a count of its own; threadpoolctl reaches the BLAS behind NumPy and SciPy.

@@ -22,7 +22,7 @@ Value = tuple[float, Tensor]
 
 
 def partial_sums(rows: Rows, theta: Tensor, scaler: Standardize | None) -> Tensor:
-    """A shard's share of loss and gradient.
+    """Return a shard's share of loss and gradient.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _follow(slots: Slots, sums: Callable[[Tensor], Tensor], like: Tensor) -> Ten
 def minimise(
     objective: Callable[[Tensor], Value], start: Tensor, tolerance: float, max_iterations: int
 ) -> tuple[Tensor, list[float], bool]:
-    """L-BFGS (Zhu, Byrd, Lu & Nocedal 1997, SciPy's L-BFGS-B without bounds).
+    """Minimise by L-BFGS (Zhu, Byrd, Lu & Nocedal 1997; SciPy's L-BFGS-B without bounds).
 
     Returns the last point, the objective at each evaluation, and whether the search ended there because
     the largest entry of the gradient is at most ``tolerance`` or a step moves the objective by less than

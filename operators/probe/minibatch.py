@@ -54,7 +54,10 @@ def _next_share(learner: _Learner, streams: dict[int, Iterator[tuple[Rows, int]]
 def _stream(
     shards: Shards, slots: Slots, census: Census, slot: int, steps: int, place: tuple[int, int]
 ) -> Iterator[tuple[Rows, int]]:
-    """A slot's pieces of one epoch with a seed for each; ``place`` is the training's seed and the epoch."""
+    """Yield a slot's pieces of one epoch with a seed for each;
+
+    ``place`` is the training's seed and the epoch.
+    """
     generator = np.random.default_rng([*place, slot])
     windows = _shuffled_windows(shards, slots.shards(slot), generator)
     for rows in cut(windows, census.slot_rows[slot], steps):
@@ -62,7 +65,7 @@ def _stream(
 
 
 def cut(windows: Iterator[Rows], n: int, steps: int) -> Iterator[Rows]:
-    """The ``n`` rows of all windows in ``steps`` pieces whose sizes differ by at most one."""
+    """Cut the ``n`` rows of all windows in ``steps`` pieces whose sizes differ by at most one."""
     rest = join([])
     for step in range(steps):
         wanted = n * (step + 1) // steps - n * step // steps
@@ -106,7 +109,8 @@ class _Learner:
         self._optimiser = torch.optim.Adam([group for group in groups if group["params"]], lr=lr)
 
     def share(self, rows: Rows, seed: int) -> Tensor:
-        """A slot's share of a step: loss sum, rows, gradient sum, and change of the buffers times rows.
+        """Return a slot's share of a step: loss sum, rows, gradient sum, and change of the buffers times
+        rows.
 
         Buffers (running statistics) start from the same values for every slot, and ``seed`` decides the
         randomness inside the model (dropout): neither knows what this worker computed before.

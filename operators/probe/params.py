@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from operators.base import OperatorParams, Resources
+from operators.base import OperatorParams, Resources, ShardReader
 from operators.models.spec import ModelName, Widths
 
 
@@ -46,3 +46,8 @@ class ProbeParams(OperatorParams):
     """Workers of ``ray``; default: as many as fit into the cluster; at most 8, and one per shard."""
     resources: Resources = Resources()
     """Resources of one worker; ``gpus: 1`` trains and predicts on a GPU."""
+
+    def wants_ray(self, shards: ShardReader) -> bool:
+        """Return whether the training runs on Ray Train's workers, given that the run has Ray."""
+        many = sum(shard.n_rows for shard in shards.shards) > self.small_rows
+        return self.trainer == "ray" or (self.trainer == "auto" and many)

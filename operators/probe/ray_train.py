@@ -6,35 +6,66 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import ray
 import ray.train
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from operators.base import OperatorError, ResourceError, Resources
-from operators.probe.communicator import SLOTS, Distributed
-from operators.probe.job import TrainingJob, run_job
+from operators.base import OperatorError, ResourceError, Resources, ShardReader
+from operators.probe.communicator import SLOTS, Communicator, Distributed
 
 R = TypeVar("R")
 
 
-def run_on_ray(job: TrainingJob) -> dict[str, float]:
-    """Train with ``TorchTrainer``; a lost worker starts the training over, once, with the same result.
+class Job(Protocol):
+    """The parts of a training job that :func:`run_on_ray` reads."""
+
+    @property
+    def reader(self) -> ShardReader:
+        """The shards to learn from."""
+        ...
+
+    @property
+    def state(self) -> Path:
+        """Folder that all workers see."""
+        ...
+
+
+def run_on_ray(
+    work: Callable[[Communicator], R],
+    *,
+    name: str,
+    who: str,
+    job: Job,
+    resources: Resources,
+    workers: int | None,
+) -> R:
+    """Run ``work`` with ``TorchTrainer``, as many workers as the cluster allows; return rank 0's result.
+
+    A lost worker starts the work over, once, with the same result.
+
+    Parameters
+    ----------
+    work : called on every worker with the communicator of the group. It can be pickled.
+    name : name of the training in Ray's records.
+    who : section of the recipe that an error about resources names.
+    job : its shards bound the number of workers, and its state folder holds Ray's records meanwhile.
+    resources : resources of one worker.
+    workers : the number of workers that the recipe asks for; None: as many as there is room for.
 
     Raises
     ------
     OperatorError
         The cluster has no room for a worker, or a worker found rows or model unusable.
     """
-    params = job.params
     most = min(SLOTS, len(job.reader.shards))
     return run_workers(
-        lambda: run_job(job, Distributed()),
-        name="probe",
+        lambda: work(Distributed()),
+        name=name,
         storage=job.state / "ray_train",
-        n_workers=count_workers("operators.probe", params.resources, params.workers, most),
-        resources=params.resources,
+        n_workers=count_workers(who, resources, workers, most),
+        resources=resources,
         max_failures=1,
     )
 
@@ -118,7 +149,7 @@ def _fits(wanted: Resources, there: dict[str, float]) -> int:
 
 
 def _expected_fault(error: Exception) -> str | None:
-    """The text of an OperatorError that some worker raised, however deep Ray has wrapped it."""
+    """Return the text of an OperatorError that some worker raised, however deep Ray has wrapped it."""
     failures: dict[int, Any] = getattr(error, "worker_failures", {})
     for failure in failures.values():
         cause: BaseException | None = failure

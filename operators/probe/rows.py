@@ -30,7 +30,7 @@ class Rows:
         return len(self.y)
 
     def take(self, places: slice | NDArray[np.int64]) -> Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Rows(self.X[places], self.y[places], self.weight[places])
 
 
@@ -45,7 +45,7 @@ class Shards(Protocol):
 
 
 def join(parts: Sequence[Rows]) -> Rows:
-    """Rows of several parts, one after the other."""
+    """Join the rows of several parts, one after the other."""
     # Parts without rows are left out: they may not know how wide their rows would be.
     parts = [part for part in parts if len(part)]
     if len(parts) <= 1:
@@ -58,7 +58,7 @@ def join(parts: Sequence[Rows]) -> Rows:
 
 
 def blocks(rows: Rows, device: torch.device) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Features (m, d) and weights (m,) in float64 with labels (m,), a bounded number of rows at a time.
+    """Yield features (m, d) and weights (m,) in float64 with labels (m,), a bounded number of rows at a time.
 
     Blocks are counted from the first row, so that sums over them do not depend on who computes them.
     """

@@ -15,7 +15,8 @@ CHUNK = 4096
 def predict(
     model: nn.Module, X: NDArray[np.float32], y: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Predicted class and loss of each row; the model, in eval mode, computes where its parameters lie.
+    """Return the predicted class and the loss of each row; the model, in eval mode, computes where its
+    parameters lie.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def predict(
 
 
 def logits(model: nn.Module, X: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Logits (n, C) of rows X (n, d)."""
+    """Return the logits (n, C) of rows X (n, d)."""
     device = next(model.parameters()).device
     with torch.no_grad():
         parts = [
@@ -51,7 +52,7 @@ def logits(model: nn.Module, X: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def score(model: nn.Module, rows: Rows) -> Tensor:
-    """Weighted sums over rows of the loss and of right predictions: (2,) float64."""
+    """Return the weighted sums over rows of the loss and of right predictions: (2,) float64."""
     prediction, loss = predict(model, rows.X, rows.y)
     right = prediction == rows.y
     return torch.tensor([rows.weight @ loss.astype(np.float64), rows.weight @ right.astype(np.float64)])

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class SolverParams(Protocol):
+    """Parameters of a recipe from which settings are made."""
+
+    l2: float
+    epochs: int
+    lr: float
+    batch_size: int
 
 
 @dataclass(frozen=True)
@@ -17,3 +27,8 @@ class Settings:
     epochs: int = 50
     lr: float = 1e-3
     batch_size: int = 128
+
+    @classmethod
+    def of(cls, params: SolverParams) -> Settings:
+        """Return the settings that a recipe's parameters ask for; the others keep their defaults."""
+        return cls(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)

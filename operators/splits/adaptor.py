@@ -22,7 +22,6 @@ from operators.base import (
     OperatorError,
     OperatorParams,
     ReportContext,
-    Resources,
 )
 from operators.report import ReportSection
 from operators.splits.hashing import PARTS, Ints, strata
@@ -55,7 +54,7 @@ class Split(Operator[P]):
 
     @classmethod
     def variant(cls, params: Mapping[str, Any]) -> type[Operator[Any]]:
-        """The class of ``method``, by default ``random``. Raises OperatorError for an unknown one."""
+        """Return the class of ``method``, by default ``random``. Raises OperatorError for an unknown one."""
         name = str(params.get("method", "random"))
         if name not in METHODS:
             near = difflib.get_close_matches(name, METHODS, n=1)
@@ -68,7 +67,7 @@ class Split(Operator[P]):
 
     @classmethod
     def variants(cls) -> Mapping[str, type[Operator[Any]]]:
-        """All methods by name."""
+        """Return the classes of all methods by their names."""
         return {name: cls.variant({"method": name}) for name in METHODS}
 
     @property
@@ -86,11 +85,6 @@ class Split(Operator[P]):
         """The column ``split``."""
         return (pa.field(SPLIT, CATEGORY),)
 
-    @property
-    def resources(self) -> Resources:
-        """Resources of one shard's work."""
-        return self.params.resources
-
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Say how far validation and train rows are apart, if that was measured."""
         from operators.splits.report import split_section
@@ -99,7 +93,7 @@ class Split(Operator[P]):
 
 
 def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Ints:
-    """Stratum of each row, -1 for rows to drop."""
+    """Return the stratum (n,) of each row; -1 for rows to drop."""
     keys: Ints = np.zeros(table.num_rows, np.int64)
     if by_label:
         groups = table[GROUP].to_numpy()
@@ -110,5 +104,5 @@ def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outlie
 
 
 def split_column(parts: npt.NDArray[np.int8]) -> pa.Table:
-    """The column ``split`` from indices into ``PARTS``."""
+    """Return the column ``split`` for indices (n,) into ``PARTS``."""
     return pa.table({SPLIT: pa.DictionaryArray.from_arrays(pa.array(parts), pa.array(PARTS))})

@@ -34,10 +34,11 @@ from operators.splits.hashing import (
     Ints,
     Search,
     assign_parts,
+    count_strata,
+    find_ends,
     part_sizes,
 )
 from operators.splits.params import RandomParams, SplitParams
-from operators.splits.ranks import count_strata, find_ends
 from operators.splits.shift import measure
 
 STATE = "thresholds.json"
@@ -100,7 +101,7 @@ class Draw:
     """Shares of validation and test in strata that had no row in ``fit``."""
 
     def keys(self, table: pa.Table) -> Ints:
-        """Stratum of each row, -1 for rows to drop."""
+        """Return the stratum (n,) of each row; -1 for rows to drop."""
         return stratum_keys(
             table, by_label=self.by_label, by_group=self.by_group, drop_outliers=self.drop_outliers
         )
@@ -108,7 +109,9 @@ class Draw:
     def thresholds(
         self, executor: Executor, params: SplitParams, validation: float, test: float
     ) -> tuple[dict[int, tuple[int, int]], dict[str, float]]:
-        """Per stratum the hashes where validation and then test end; and the rows of each part."""
+        """Return, for each stratum, the hashes at which validation and then test end; and the rows of each
+        part.
+        """
         shards = range(len(self.reader.shards))
         sizes = count_strata(executor, shards, partial(_keys, self), params.resources)
         n_dropped = sizes.pop(-1, 0)
@@ -125,7 +128,7 @@ class Draw:
     def parts(
         self, table: pa.Table, thresholds: Mapping[int, tuple[int, int]]
     ) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-        """Index into ``PARTS`` of each row."""
+        """Return the index (n,) into ``PARTS`` of each row."""
         keys = self.keys(table)
         kept = keys >= 0
         parts = np.full(table.num_rows, DROPPED, np.int8)
@@ -137,10 +140,18 @@ class Draw:
     def complete(
         self, keys: Ints, thresholds: Mapping[int, tuple[int, int]]
     ) -> Mapping[int, tuple[int, int]]:
-        """With strata of new rows that had no row in ``fit``: their thresholds are the shares themselves."""
+        """Add strata that had no row in ``fit``; their thresholds are the shares themselves."""
         missing = set(np.unique(keys).tolist()).difference(thresholds)
         ends = (int(self.shares[0] * END), int(sum(self.shares) * END))
         return {**thresholds, **dict.fromkeys(missing, ends)} if missing else thresholds
+
+
+def draw_test_rows(params: SplitParams, context: Context) -> Draw:
+    """Return the draw of test rows within labels, for methods that do not draw validation rows."""
+    shares = (0.0, params.test)
+    return Draw(
+        context.shards, context.seed, params.drop_outliers, by_label=True, by_group=False, shares=shares
+    )
 
 
 def _keys(draw: Draw, shard: int) -> Ints:

@@ -1,13 +1,19 @@
-"""``split`` by leaving one domain out: validation is all rows of one value of a column."""
+"""The domain of each row, and ``split`` by leaving one domain out.
+
+A domain is a value of a source column, or an inferred group. The methods ``cluster`` and its programs read
+domains from here too.
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +21,83 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import (
+    GROUP,
+    IS_OUTLIER,
+    LABEL,
+    ROW_ID,
     Apply,
     Context,
     Executor,
     OperatorError,
     OperatorParams,
+    Resources,
+    ShardReader,
 )
 from operators.splits.adaptor import Split, split_column
-from operators.splits.at_random import Draw
-from operators.splits.domains import Domains
-from operators.splits.hashing import TRAIN, VALIDATION
+from operators.splits.at_random import Draw, draw_test_rows
+from operators.splits.hashing import TRAIN, VALIDATION, Ints
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
+
+MOST_VALUES = 10_000
+Kept: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Domains:
+    """The domain of each row, as text. Picklable."""
+
+    reader: ShardReader
+    column: str
+    """A source column; ``group``: the inferred groups, noise being in no domain."""
+
+    def __call__(self, table: pa.Table) -> Any:
+        """Return the domain of each row of one shard's table; null for rows in no domain."""
+        if self.column == GROUP:
+            groups = pc.cast(table[GROUP], pa.string()).combine_chunks()
+            return pc.if_else(pc.equal(groups, "-1"), pa.scalar(None, pa.string()), groups)
+        ids = table[ROW_ID].to_numpy()
+        if not len(ids):
+            return pa.nulls(0, pa.string())
+        shards = sorted(self.reader.shards, key=lambda shard: shard.first_row)
+        shard = shards[bisect_right([one.first_row for one in shards], int(ids[0])) - 1]
+        found = self.reader.read_source(shard.index, [self.column])[self.column]
+        if pa.types.is_dictionary(found.type):
+            found = found.cast(found.type.value_type)
+        return pc.cast(found, pa.string()).combine_chunks().take(pa.array(ids - shard.first_row))
+
+    def sizes(self, executor: Executor, kept: Kept, resources: Resources) -> Counter[str]:
+        """Count the rows of each domain among those kept. Raises OperatorError for over 10,000 domains."""
+        sizes: Counter[str] = Counter()
+        shards = range(len(self.reader.shards))
+        for found in executor.map(partial(_count, self, kept), shards, resources=resources):
+            sizes.update(found)
+            if len(sizes) > MOST_VALUES:
+                raise OperatorError(
+                    f"operators.split.domain: {self.column!r} has more than {MOST_VALUES:,} values, so it "
+                    "names no domains. Name a column such as the site or the camera of each row."
+                )
+        return sizes
+
+
+def _count(domains: Domains, kept: Kept, shard: int) -> dict[str, int]:
+    table = domains.reader.read(shard, [LABEL, GROUP, IS_OUTLIER])
+    counts = pc.value_counts(domains(table).filter(pa.array(kept(table))).drop_null())
+    return {entry["values"]: entry["counts"] for entry in counts.to_pylist()}
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The place of each row's domain in ``values``, -1 where it has none. Picklable."""
+
+    domains: Domains
+    values: tuple[str, ...]
+
+    def __call__(self, table: pa.Table) -> Ints:
+        """Return the codes (n,) of the rows of a table."""
+        found = pc.index_in(self.domains(table), pa.array(self.values, pa.string()))
+        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
+
 
 STATE = "domain.json"
 
@@ -45,7 +116,7 @@ class ByDomain(Split[DomainParams]):
             The column has no such value, one value alone, or more than 10,000.
         """
         params = self.params
-        draw = self._draw(context)
+        draw = draw_test_rows(self.params, context)
         test, counts = draw.thresholds(executor, params, 0.0, params.test)
         domains = Domains(context.shards, params.domain)
         sizes = domains.sizes(executor, Rest(draw, test), params.resources)
@@ -61,7 +132,11 @@ class ByDomain(Split[DomainParams]):
         state = json.loads((context.state / STATE).read_text("utf-8"))
         test = {key: (first, last) for key, (first, last) in state["test"]}
         return partial(
-            _apply, self._draw(context), Domains(context.shards, self.params.domain), test, state["domain"]
+            _apply,
+            draw_test_rows(self.params, context),
+            Domains(context.shards, self.params.domain),
+            test,
+            state["domain"],
         )
 
     def _choose(self, sizes: Counter[str]) -> str:
@@ -81,10 +156,6 @@ class ByDomain(Split[DomainParams]):
                 f"{', '.join(near)}."
             )
         return wanted
-
-    def _draw(self, context: Context) -> Draw:
-        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
-        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,9 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
-from operators.splits.at_random import Draw
-from operators.splits.by_domain import Rest
+from operators.splits.at_random import draw_test_rows
+from operators.splits.by_domain import Codes, Domains, Rest
 from operators.splits.cluster import Strata
-from operators.splits.domains import Codes, Domains
 from operators.splits.hashing import TRAIN, VALIDATION, Ints, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
@@ -85,13 +84,13 @@ class ByProgram(Split[ClusterParams]):
 
     def _fit(self, context: Context, executor: Executor) -> float:
         # Imported here because planning imports this module and must not load scikit-learn.
-        from operators.splits.drawing import Taking, draw
+        from operators.splits.sharded import Taking, draw
         from operators.splits.start import generator
 
         params = self.params
-        test, _ = self._draw(context).thresholds(executor, params, 0.0, params.test)
+        test, _ = draw_test_rows(self.params, context).thresholds(executor, params, 0.0, params.test)
         record: dict[str, Any] = {"test": sorted(test.items()), "domains": []}
-        rest = Rest(self._draw(context), test)
+        rest = Rest(draw_test_rows(self.params, context), test)
         for column in self._columns():
             sizes = Domains(context.shards, column).sizes(executor, rest, params.resources)
             record["domains"].append(sorted(sizes))
@@ -132,9 +131,9 @@ class ByProgram(Split[ClusterParams]):
     def _marginals(
         self, context: Context, X: npt.NDArray[Any], keys: Ints
     ) -> tuple[Any, dict[str, Any], float]:
-        from operators.splits.assignment_lp import Marginals
         from operators.splits.in_memory import FeatureRows, best_start, project
         from operators.splits.kernel import iterate
+        from operators.splits.selection import Marginals
         from operators.splits.start import generator
 
         settings = settings_of(self.params, stored_landmarks(self.params, context))
@@ -202,7 +201,10 @@ class ByProgram(Split[ClusterParams]):
 
     def _strata(self, context: Context) -> Any:
         record = json.loads((context.state / RECORD).read_text("utf-8"))
-        rest = Rest(self._draw(context), {key: (first, last) for key, (first, last) in record["test"]})
+        rest = Rest(
+            draw_test_rows(self.params, context),
+            {key: (first, last) for key, (first, last) in record["test"]},
+        )
         codes = [
             Codes(Domains(context.shards, column), tuple(values))
             for column, values in zip(self._columns(), record["domains"], strict=True)
@@ -210,10 +212,6 @@ class ByProgram(Split[ClusterParams]):
         if self.params.marginals:
             return Pairs(rest, codes[0], codes[1])
         return Strata(rest, codes[0] if codes else None)
-
-    def _draw(self, context: Context) -> Draw:
-        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
-        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
 
 
 @dataclass(frozen=True)
@@ -225,7 +223,7 @@ class Pairs:
     second: Codes
 
     def __call__(self, table: pa.Table) -> Ints:
-        """Return (n,) keys; see :class:`operators.splits.drawing.Taking`."""
+        """Return (n,) keys; see :class:`operators.splits.sharded.Taking`."""
         # A value without a place has the code -1; it is a group of its own.
         keys = strata(self.first(table) + 1, self.second(table))
         return np.where(self.rest(table), keys, -1)

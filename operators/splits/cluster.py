@@ -27,9 +27,8 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
-from operators.splits.at_random import Draw
-from operators.splits.by_domain import Rest
-from operators.splits.domains import Codes, Domains
+from operators.splits.at_random import draw_test_rows
+from operators.splits.by_domain import Codes, Domains, Rest
 from operators.splits.hashing import VALIDATION, Ints, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
@@ -61,18 +60,17 @@ class Cluster(Split[ClusterParams]):
 
     def _fit(self, context: Context, executor: Executor) -> dict[str, float]:
         # Not at the top: planning imports this module, and needs no scikit-learn.
-        from operators.splits.drawing import Taking, draw
+        from operators.splits.hashing import count_strata
         from operators.splits.kernel import iterate, mmd_of, random_mmd
-        from operators.splits.ranks import count_strata
         from operators.splits.selection import make_quotas
-        from operators.splits.sharded import Files, ShardedRows
+        from operators.splits.sharded import Files, ShardedRows, Taking, draw
         from operators.splits.start import begin, generator
 
         params = self.params
-        test, counts = self._draw(context).thresholds(executor, params, 0.0, params.test)
+        test, counts = draw_test_rows(self.params, context).thresholds(executor, params, 0.0, params.test)
         codes: tuple[str, ...] = ()
         if params.within == "domain":
-            rest = Rest(self._draw(context), test)
+            rest = Rest(draw_test_rows(self.params, context), test)
             codes = tuple(
                 sorted(Domains(context.shards, params.domain).sizes(executor, rest, params.resources))
             )
@@ -126,14 +124,13 @@ class Cluster(Split[ClusterParams]):
 
     def _strata(self, context: Context) -> Strata:
         record = json.loads((context.state / STRATA).read_text("utf-8"))
-        rest = Rest(self._draw(context), {key: (first, last) for key, (first, last) in record["test"]})
+        rest = Rest(
+            draw_test_rows(self.params, context),
+            {key: (first, last) for key, (first, last) in record["test"]},
+        )
         if self.params.within == "label":
             return Strata(rest, None)
         return Strata(rest, Codes(Domains(context.shards, self.params.domain), tuple(record["domains"])))
-
-    def _draw(self, context: Context) -> Draw:
-        drop, shares = self.params.drop_outliers, (0.0, self.params.test)
-        return Draw(context.shards, context.seed, drop, by_label=True, by_group=False, shares=shares)
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,12 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64, Mask
 from operators.metrics.mmd import square_distances
-from operators.splits.assignment_lp import make_selector
 from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
-from operators.splits.landmarks import Way
-from operators.splits.selection import Tolerance
-from operators.splits.start import Settings, begin, generator, sample_rows
+from operators.splits.selection import Tolerance, make_selector
+from operators.splits.start import Settings, Way, begin, generator, sample_rows
 
 LARGEST_GRAM = 2**31
 """Bytes of the largest kernel matrix that is held."""
@@ -48,7 +46,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
     n_init : starts, default 10; the largest MMD is kept. Starts differ much: see ``start_mmds_``.
     random_state : int, RandomState or None: of starts, sample and landmarks.
     landmarks_by : "uniform" (default), "kmeans" or "density"; see
-        :func:`operators.splits.landmarks.pick_landmarks`.
+        :func:`operators.splits.start.pick_landmarks`.
     standardize : centre and scale every feature first (default).
     max_iter : most steps of a start, default 100.
 
@@ -127,7 +125,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_predict(self, X: Any, groups: Any = None) -> Mask:
-        """``validation_mask_`` of :meth:`fit`."""
+        """Fit, and return ``validation_mask_`` (n,)."""
         mask: Mask = self.fit(X, groups).validation_mask_
         return mask
 
@@ -197,7 +195,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
 def full_kernel(
     X: npt.NDArray[Any], sample: npt.NDArray[Any], gamma: float | None, standardize: bool
 ) -> tuple[Float64, float]:
-    """(n, n) RBF kernel matrix of standardised rows, and its gamma."""
+    """Return the RBF kernel matrix (n, n) of the standardised rows, and its gamma."""
     scaled = make_map(sample, "linear", standardize=standardize)
     z = ((X - scaled.mean) / scaled.scale).astype(np.float64)
     chosen = check_gamma((sample - scaled.mean) / scaled.scale, gamma)
@@ -207,7 +205,7 @@ def full_kernel(
 
 
 def encode(groups: Any, n: int, tolerance: Tolerance) -> tuple[Ints, Tolerance]:
-    """Groups of any type as (n, k) codes, and the tolerance by code.
+    """Return groups of any type as codes (n, k), and the tolerance by code.
 
     Raises ValueError for the wrong number of rows, a missing value, or a tolerance below 0.
     """

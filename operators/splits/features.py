@@ -60,7 +60,9 @@ class FeatureMap:
         return self.whiten.shape[1] if self.gamma else len(self.mean)
 
     def features(self, X: npt.ArrayLike, row_ids: Ints | None = None) -> Float32:
-        """(n, width) float32 phi of the rows of X (n, d); ``row_ids`` ascend, default 0 .. n - 1.
+        """Compute phi (n, width), float32, of the rows of X (n, d);
+
+        ``row_ids`` ascend, by default 0 .. n - 1.
 
         Wrap it in ``threadpool_limits(1)``: another number of threads may round differently.
         """
@@ -130,7 +132,10 @@ class _Nystrom:
 
 
 def blocks(row_ids: Ints) -> Iterator[tuple[slice, Any]]:
-    """Rows that share a block, as a slice, and their places in it. ``row_ids`` ascend strictly."""
+    """Yield the rows that share a block, as a slice, and their places in it.
+
+    ``row_ids`` must ascend strictly.
+    """
     numbers = row_ids // BLOCK
     cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(row_ids)]
     for start, stop in pairwise(cuts):
@@ -142,7 +147,7 @@ def blocks(row_ids: Ints) -> Iterator[tuple[slice, Any]]:
 
 
 def aligned(shape: tuple[int, int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Memory that starts on a cache line: vectorised loops round by where the memory lies."""
+    """Allocate memory that starts at a cache line, since vectorised loops round by where memory lies."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -156,7 +161,7 @@ def make_map(
     landmarks: npt.ArrayLike | None = None,
     standardize: bool = True,
 ) -> FeatureMap:
-    """The feature map of a kernel.
+    """Make the feature map of a kernel from a sample.
 
     Parameters
     ----------

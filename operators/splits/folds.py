@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64
-from operators.splits.assignment_lp import binary_program
 from operators.splits.features import Kernel, make_map
 from operators.splits.hashing import Ints
+from operators.splits.selection import binary_program
 from operators.splits.start import generator
 
 MOST_ROWS = 20_000
@@ -94,7 +94,9 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         self.max_iter = max_iter
 
     def fit(self, X: Any, groups: Any = None) -> ConstrainedFolds:
-        """Deal the rows of X (n, d) into folds; ``groups`` (n,) of any type, None: one group.
+        """Divide the rows of X (n, d) into folds.
+
+        ``groups`` (n,) are of any type; None puts all rows in one group.
 
         Raises
         ------

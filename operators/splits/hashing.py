@@ -8,12 +8,16 @@ shards add up, so that no process ever holds a column of the dataset.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from operators.base import Executor, Resources
 from operators.hashing import END, Hashes
 
 BITS = 8
@@ -25,7 +29,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Ints:
-    """One key for each pair of class and group; the noise (-1) of each class is a stratum too."""
+    """Return one key for each pair of class and group; the noise (-1) of each class is a stratum too."""
     keys: Ints = (y.astype(np.int64) << 32) + groups.astype(np.int64) + 1
     return keys
 
@@ -44,7 +48,7 @@ class Search:
     shift: int = 64 - BITS
 
     def narrow(self, counts: Ints) -> Search | int:
-        """Threshold, or the search in the bin it must be in. ``rank`` is at most ``counts.sum()``."""
+        """Return the threshold, or the search in the bin that holds it.."""
         below = np.concatenate(([0], np.cumsum(counts)))
         place = int(np.searchsorted(below, self.rank))
         if below[place] == self.rank:
@@ -55,7 +59,7 @@ class Search:
 
 
 def histograms(keys: Ints, hashes: Hashes, searches: Sequence[Search]) -> Ints:
-    """(len(searches), BINS) number of rows in each bin of each search."""
+    """Count the rows in each bin of each search: (len(searches), BINS)."""
     counts = np.zeros((len(searches), BINS), np.int64)
     order = np.argsort(keys, kind="stable")
     keys, hashes = keys[order], hashes[order]
@@ -68,7 +72,7 @@ def histograms(keys: Ints, hashes: Hashes, searches: Sequence[Search]) -> Ints:
 
 
 def part_sizes(size: int, validation: float, test: float) -> tuple[int, int]:
-    """Rows of a stratum for validation and for test: rounded shares, half to even."""
+    """Return a stratum's numbers of validation and test rows: the shares, rounded half to even."""
     n_validation = round(validation * size)
     return n_validation, min(round(test * size), size - n_validation)
 
@@ -76,7 +80,7 @@ def part_sizes(size: int, validation: float, test: float) -> tuple[int, int]:
 def assign_parts(
     keys: Ints, hashes: Hashes, thresholds: Mapping[int, tuple[int, int]]
 ) -> npt.NDArray[np.int8]:
-    """Index into :data:`PARTS` of each row.
+    """Return the index (n,) into :data:`PARTS` of each row.
 
     Parameters
     ----------
@@ -94,3 +98,56 @@ def assign_parts(
         whole = np.array([end == END for end in ends], bool)
         parts[(hashes < limits[place]) | whole[place]] = part
     return parts
+
+
+Keyed: TypeAlias = Callable[[int], tuple[Ints, Hashes]]
+"""Shard -> stratum (n,), -1 for none, and rank key (n,) uint64 of its rows."""
+
+
+def find_ends(
+    executor: Executor, shards: Sequence[int], keyed: Keyed, searches: Sequence[Search], resources: Resources
+) -> list[int | Search]:
+    """Find, for each search, the key below which there are exactly ``rank`` rows of its stratum.
+
+    Each round reads every shard's keys once. Where rows share the key at that rank there is no such key; then
+    the search comes back with the shared key as ``low``, a negative ``shift``, and as ``rank`` how many of
+    these rows it lacks.
+    """
+    found: dict[int, int | Search] = {}
+    going = dict(enumerate(searches))
+    while going:
+        total = np.zeros((len(going), BINS), np.int64)
+        for counts in executor.map(
+            partial(_histograms, keyed, list(going.values())), shards, resources=resources
+        ):
+            total += counts
+        results = {i: search.narrow(total[row]) for row, (i, search) in enumerate(going.items())}
+        going = {i: r for i, r in results.items() if isinstance(r, Search) and r.shift >= 0}
+        found |= {i: r for i, r in results.items() if i not in going}
+    return [found[i] for i in range(len(searches))]
+
+
+def _histograms(keyed: Keyed, searches: list[Search], shard: int) -> Ints:
+    return histograms(*keyed(shard), searches)
+
+
+def count_strata(
+    executor: Executor, shards: Sequence[int], keys_of: Callable[[int], Ints], resources: Resources
+) -> Counter[int]:
+    """Count the rows of each stratum over all shards; -1 counts the rows in none."""
+    sizes: Counter[int] = Counter()
+    for found in executor.map(partial(_count, keys_of), shards, resources=resources):
+        sizes.update(found)
+    return sizes
+
+
+def _count(keys_of: Callable[[int], Ints], shard: int) -> dict[int, int]:
+    values, counts = np.unique(keys_of(shard), return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def order_keys(values: npt.NDArray[np.float64]) -> Hashes:
+    """Map finite float64 values to uint64 keys of the same order; equal values (0 and -0) have equal keys."""
+    bits = (values + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    return np.where(bits & sign, ~bits, bits | sign)

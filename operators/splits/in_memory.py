@@ -15,7 +15,9 @@ from operators.splits.selection import Selector
 
 
 def project(phi: Float32, row_ids: Ints, direction: Float64, offset: float) -> Float64:
-    """(n,) float64 gain -2 <phi, direction> + offset of each row; the same bits in whatever shard it is.
+    """Compute the gain -2 <phi, direction> + offset of each row, (n,) float64.
+
+    Its bits do not depend on the shard that the row is in.
 
     Wrap it in ``threadpool_limits(1)``.
     """
@@ -31,7 +33,7 @@ def project(phi: Float32, row_ids: Ints, direction: Float64, offset: float) -> F
 
 
 def totals(phi: Float32, masks: npt.NDArray[np.bool_]) -> Float64:
-    """(k, width) float64 sums of phi (n, width) under each of k masks (k, n); free of rounding."""
+    """Sum phi (n, width) under each of k masks (k, n): (k, width) float64, without any rounding error."""
     found = np.zeros((len(masks), phi.shape[1]))
     for start in range(0, len(phi), BLOCK):
         rows = slice(start, start + BLOCK)
@@ -70,11 +72,11 @@ class FeatureRows:
         return Chosen(first, int(masks[0].sum()), masks[0]), Chosen(second, int(masks[1].sum()), masks[1])
 
     def at(self, row: int) -> Float64:
-        """Phi of one row."""
+        """Return phi of one row."""
         return np.asarray(self.phi[row], np.float64)
 
     def square_distances(self, row: int) -> Float64:
-        """(n,) squared distances of all rows to one."""
+        """Return the squared distances (n,) of all rows to one row."""
         return np.asarray(np.square(self.phi - self.phi[row]).sum(axis=1, dtype=np.float64))
 
 
@@ -101,13 +103,13 @@ class GramRows:
         )
 
     def at(self, row: int) -> Float64:
-        """Phi of one row."""
+        """Return phi of one row as coefficients (n,)."""
         found = np.zeros(self.n)
         found[row] = 1
         return found
 
     def square_distances(self, row: int) -> Float64:
-        """(n,) squared distances of all rows to one."""
+        """Return the squared distances (n,) of all rows to one row."""
         diagonal = np.diagonal(self.gram)
         return np.asarray(diagonal + diagonal[row] - 2 * self.gram[row], np.float64)
 
@@ -116,7 +118,9 @@ InMemory: TypeAlias = FeatureRows | GramRows
 
 
 def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Pair]:
-    """Pairs of rows as first centroids: one at random, the other by its squared distance (k-means++)."""
+    """Draw pairs of rows as first centroids: one at random, the other by its squared distance (k-means++).
+    scikit-learn's ``kmeans_plusplus`` needs explicit features, which a kernel matrix does not have.
+    """
     found = []
     for _ in range(count):
         first = int(random.integers(rows.n))
@@ -130,7 +134,7 @@ def starts(rows: InMemory, count: int, random: np.random.Generator) -> list[Pair
 def best_start(
     rows: InMemory, n_init: int, max_iter: int, random: np.random.Generator
 ) -> tuple[Pair, Fit[Mask], list[float]]:
-    """The start that ends lowest, where it ends, and the MMD of every start."""
+    """Return the start that ends with the lowest objective, its end, and the MMD of every start."""
     pairs = starts(rows, n_init, random)
     fits = [iterate(rows, pair, max_iter) for pair in pairs]
     best = int(np.argmax([fit.between[-1] for fit in fits]))

@@ -34,11 +34,11 @@ class Rows(Protocol[H]):
     """S, the sum of phi over all rows."""
 
     def inner(self, a: Vector, b: Vector) -> float:
-        """<a, b> in the space of phi."""
+        """Return <a, b> in the space of phi."""
         ...
 
     def choose(self, direction: Vector, offset: float) -> tuple[Chosen[H], Chosen[H]]:
-        """Best validation rows by gains of -2 <phi, direction> + offset, and by minus these."""
+        """Choose the best validation rows for the gains -2 <phi, direction> + offset, and for minus these."""
         ...
 
 
@@ -69,12 +69,12 @@ class Fit(Generic[H]):
 
 
 def mmd_of(rows: Rows[H], chosen: Chosen[H]) -> float:
-    """Distance of the means of validation and training rows in the space of phi."""
+    """Return the distance between the means of validation and training rows in the space of phi."""
     return _mmd(rows, means(rows, chosen))
 
 
 def means(rows: Rows[H], chosen: Chosen[H]) -> Pair:
-    """Centroids of validation and training rows. Raises ValueError where one of the parts is empty."""
+    """Return the centroids of validation and training rows. Raises ValueError if a part is empty."""
     rest = rows.n - chosen.count
     if not 0 < chosen.count < rows.n:
         raise ValueError(
@@ -125,7 +125,8 @@ def _mmd(rows: Rows[H], centroids: Pair) -> float:
 
 
 def random_mmd(scatter: float, n: int, count: int) -> float:
-    """Root mean square of the MMD over all random splits of ``count`` of n rows; the floor of a shift.
+    """Return the root mean square of the MMD over all random splits of ``count`` of n rows, the floor of a
+    shift.
 
     ``scatter`` is SS, the sum of |phi - mean|^2. Sampling without replacement: E |mean_V - mean_T|^2 =
     SS / (n - 1) (1 / v + 1 / t).

@@ -1,8 +1,12 @@
-"""Constrained kernel k-means over shards: features and gains stay in files, sums and counts travel."""
+"""Constrained kernel k-means over shards: features and gains stay in files, sums and counts travel.
+
+:class:`Taking` names the rows that take part, and :func:`draw` draws the sample of them that the kernel would
+draw of the same rows in memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,18 +14,105 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float64, Mask
-from operators.base import Executor, Resources
-from operators.hashing import END, Hashes
-from operators.splits.drawing import Taking
+from operators.arrays import Float32, Float64, Mask
+from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
+from operators.columns import vectors_to_numpy
+from operators.hashing import END, Hashes, row_hashes
 from operators.splits.features import FeatureMap
-from operators.splits.hashing import Ints, Search
+from operators.splits.hashing import Ints, Search, find_ends, order_keys
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.kernel import Chosen
-from operators.splits.ranks import find_ends, order_keys
 from operators.splits.selection import Quotas
+from operators.splits.start import SAMPLE
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Rows that take part. Picklable.
+
+    ``columns`` are read to tell, by ``keys_of``: a key >= 0 for each row of a table that does, else -1.
+    """
+
+    reader: ShardReader
+    columns: tuple[str, ...]
+    keys_of: Callable[[pa.Table], Ints]
+
+    @property
+    def shards(self) -> range:
+        """Numbers of all shards."""
+        return range(len(self.reader.shards))
+
+    def read(self, shard: int) -> Keyed:
+        """Read the rows of a shard that take part, without features."""
+        table = self.reader.read(shard, self.columns)
+        keys = self.keys_of(table)
+        return Keyed(table[ROW_ID].to_numpy()[keys >= 0], keys[keys >= 0], np.flatnonzero(keys >= 0))
+
+    def features(self, shard: int, places: Ints) -> Float32:
+        """Read the features (m, d) of the rows at some places of a shard."""
+        return vectors_to_numpy(self.reader.read(shard, [FEATURES])[FEATURES])[places]
+
+
+class Keyed(NamedTuple):
+    """Row ids, keys and places in their shard."""
+
+    row_ids: Ints
+    keys: Ints
+    places: Ints
+
+
+class Drawn(NamedTuple):
+    """A sample of rows, in the order of their ids.
+
+    Attributes
+    ----------
+    X : (s, d) features.
+    keys, row_ids : (s,).
+    n : the number of rows that the sample is drawn from.
+    """
+
+    X: Float32
+    keys: Ints
+    n: int
+    row_ids: Ints
+
+
+def draw(executor: Executor, taking: Taking, seed: int, resources: Resources) -> Drawn:
+    """Draw the rows with the smallest hashes, at most 5,000, in the order of their ids.
+
+    Makes two passes over the keys.
+    """
+    smallest: Hashes = np.empty(0, np.uint64)
+    n = 0
+    for count, hashes in executor.map(partial(_hashes, taking, seed), taking.shards, resources=resources):
+        n += count
+        smallest = np.sort(np.concatenate([smallest, hashes]))[:SAMPLE]
+    if not n:
+        return Drawn(np.empty((0, 0), np.float32), np.empty(0, np.int64), 0, np.empty(0, np.int64))
+    found = executor.map(partial(_below, taking, seed, int(smallest[-1])), taking.shards, resources=resources)
+    pieces = [piece for piece in found if len(piece[0])]
+    row_ids, keys, X = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    order = np.argsort(row_ids)
+    return Drawn(X[order], keys[order], n, row_ids[order])
+
+
+def _hashes(taking: Taking, seed: int, shard: int) -> tuple[int, Hashes]:
+    hashes = row_hashes(taking.read(shard).row_ids, seed)
+    if len(hashes) > SAMPLE:
+        hashes = np.partition(hashes, SAMPLE - 1)
+    return len(hashes), hashes[:SAMPLE]
+
+
+def _below(taking: Taking, seed: int, last: int, shard: int) -> tuple[Ints, Ints, Float32]:
+    rows = taking.read(shard)
+    mine = row_hashes(rows.row_ids, seed) <= np.uint64(last)
+    if not mine.any():
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 0), np.float32)
+    return rows.row_ids[mine], rows.keys[mine], taking.features(shard, rows.places[mine])
+
 
 LAST = np.iinfo(np.int64).max
 
@@ -34,7 +125,9 @@ class Cut(NamedTuple):
     ties: Ints
 
     def mask(self, keys: Ints, gain: Float64, row_ids: Ints) -> Mask:
-        """(n,) validation rows; none of a stratum that is not in ``names``, as new rows may bring."""
+        """Return the mask (n,) of validation rows; none in a stratum outside ``names``, which new rows may
+        bring.
+        """
         place = np.minimum(np.searchsorted(self.names, keys), len(self.names) - 1)
         ordered, end = order_keys(gain), self.ends[place]
         found: Mask = (ordered < end) | ((ordered == end) & (row_ids < self.ties[place]))
@@ -75,8 +168,8 @@ class Files:
         return below, above
 
     def ranked(self, names: Ints, shard: int) -> tuple[Ints, Hashes]:
-        """Each row twice, under the place of its stratum for the straight labeling, and g + place for the
-        swapped one: places and gain keys.
+        """Return places and gain keys of each row twice: under the place of its stratum for the straight
+        labeling, and under g + place for the swapped one.
         """
         place, gain = np.searchsorted(names, self.load("keys", shard)), self.load("gain", shard)
         both = np.concatenate([gain, -gain])
@@ -144,7 +237,9 @@ class ShardedRows:
         return straight, swapped
 
     def _cuts(self, wanted: Ints) -> list[Cut]:
-        """Gains, and among equals row ids, that bound the ``wanted`` (2 g,) rows; straight and swapped."""
+        """Find the gains, and among equal ones the row ids, that bound the ``wanted`` (2 g,) rows: the
+        straight cut and the swapped one.
+        """
         names = self._quotas.names
         found = self._find(
             partial(self._files.ranked, names),

@@ -26,7 +26,10 @@ _log = logging.getLogger("rowsieve")
 
 
 def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> Settings:
-    """The kernel's settings of a recipe. Shares of test rows are off already: h = validation / (1 - test)."""
+    """Return the kernel's settings of a recipe.
+
+    Test rows are taken out before, so h = validation / (1 - test).
+    """
     from operators.splits.start import Settings
 
     search = params if isinstance(params, ClusterParams) else ClusterParams()
@@ -44,7 +47,7 @@ def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) 
 
 
 def stored_landmarks(params: SplitParams, context: Context) -> npt.NDArray[Any] | None:
-    """Landmarks from the graph of ``neighbours``, where the recipe asks for these."""
+    """Read landmarks from the graph of ``neighbours`` if the recipe asks for that; else return None."""
     if params.kernel != "rbf" or params.landmarks_by != "density":
         return None
     from operators.neighbours import choose_landmarks
@@ -72,12 +75,13 @@ class Parts:
 
 
 def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[str, float]:
-    """``mmd`` of a fitted split, and ``mmd_random``, its root mean square over random splits of that size.
+    """Return ``mmd`` of a fitted split, and ``mmd_random``, its root mean square over random splits of that
+    size.
 
     Nothing where a part is empty or the kernel cannot tell rows apart: a split needs no kernel.
     """
-    from operators.splits.drawing import Taking, draw
     from operators.splits.kernel import random_mmd
+    from operators.splits.sharded import Taking, draw
     from operators.splits.start import generator
 
     params = operator.params
@@ -111,7 +115,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
 
 
 def _sums(taking: Any, by: Any, centre: npt.NDArray[np.float64], shard: int) -> tuple[Ints, Any, float]:
-    """Rows and sums of phi of training and of validation, and the sum of |phi - centre|^2."""
+    """Return the rows and the sums of phi of both parts, and the sum of |phi - centre|^2."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from operators.splits.in_memory import totals

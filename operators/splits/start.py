@@ -1,23 +1,81 @@
-"""Everything that comes from a sample: feature map and first centroids. In memory and over shards alike."""
+"""What a fit takes from a sample of the rows: landmarks, the feature map, and the first centroids.
+
+The same code serves rows in memory and rows in shards.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32
 from operators.hashing import row_hashes
-from operators.splits.assignment_lp import make_selector
 from operators.splits.features import FeatureMap, Kernel, make_map
 from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.kernel import Pair
-from operators.splits.landmarks import Way, pick_landmarks
-from operators.splits.selection import Tolerance
+from operators.splits.selection import Tolerance, make_selector
+
+Way: TypeAlias = Literal["uniform", "kmeans", "density"]
+NEIGHBOURS = 10
+
+
+def pick_landmarks(
+    sample: npt.NDArray[Any], count: int, way: Way, seed: int, standardize: bool = True
+) -> npt.NDArray[Any]:
+    """Pick the rows, or centres between rows, that span the Nystrom approximation.
+
+    Parameters
+    ----------
+    sample : (s, d) rows to choose from.
+    count : how many; all rows where there are no more.
+    way : "uniform"; "kmeans", centres of k-means by FAISS where it is installed, else by scikit-learn (Zhang,
+        Tsang, Kwok 2008); "density", rows drawn by the inverse of the density among their 10 nearest
+        neighbours (needs FAISS).
+    seed : of the draws.
+    standardize : distances are of standardised rows; the landmarks are in the sample's units.
+
+    Returns
+    -------
+    (q, d), q <= count.
+    """
+    if count >= len(sample):
+        return sample
+    random = np.random.default_rng(seed)
+    if way == "uniform":
+        return sample[np.sort(random.choice(len(sample), count, replace=False))]
+    scale = (
+        np.where(sample.std(axis=0) > 0, sample.std(axis=0), 1.0) if standardize else np.ones(sample.shape[1])
+    )
+    z = np.ascontiguousarray(sample / scale, np.float32)
+    if way == "kmeans":
+        return np.asarray(np.unique(_centres(z, count, seed), axis=0) * scale)
+    from operators.neighbours import NeighbourGraph, density
+
+    graph = NeighbourGraph(n_neighbors=min(NEIGHBOURS, len(z) - 1), random_state=seed).fit(z).graph_
+    sparse = 1 / density(graph)
+    return sample[np.sort(random.choice(len(z), count, replace=False, p=sparse / sparse.sum()))]
+
+
+def _centres(z: npt.NDArray[np.float32], count: int, seed: int) -> npt.NDArray[Any]:
+    try:
+        from operators.neighbours.faiss_index import load_faiss, threads
+
+        faiss = load_faiss()
+    except ImportError:
+        from sklearn.cluster import KMeans
+
+        found: npt.NDArray[Any] = KMeans(count, n_init=1, random_state=seed).fit(z).cluster_centers_
+        return found
+    with threads(1):
+        clusters = faiss.Kmeans(z.shape[1], count, niter=20, seed=seed % 2**31, min_points_per_centroid=1)
+        clusters.train(z)
+    return np.asarray(clusters.centroids)
+
 
 SAMPLE = 5_000
 """Rows on which starts are tried; also those that standardisation, gamma and landmarks come from."""
@@ -38,7 +96,7 @@ class Settings:
     max_iter: int
 
     def map_of(self, sample: npt.NDArray[Any], seed: int) -> FeatureMap:
-        """The feature map of a sample (s, d). Raises ValueError for a degenerate kernel."""
+        """Make the feature map of a sample (s, d). Raises ValueError for a degenerate kernel."""
         landmarks = self.landmarks
         if self.kernel == "rbf" and isinstance(landmarks, int):
             landmarks = pick_landmarks(sample, landmarks, self.landmarks_by, seed, self.standardize)
@@ -59,7 +117,7 @@ def begin(
     settings: Settings,
     random: np.random.Generator,
 ) -> Begun:
-    """Feature map and first centroids for n rows.
+    """Make the feature map and the first centroids for n rows.
 
     ``sample`` gives, for a seed, features and (s, k) groups of the rows :func:`sample_rows` picks.
     """
@@ -77,7 +135,9 @@ def generator(random_state: Any) -> np.random.Generator:
 
 
 def sample_rows(row_ids: Ints, seed: int) -> Ints:
-    """Positions, ascending, of the 5,000 rows with the smallest hashes; of all where there are no more."""
+    """Return the ascending positions of the 5,000 rows with the smallest hashes, or of all rows if there are
+    no more.
+    """
     if len(row_ids) <= SAMPLE:
         return np.arange(len(row_ids))
     hashes = row_hashes(row_ids, seed)

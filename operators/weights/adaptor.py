@@ -87,7 +87,8 @@ class Weights(Operator[WeightsParams]):
         return ("cues",) if self.params.method == "robust" and self.params.factors is None else ()
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
-        """Multiplied by the weights there are, and dropping what `split` drops.
+        """Return the operator that multiplies by the weights of the chain and drops the rows that `split`
+        drops.
 
         Raises OperatorError for a factor that no operator of the recipe makes.
         """
@@ -258,7 +259,9 @@ class Weights(Operator[WeightsParams]):
 def _count(
     reader: ShardReader, factors: Factors, by_class: bool, shard: int
 ) -> tuple[dict[int, float], dict[tuple[int, int], int]]:
-    """Factors' sums over the groups that are balanced; rows of each class and group with all noise."""
+    """Return the factors' sums over the groups that are balanced, and the rows of each class and group with
+    all noise.
+    """
     table = reader.read(shard, (*COLUMNS, *factors.reads))
     y, group = table.column(LABEL).to_numpy(), table.column(GROUP).to_numpy()
     pairs = Counter(zip(y.tolist(), group_keys(y, group).tolist(), strict=True))

@@ -46,7 +46,7 @@ COLUMNS = (FEATURES, LABEL, GROUP)
 def rows_without(
     fold: int, X: npt.NDArray[np.float32], y: Ints, keys: Ints, folds: Ints, sizes: Mapping[int, int]
 ) -> Rows:
-    """The rows of all other folds, with weights that are the same in sum for every group; noise weighs 1.
+    """Return the rows of all other folds, with weights of the same sum for every group; a noise row weighs 1.
 
     Noise is no group here: of a few rows, half of them corrupt, the classifiers would learn the corrupt half.
 
@@ -62,7 +62,7 @@ def rows_without(
 
 
 def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Ints, folds: Ints) -> Floats:
-    """(n,) probability of each row's own label by the model of its fold."""
+    """Return the probability (n,) of each row's own label by the model of its fold."""
     p = np.empty(len(y))
     for fold, model in enumerate(models):
         mine = np.flatnonzero(folds == fold)
@@ -79,7 +79,7 @@ def trust_of(
     largest: Mapping[int, int],
     priors: Sequence[float],
 ) -> Floats:
-    """(n,) what each row counts for: 1 in its class's largest group, else by its self-confidence."""
+    """Return the factor (n,) of each row: 1 in its class's largest group, else from self-confidence."""
     found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
     p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
     found[unsure] = trusted_share(p, np.asarray(priors)[y[unsure]])
@@ -87,17 +87,12 @@ def trust_of(
 
 
 def folds_of(row_ids: Ints, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """(n,) fold of each row, by a hash: neither shards nor their order matter."""
+    """Return the fold (n,) of each row, by a hash: neither shards nor their order matter."""
     return (row_hashes(row_ids, seed, "weights/trust-folds") % np.uint64(n_folds)).astype(np.int64)
 
 
-def settings_of(params: CrossFit) -> Settings:
-    """As the kernel takes them."""
-    return Settings(l2=params.l2, epochs=params.epochs, lr=params.lr, batch_size=params.batch_size)
-
-
 def spec_of(params: CrossFit, n_features: int, n_classes: int) -> ModelSpec:
-    """As the kernel takes it."""
+    """Return the parameters as the kernel's model specification."""
     return ModelSpec(
         model=params.model,
         hidden=params.hidden,
@@ -121,7 +116,7 @@ class ShardsWithout(CachedShards):
 
 
 def arrays_of(table: pa.Table, n_folds: int, seed: int) -> tuple[npt.NDArray[np.float32], Ints, Ints, Ints]:
-    """Features, classes, groups and folds of a shard's rows."""
+    """Return the features, classes, groups and folds of a shard's rows."""
     y = table.column(LABEL).to_numpy()
     folds = folds_of(table.column(ROW_ID).to_numpy(), n_folds, seed)
     return vectors_to_numpy(table.column(FEATURES)), y, group_keys(y, table.column(GROUP).to_numpy()), folds
@@ -148,7 +143,7 @@ class FoldJob:
         spec = spec_of(cross_fit, _width(shards), self.trust.n_classes)
         resources = self.params.resources
         device = prepare_device(resources.cpus, resources.gpus)
-        settings = settings_of(cross_fit)
+        settings = Settings.of(cross_fit)
         trained = train(
             spec, shards, settings=settings, seed=seed + fold, communicator=communicator, device=device
         )
@@ -160,7 +155,7 @@ class FoldJob:
 
 
 def fold_folder(state: Path, fold: int) -> Path:
-    """Where the model that has not seen a fold lies."""
+    """Return the folder of the model that has not seen a fold."""
     return state / f"without-{fold}"
 
 
@@ -186,7 +181,7 @@ def _width(shards: Shards) -> int:
 
 
 def count_classes(ingest: Path) -> int:
-    """Classes that ``ingest`` found."""
+    """Return the number of classes that ``ingest`` found."""
     found: dict[str, list[object]] = json.loads((ingest / "classes.json").read_text("utf-8"))
     return len(found["classes"])
 
@@ -215,7 +210,7 @@ def trust_on_arrays(
         train(
             spec,
             [rows_without(fold, X, y, keys, folds, sizes)],
-            settings=settings_of(params),
+            settings=Settings.of(params),
             seed=random_state + fold,
         ).model
         for fold in range(params.folds)

@@ -9,14 +9,16 @@ from operators.weights.cross_fit import FoldJob
 
 
 def workers_a_fold(job: FoldJob, resources: Resources) -> int:
-    """How many can share the training without one fold; fewer than 2 where a task for each does as well."""
+    """Return how many workers can share the training without one fold; below 2 a task for each fold does as
+    well.
+    """
     n_folds = job.trust.n_folds
     most = n_folds * min(SLOTS, len(job.reader.shards))
     return count_workers("operators.weights", resources, None, most) // n_folds
 
 
 def train_folds(job: FoldJob, resources: Resources, workers: int) -> None:
-    """All folds at once, ``workers`` for each; leaves the bytes that one task for each fold leaves.
+    """Train all folds at once, ``workers`` for each; leaves the bytes that one task for each fold leaves.
 
     A lost worker starts them over, once. Raises OperatorError where a worker found rows or model unusable.
     """

@@ -58,7 +58,7 @@ def group_masses(keys: Ints, mass: Floats) -> dict[int, float]:
 
 
 def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
-    """Inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
+    """Return the inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
 
     With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
     sum to n / k. Where rows have masses, sizes are their sums. Rows of a group that ``sizes`` does not
@@ -83,7 +83,7 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
 
 
 def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
-    """Class -> key of its largest group (:func:`group_keys`; of equals the lowest).
+    """Return the key (:func:`group_keys`) of the largest group of each class; of equal groups the lowest.
 
     Rows in no group are no group: their number is no reason to trust them. Only in a class without any
     group do they take its place, as there is nothing that they could be compared with.
@@ -103,7 +103,7 @@ def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
 
 
 def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Floats:
-    """(C,) share of each class in rows that weigh as the classifiers of ``trust`` are trained.
+    """Return the share (C,) of each class in rows that weigh as the classifiers of ``trust`` are trained.
 
     Every group has the same total weight, and a row in no group weighs 1; a class with more groups is
     therefore more likely to these classifiers.
@@ -126,7 +126,9 @@ def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Floats
 
 
 def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
-    """Rows outside the largest group of their class: a rare group and corrupt rows look alike there."""
+    """Return the mask of rows outside the largest group of their class, among which a rare group and corrupt
+    rows look alike.
+    """
     common = np.array([largest[value] for value in y.tolist()], np.int64)
     return np.asarray(keys != common)
 

@@ -27,7 +27,7 @@ class Totals:
     sums: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def add(self, other: Totals) -> None:
-        """The shards of another one too."""
+        """Add the sums of another shard."""
         self.kept += other.kept
         self.doubted += other.doubted
         self.largest = max(self.largest, other.largest)
@@ -36,7 +36,7 @@ class Totals:
             self.sums[name] = before[0] + weight, before[1] + square
 
     def effective(self, name: str = PRODUCT) -> float:
-        """Kish's effective sample size (sum w)^2 / sum w^2; 0 where nothing weighs."""
+        """Return Kish's effective sample size (sum w)^2 / sum w^2; 0 if nothing weighs."""
         weight, square = self.sums.get(name, (0.0, 0.0))
         return weight**2 / square if square else 0.0
 
@@ -48,7 +48,7 @@ class Totals:
 
 
 def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int) -> Totals:
-    """Of one shard; each factor by itself as well as the product, all over kept rows."""
+    """Add up one shard: each factor by itself as well as the product, all over kept rows."""
     table = reader.read(shard, columns)
     weights, trusted = scales.open(state)(table)
     kept = scales.factors.kept(table)
@@ -62,7 +62,7 @@ def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: P
 
 
 def all_shards(parts: Iterable[Totals]) -> Totals:
-    """The sum, in the given order."""
+    """Add up the sums of all shards, in the given order."""
     whole = Totals()
     for part in parts:
         whole.add(part)

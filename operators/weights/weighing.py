@@ -37,7 +37,7 @@ class Factors:
         return (*self.columns, *filter(None, self.marks))
 
     def product(self, table: pa.Table) -> Floats:
-        """(n,) the factors' product; 0 for rows that are dropped.
+        """Return the factors' product (n,); 0 for rows that are dropped.
 
         Where an operator marks a row and the verdict keeps it, its weight counts 1: a weight near 0 would
         drop what the other judges call a minority.
@@ -75,7 +75,7 @@ class Scales:
     """Whether ``sizes`` are of classes rather than of groups."""
 
     def open(self, state: Path) -> Weigh:
-        """A function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
+        """Return a function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
         share: Callable[[pa.Table], Floats] | None = None
         if self.trust:
             # Imported here because planning imports this module and must not load torch.
@@ -155,5 +155,5 @@ def _as_json(value: Any) -> Any:
 
 
 def _pairs(counts: Mapping[int, float] | None) -> list[tuple[int, float]] | None:
-    """As JSON can hold it: its keys are text."""
+    """Return a mapping as pairs, since JSON's keys are text."""
     return None if counts is None else sorted(counts.items())

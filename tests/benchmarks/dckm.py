@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from operators.dckm.balance import balance_derivative
+from operators.dckm.balance import Coded, balance_derivative, moments, row_gradient
 from operators.dckm.features import Coder
-from operators.dckm.moments import Coded, moments, row_gradient
 from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
 
 README = Path(__file__).with_name("README.md")

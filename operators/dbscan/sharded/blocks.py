@@ -67,7 +67,7 @@ class Layout:
         return range(-(-self.n // self.block_rows))
 
     def rows(self, block: int) -> Index:
-        """Row numbers of a block."""
+        """Return the row numbers of a block."""
         return np.arange(block * self.block_rows, min((block + 1) * self.block_rows, self.n))
 
     def save(self, name: str, key: int, array: npt.NDArray[Any]) -> None:
@@ -121,7 +121,7 @@ class Stacked:
         self.dtype = head.dtype
 
     def __getitem__(self, rows: Index) -> Matrix:
-        """Copies of the given rows."""
+        """Return copies of the given rows."""
         out = np.empty((len(rows), self.shape[1]), self.dtype)
         first = rows < len(self._head)
         out[first] = self._head[rows[first]]
@@ -139,7 +139,7 @@ class Rows(NamedTuple):
 
 
 def prepare(raw: Matrix, frame: Preparation) -> tuple[Matrix, Matrix]:
-    """``vectors`` and ``half`` of :class:`~operators.dbscan.points.Points`, to the bit."""
+    """Make ``vectors`` and ``half`` of :class:`~operators.dbscan.points.Points`, with the same bits."""
     points = BlockPoints(raw, np.empty(raw.shape, raw.dtype), np.empty(len(raw), raw.dtype), frame)
     for rows in blocks(len(raw)):
         points.vectors[rows] = points.prepared(rows)
@@ -147,7 +147,7 @@ def prepare(raw: Matrix, frame: Preparation) -> tuple[Matrix, Matrix]:
 
 
 def read_rows(layout: Layout, numbers: Index) -> Rows:
-    """Given rows (ascending), from the blocks that hold them."""
+    """Read the given rows (ascending) from the blocks that hold them."""
     raw = np.empty((len(numbers), layout.n_features), layout.load("raw", 0, mapped=True).dtype)
     vectors, half = np.empty_like(raw), np.empty(len(numbers), raw.dtype)
     for block, where in by_block(layout, numbers):
@@ -159,7 +159,7 @@ def read_rows(layout: Layout, numbers: Index) -> Rows:
 
 
 def by_block(layout: Layout, numbers: Index) -> list[tuple[int, npt.NDArray[np.intp]]]:
-    """Blocks that hold some of the rows, and the positions in ``numbers`` of those it holds."""
+    """Yield the blocks that hold some of the rows, and the positions in ``numbers`` of each one's rows."""
     block = numbers // layout.block_rows
     order = np.argsort(block, kind="stable")
     found, starts = np.unique(block[order], return_index=True)
@@ -182,7 +182,7 @@ class Window:
         self.limits = np.array([points.limit(eps) for eps in layout.eps])
 
     def beside(self, block: int) -> Tiles:
-        """Products of the head's rows (numbered first) and the block's (numbered after them)."""
+        """Return the products of the head's rows (numbered first) and the block's (numbered after them)."""
         vectors = self._layout.load("vectors", block, mapped=True)
         end = self.n_head + len(vectors)
         self._vectors[self.n_head : end] = vectors
@@ -197,7 +197,7 @@ Source: TypeAlias = Callable[[int, int], Matrix]
 
 
 def spans(n: int) -> range:
-    """Fixed spans of rows whose sums make the mean, whatever the blocks."""
+    """Cut the rows in fixed spans, whose sums make the mean, whatever the blocks are."""
     return range(-(-n // SPAN))
 
 
@@ -209,12 +209,12 @@ def sum_span(source: Source, n: int, span: int) -> tuple[Float64, bool]:
 
 
 def mean_of(source: Source, n: int, sums: list[Float64]) -> Float64:
-    """The mean row, to the bit that of ``distances.mean_row``."""
+    """Return the mean row, with the bits of :func:`operators.dbscan.points.mean_row`."""
     return np.asarray(source(0, 1)[0].astype(np.float64) + sum(sums) / n)
 
 
 def largest_entry(source: Source, n: int, centre: Float64, span: int) -> float:
-    """Largest absolute entry of a span's rows less ``centre``."""
+    """Return the largest absolute entry of a span's rows less ``centre``."""
     X = source(span * SPAN, min((span + 1) * SPAN, n))
     return max(float(np.abs(X[rows] - centre).max()) for rows in pieces_of(len(X)))
 
@@ -242,7 +242,7 @@ Masked: TypeAlias = Callable[[int], Index]
 
 
 def query_groups(counts: Sequence[int], size: int) -> list[Slices]:
-    """Selected rows of all blocks, in order, in groups of at most ``size``."""
+    """Cut the selected rows of all blocks, in order, in groups of at most ``size``."""
     ends = np.cumsum(counts)
     cuts = [*range(0, int(ends[-1]), size), int(ends[-1])]
     return [_between(counts, ends, start, stop) for start, stop in pairwise(cuts)]
@@ -260,13 +260,13 @@ def _between(counts: Sequence[int], ends: Index, start: int, stop: int) -> Slice
 
 
 def group_rows(layout: Layout, masked: Masked, slices: Slices) -> Index:
-    """Row numbers of a group, ascending."""
+    """Return the row numbers of a group, ascending."""
     parts = [masked(block)[start:stop] + block * layout.block_rows for block, start, stop in slices]
     return np.concatenate([*parts, np.empty(0, np.intp)])
 
 
 def ranked_rows(layout: Layout, masked: Masked, counts: Sequence[int], ranks: Index) -> Index:
-    """Row numbers of the selected rows with the given ranks among all selected rows."""
+    """Return the row numbers of the selected rows with the given ranks among all selected rows."""
     ends = np.cumsum(counts)
     block = np.searchsorted(ends, ranks, side="right")
     parts = [np.empty(0, np.intp)]
@@ -277,5 +277,5 @@ def ranked_rows(layout: Layout, masked: Masked, counts: Sequence[int], ranks: In
 
 
 def drawn(random: np.random.Generator, population: int, size: int) -> Index:
-    """At most ``size`` distinct numbers below ``population``, ascending."""
+    """Draw at most ``size`` distinct numbers below ``population``, in ascending order."""
     return np.sort(random.choice(population, min(size, population), replace=False)).astype(np.intp)

@@ -26,7 +26,7 @@ SEED = 0
 
 
 def open_rows(layout: Layout, round_: int, block: int) -> Index:
-    """Rows of a block that samples have not settled at every level."""
+    """Return the rows of a block that samples have not settled at every level."""
     return np.flatnonzero(layout.load("level", _key(layout, round_, block)) >= 0)
 
 
@@ -47,7 +47,7 @@ def draw_sample(layout: Layout, round_: int, counts: list[int], drawn: tuple[Ind
 
 
 def settle(layout: Layout, round_: int, block: int) -> tuple[int, int]:
-    """Lower the levels of a block by the round's sample; open rows left, and rows moved."""
+    """Lower the levels of a block by the round's sample; return the open rows left, and the rows lowered."""
     level = layout.load("level", _key(layout, round_, block))
     open_ = np.flatnonzero(level >= 0)
     n_moved = 0
@@ -84,14 +84,16 @@ def write_boxes(layout: Layout, block: int) -> None:
 
 
 def boxes(layout: Layout, block: int) -> Blocks:
-    """The boxes of a block."""
+    """Make the boxes of a block."""
     found = layout.unpack("boxes", block)
     rows = np.split(found["order"].astype(np.intp), np.cumsum(found["sizes"])[:-1])
     return Blocks(rows, found["low"], found["high"])
 
 
 def search(layout: Layout, round_: int, key: int, slices: Slices) -> int:
-    """Neighbours of a group of open rows among all rows; stored as ``density``; pairs kept."""
+    """Search the neighbours of a group of open rows among all rows and store them as ``density``; return the
+    pairs kept.
+    """
     numbers = group_rows(layout, lambda block: open_rows(layout, round_, block), slices)
     level = np.empty(len(numbers), np.int16)
     for block, where in by_block(layout, numbers):
@@ -202,7 +204,7 @@ def core_levels(layout: Layout, round_: int, keys: list[list[int]], block: int) 
 
 
 def core_of(layout: Layout, numbers: Index) -> Level:
-    """(n_min_samples, len(numbers)) core levels of rows of any blocks."""
+    """Return the core levels (n_min_samples, len(numbers)) of rows of any blocks."""
     core = np.empty((len(layout.least), len(numbers)), np.int16)
     for block, where in by_block(layout, numbers):
         core[:, where] = layout.load("core", block, mapped=True)[

@@ -70,7 +70,7 @@ def load_hubs(layout: Layout, round_: int) -> Hubs:
 
 
 def structure(n_levels: int, edges: Edges, sizes: npt.NDArray[np.int64]) -> Hubs:
-    """Hubs joined by ``edges`` (node h: hub h), and one of them in the largest component at each level."""
+    """Join the hubs by ``edges`` (node h: hub h), and find one hub in the largest component at each level."""
     parent = level_parents(n_levels, len(sizes), edges)
     inside = np.arange(len(sizes))
     for level in reversed(range(n_levels)):
@@ -80,7 +80,7 @@ def structure(n_levels: int, edges: Edges, sizes: npt.NDArray[np.int64]) -> Hubs
 
 
 def joins_giant(hubs: Hubs, to: Attachment) -> Level:
-    """Level from which each row is joined to the giant; n_levels for never, as far as is known."""
+    """Return the level from which each row is known to be joined to the giant; n_levels for never."""
     n_levels = len(hubs.parent)
     found = np.full(len(to.hub), n_levels, np.int16)
     for level in reversed(range(n_levels)):
@@ -90,7 +90,7 @@ def joins_giant(hubs: Hubs, to: Attachment) -> Level:
 
 
 def outside(layout: Layout, round_: int, block: int) -> Index:
-    """Base cores of a block that join the giant later than they are core."""
+    """Return the base cores of a block that join the giant later than they become core."""
     core = layout.load("core", block)[-1]
     if round_ == 0:
         return np.flatnonzero(core < len(layout.eps))
@@ -104,7 +104,7 @@ def count_outside(layout: Layout, round_: int, block: int) -> int:
 
 
 def inside(layout: Layout, block: int) -> Index:
-    """Base cores of a block."""
+    """Return the base cores of a block."""
     return np.flatnonzero(layout.load("core", block, mapped=True)[-1] < len(layout.eps))
 
 
@@ -120,7 +120,8 @@ def draw_hubs(
 
 
 def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, npt.NDArray[np.int64]]:
-    """Attach a block's rows to the round's hubs, numbered from ``first``, where these are reached sooner.
+    """Attach a block's rows to the round's hubs, numbered from ``first``, if these are reached at a lower
+    level.
 
     Returns
     -------
@@ -149,7 +150,9 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
 
 
 def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
-    """(len(rows), n_hubs) first level at which the products are sure of a neighbour; n_levels: none."""
+    """Return the first level (len(rows), n_hubs) at which the products are sure of a neighbour; n_levels:
+    none.
+    """
     side = tiles.side(np.arange(n_hubs))
     buffer = tiles.buffer()
     products = tiles.products(rows, side, buffer)
@@ -160,7 +163,7 @@ def _reached(tiles: Tiles, rows: Index, n_hubs: int) -> Level:
 
 
 def _take(to: Attachment, rows: Index, level: Level, first: int, n_levels: int) -> Edges:
-    """Attach ``rows`` to the best of the new hubs, in place; edges between hubs that they show."""
+    """Attach ``rows`` to the best of the new hubs, in place; return the edges between hubs that they show."""
     best = np.argmin(level, axis=1)
     reached = level[np.arange(len(rows)), best]
     old_hub, old_level = to.hub[rows].astype(np.intp), to.level[rows].copy()

@@ -37,7 +37,7 @@ class BlockLabels:
         self._pairs = [_pairs_of(layout, key, block) for key in solved.keys[block]]
 
     def of_threshold(self, m: int) -> CellLabels:
-        """Labels for one min_samples."""
+        """Return the labels for one min_samples."""
         layout = self._layout
         numbers, node_rows = (layout.load(name, m, mapped=True) for name in ("numbers", "node_rows"))
         first = numbers.shape[1] - len(node_rows)
@@ -56,7 +56,7 @@ class CellLabels:
         self._pairs = pairs
 
     def at(self, level: int) -> tuple[Labels, Mask]:
-        """Labels and cores at one radius; a border row joins the lowest cluster that reaches it."""
+        """Return labels and cores at one radius; a border row joins the lowest cluster that reaches it."""
         numbers = np.asarray(self._numbers[level])
         core = self._core <= level
         labels = np.full(len(core), NOISE, np.int32)
@@ -115,7 +115,10 @@ class CellSize(NamedTuple):
 
 
 def sizes(solved: Solved, m: int) -> list[CellSize]:
-    """Figures of the cells of one min_samples; stored: ``sizes``, the rows of each cluster, noise first."""
+    """Return the figures of the cells of one min_samples;
+
+    ``sizes``, the rows of each cluster, noise first, is stored.
+    """
     layout = solved.layout
     totals = [np.zeros(int(n) + 1, np.intp) for n in solved.n_clusters[:, m]]
     digests = [blake2b(digest_size=16) for _ in totals]

@@ -27,14 +27,16 @@ class Edges(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[Edges]) -> Edges:
-        """All edges of several lists."""
+        """Return all edges of several lists."""
         none = np.empty(0, np.intp)
         several = [cls(none, none, np.empty(0, np.int16)), *parts]
         return cls(*(np.concatenate(column) for column in zip(*several, strict=True)))
 
 
 def lightest(edges: Edges) -> Edges:
-    """A minimum spanning forest of the edges: same components at every level, fewer edges than nodes."""
+    """Return a minimum spanning forest of the edges: the same components at every level, fewer edges than
+    nodes.
+    """
     if not len(edges.a):
         return edges
     nodes, ends = np.unique(np.concatenate([edges.a, edges.b]), return_inverse=True)
@@ -67,11 +69,11 @@ class LevelForest:
         self._forest._parent.reshape(self.n_levels, self.n)[:, nodes] = parent + base
 
     def find(self, level: npt.NDArray[np.integer], nodes: Index) -> Index:
-        """Root of each node at each of the levels (arrays that broadcast)."""
+        """Return the root of each node at each of the levels (arrays that broadcast)."""
         return self._forest.find(level.astype(np.intp) * self.n + nodes)
 
     def together(self, a: Index, b: Index, level: Level) -> Mask:
-        """(k,) whether ``a[k]`` and ``b[k]`` are joined at ``level[k]``."""
+        """Return whether ``a[k]`` and ``b[k]`` are joined at ``level[k]``, (k,)."""
         return np.asarray(self.find(level, a) == self.find(level, b))
 
     def union(self, a: Index, b: Index, level: Level) -> None:
@@ -81,13 +83,13 @@ class LevelForest:
             self._forest.union(a[here] + at * self.n, b[here] + at * self.n)
 
     def parents(self) -> npt.NDArray[np.intp]:
-        """(n_levels, n) root of every node."""
+        """Return the root (n_levels, n) of every node."""
         levels = np.arange(self.n_levels)[:, None]
         return np.asarray(self.find(levels, np.arange(self.n)) - levels * self.n)
 
 
 def level_parents(n_levels: int, n: int, edges: Edges) -> npt.NDArray[np.intp]:
-    """(n_levels, n) roots of nodes 0 .. n - 1 joined by ``edges`` between them."""
+    """Return the roots (n_levels, n) of nodes 0 .. n - 1 joined by ``edges`` between them."""
     forest = LevelForest(np.tile(np.arange(n), (n_levels, 1)))
     forest.union(*edges)
     return forest.parents()

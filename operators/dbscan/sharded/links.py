@@ -60,14 +60,18 @@ class _Linker:
         self._found: list[Edges] = []
 
     def _parents(self, to: Attachment, first: int) -> npt.NDArray[np.intp]:
-        """(n_levels, n) parents of rows numbered from ``first``: their hubs' roots, or they themselves."""
+        """Return the parents (n_levels, n) of rows numbered from ``first``: their hubs' roots, or the rows
+        themselves.
+        """
         levels = np.arange(len(self._layout.eps))[:, None]
         if not self._first:
             return np.tile(first + np.arange(len(to.hub)), (len(levels), 1))
         return np.where(to.level <= levels, self._hubs.parent[:, to.hub], first + np.arange(len(to.hub)))
 
     def _cut(self, at: Float64) -> tuple[list[int], Blocks]:
-        """Tiles of rows; where all are attached to one hub as soon as they are core, its number (else -1)."""
+        """Yield tiles of rows, each with the number of the hub to which all of them are attached once they
+        are core, or -1.
+        """
         key = np.where(self._to.level <= self._core, self._to.hub, -1)
         hubs, sizes = np.unique(key, return_counts=True)
         key[np.isin(key, hubs[sizes < OWN_TILES])] = -1
@@ -111,7 +115,7 @@ class _Linker:
                 self._look(tiles, rows, cols, _Tail(block, core, to))
 
     def _joined_to(self, hub: int, rows: Index, cols: Index, core: Level, to: Attachment) -> Mask:
-        """Columns that are joined to all rows of a hub as soon as both are core."""
+        """Return the columns that are joined to all rows of a hub as soon as both are core."""
         if hub < 0:
             return np.zeros(len(cols), np.bool_)
         level = np.maximum(core[cols], self._core[rows].min())
@@ -151,7 +155,7 @@ class _Linker:
         self._joins[rows] = self._join_levels(rows)
 
     def _join_levels(self, rows: Index) -> Level:
-        """Level from which each row is joined to the giant."""
+        """Return the level from which each row is joined to the giant."""
         n_levels = len(self._layout.eps)
         if not self._first:
             return np.full(len(rows), n_levels, np.int16)
@@ -170,7 +174,7 @@ class _Tail(NamedTuple):
 
 
 def end_nodes(numbers: Index, to: Attachment, level: Level) -> Index:
-    """Nodes of the ends of edges: the hub where a row is attached to it at the edge's level."""
+    """Return the nodes of the ends of edges: the hub, if a row is attached to it at the edge's level."""
     return np.where(to.level <= level, -1 - to.hub.astype(np.intp), numbers)
 
 
@@ -260,7 +264,7 @@ def number_clusters(layout: Layout, keys: tuple[int, int], edges: Edges, m: int)
 
 
 def _nodes(layout: Layout, m: int) -> tuple[npt.NDArray[Any], ...]:
-    """What :func:`write_nodes` stored of all blocks."""
+    """Read the nodes of all blocks that :func:`write_nodes` stored."""
     parts = []
     lowest = layout.unpack("nodes", 0)["lowest"]
     for block in layout.blocks:
@@ -271,5 +275,5 @@ def _nodes(layout: Layout, m: int) -> tuple[npt.NDArray[Any], ...]:
 
 
 def _positions(nodes: Index, row: Index, n_hubs: int) -> Index:
-    """Hub -1 - h to h, row to ``n_hubs`` and its place among the rows."""
+    """Map hub -1 - h to h, and a row to ``n_hubs`` plus its place among the rows."""
     return np.where(nodes < 0, -1 - nodes, n_hubs + np.searchsorted(row, nodes))

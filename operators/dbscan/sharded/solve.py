@@ -97,7 +97,9 @@ def solve(map_: Map, layout: Layout) -> labels.Solved:
 
 
 def _settle(map_: Map, layout: Layout) -> tuple[int, list[int]]:
-    """Rounds of samples, as ``density.settle_by_samples``; the last round, and open rows of each block."""
+    """Run rounds of samples, as ``density.settle_by_samples``; return the last round, and the open rows of
+    each block.
+    """
     counts = list(map_(partial(density.start, layout), layout.blocks))
     size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * layout.least[-1]))
     largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * layout.n))
@@ -115,7 +117,9 @@ def _settle(map_: Map, layout: Layout) -> tuple[int, list[int]]:
 
 
 def _attach(map_: Map, layout: Layout, cores: list[int]) -> tuple[int, list[int], Edges, int]:
-    """Rounds of hubs; the last round, rows outside of each block, edges between hubs, number of hubs."""
+    """Run rounds of hubs; return the last round, the rows outside of each block, the edges between hubs, and
+    the number of hubs.
+    """
     outsiders, edges, n_hubs, round_ = cores, Edges.joined([]), 0, 0
     n_levels, random, size = len(layout.eps), np.random.default_rng(SEED), HUBS
     hubs.save_hubs(layout, 0, hubs.Hubs(np.empty((n_levels, 0), np.intp), 0))
@@ -149,7 +153,7 @@ class _Keyed:
 
 
 def _alone(map_: Map, fn: Callable[[Any], Any], item: Any) -> Any:
-    """One task, on one worker."""
+    """Run one task on one worker."""
     return next(iter(map_(fn, [item])))
 
 

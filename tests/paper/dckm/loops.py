@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from operators.dckm.features import Coder
-from operators.dckm.kernel import Settings, solve
-from operators.dckm.memory import InMemory
+from operators.dckm.kernel import InMemory, Settings, solve
 from tests.paper.dckm.runs import STATED, K, load
 
 LOOPS = (5, 10, 20, 40, 80)

@@ -26,7 +26,7 @@ SETS = ("dslr", "webcam", "OH1")
 K = 10
 STATED = (0.01, 10.0)
 DROPPED_ABOVE = 0.7
-CODE = ("balance", "estimators", "features", "kernel", "memory", "moments", "seeding", "steps")
+CODE = ("balance", "estimator", "features", "kernel", "steps")
 """Modules of ``operators.dckm`` that figures depend on."""
 Array = npt.NDArray[Any]
 

@@ -48,10 +48,8 @@ DEPENDS_NOT = {
     "at_random",
     "by_domain",
     "cluster",
-    "drawing",
     "operator",
     "params",
-    "ranks",
     "sharded",
     "shift",
 }

@@ -1,7 +1,8 @@
 """The contract of operators, on every registered one: shards, empty shards, resume, bad input.
 
 Operators are discovered from ``operators.registry``. Each needs an entry in ``EXAMPLES``: parameters with
-which it runs on the small dataset here, in a chain with the other operators.
+which it runs on the small dataset here. The first examples of all operators form one chain, whose runs the
+tests share; every other example replaces its operator in a chain of its own.
 """
 
 import shutil
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.core.errors import InputError
+from engine.core.output_layout import version_folder
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
@@ -24,6 +26,8 @@ from tests.data import recipe_for, spurious_table
 Finished: TypeAlias = Callable[[str, int, str], tuple[Path, Recipe]]
 
 ROWS = 120
+WRONG = [0, 41]
+"""Rows that `ingest` rejects."""
 LAYOUTS = {
     "one shard": [ROWS],
     "four shards": [30, 30, 30, 30],
@@ -59,7 +63,9 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "weights": ({"method": "group_balanced"}, {"method": "robust"}),
     "split": ({}, {"method": "cluster", "kernel": "linear"}),
 }
-"""Name of an operator -> parameters to try it with, each in a chain of its own."""
+"""Name of an operator -> parameters to try it with."""
+ALONE = ("embed",)
+"""Operators whose first example needs a chain of its own: the encoder replaces the features of the others."""
 
 for_every_operator = pytest.mark.parametrize(
     ("name", "number"),
@@ -95,16 +101,25 @@ def write(folder: Path, table: pa.Table, sizes: list[int]) -> None:
         pq.write_table(table.slice(start, size), folder / f"s{number}.parquet")
 
 
-def recipe(folder: Path, name: str, params: dict[str, Any], **source: Any) -> Recipe:
-    """The default chain with one operator changed or added."""
+def recipe(folder: Path, name: str, number: int, *, extra: Any = None, **source: Any) -> Recipe:
+    """A chain with an example of an operator, whose parameters get those in ``extra`` too."""
     found = recipe_for(folder / "data", folder / "out", source=source)
-    chain = {**found["operators"], "eos": {"model": "gaussian"}, name: params}
+    chain = {**found["operators"], "eos": {"model": "gaussian"}}
+    if is_joint(name, number):
+        chain |= {other: params_of(other, 0) for other in operator_names() if is_joint(other, 0)}
+    chain[name] = {**params_of(name, number), **(extra or {})}
     if name == "ingest":  # runs in every recipe; its parameters are those of the source
-        found["source"].update(chain.pop("ingest"))
+        found["source"].update(chain["ingest"])
+    chain.pop("ingest", None)
     found["operators"] = {"embed": chain.pop("embed"), **chain} if "embed" in chain else chain
-    if params.get("method") == "oracle":
-        found["truth"] = {"group": params["column"]}
+    if chain["groups"].get("method") == "oracle":
+        found["truth"] = {"group": chain["groups"]["column"]}
     return Recipe.parse(found)
+
+
+def is_joint(name: str, number: int) -> bool:
+    """Whether an example is part of the chain of all first examples."""
+    return not number and name not in ALONE
 
 
 def sidecars(done: Recipe, name: str) -> list[pa.Table]:
@@ -117,14 +132,14 @@ def sidecars(done: Recipe, name: str) -> list[pa.Table]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """Folder and recipe of a finished run of an example; runs are shared by the tests."""
-    runs: dict[tuple[str, int, str], tuple[Path, Recipe]] = {}
+    runs: dict[tuple[Any, ...], tuple[Path, Recipe]] = {}
 
     def of(name: str, number: int, layout: str) -> tuple[Path, Recipe]:
-        key = name, number, layout
+        key = ("joint", layout) if is_joint(name, number) else (name, number, layout)
         if key not in runs:
             folder = tmp_path_factory.mktemp("contract")
             write(folder / "data", rows(), LAYOUTS[layout])
-            done = recipe(folder, name, params_of(name, number))
+            done = recipe(folder, name, number)
             run(done)
             runs[key] = folder, done
         return runs[key]
@@ -170,19 +185,15 @@ def test_results_do_not_depend_on_the_shards(name: str, number: int, layout: str
 
 
 @for_every_operator
-def test_an_interrupted_run_computes_only_what_is_missing(
-    name: str, number: int, finished: Finished, tmp_path: Path
-) -> None:
-    source, _ = finished(name, number, "four shards")
-    shutil.copytree(source / "data", tmp_path / "data")
-    done = recipe(tmp_path, name, params_of(name, number))
-    first = run(done)
-    published = {path.name: path.read_bytes() for path in first.path.rglob("*.parquet")}
+def test_an_interrupted_run_computes_only_what_is_missing(name: str, number: int, finished: Finished) -> None:
+    _, done = finished(name, number, "four shards")
     plan = make_plan(done)
-    folder = plan.store.folder(plan.fingerprint_of(name))
-    for path in folder.glob("part-00002.*"):
+    version = version_folder(plan.output, plan.version)
+    published = {path.name: path.read_bytes() for path in version.rglob("*.parquet")}
+    assert published
+    for path in plan.store.folder(plan.fingerprint_of(name)).glob("part-00002.*"):
         path.unlink()
-    shutil.rmtree(first.path)
+    shutil.rmtree(version)
     second = run(done)
     computed = {operator.name: operator.computed for operator in second.operators}
     assert computed == {**dict.fromkeys(computed, 0), name: 1}
@@ -190,29 +201,47 @@ def test_an_interrupted_run_computes_only_what_is_missing(
 
 
 @for_every_operator
-def test_an_unknown_parameter_is_named(name: str, number: int, tmp_path: Path) -> None:
-    write(tmp_path / "data", rows(), [ROWS])
+def test_an_unknown_parameter_is_named(name: str, number: int, finished: Finished) -> None:
+    folder, _ = finished(name, number, "one shard")
     section = "source" if name == "ingest" else f"operators.{name}"
     with pytest.raises(InputError, match=rf"{section}\.no_such_key"):
-        make_plan(recipe(tmp_path, name, {**params_of(name, number), "no_such_key": 1}))
+        make_plan(recipe(folder, name, number, extra={"no_such_key": 1}))
+
+
+@pytest.fixture(scope="module")
+def with_rejected_rows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Recipe]:
+    """The recipe of a finished run on data whose rows 0 and 41 are rejected; runs are shared by the tests."""
+    runs: dict[tuple[str, int], Recipe] = {}
+
+    def of(name: str, number: int) -> Recipe:
+        key = ("joint", 0) if is_joint(name, number) else (name, number)
+        if key not in runs:
+            folder, table = tmp_path_factory.mktemp("rejected"), rows()
+            for column in ("a", "word"):
+                bad = float("inf") if column == "a" else None
+                values = [bad if row in WRONG else v for row, v in enumerate(table[column].to_pylist())]
+                field = table.schema.field(column)
+                table = table.set_column(
+                    table.column_names.index(column), field, pa.array(values, field.type)
+                )
+            write(folder / "data", table, LAYOUTS["a shard of one row"])
+            runs[key] = recipe(folder, name, number, on_error="quarantine", max_error_rate=0.05)
+            run(runs[key])
+        return runs[key]
+
+    return of
 
 
 @for_every_operator
-def test_rejected_rows_leave_every_sidecar_whole(name: str, number: int, tmp_path: Path) -> None:
+def test_rejected_rows_leave_every_sidecar_whole(
+    name: str, number: int, with_rejected_rows: Callable[[str, int], Recipe]
+) -> None:
     """The first shard has one row, which is rejected: later operators get no row of it."""
-    table, wrong, sizes = rows(), [0, 41], LAYOUTS["a shard of one row"]
-    for column in ("a", "word"):
-        bad = float("inf") if column == "a" else None
-        values = [bad if row in wrong else value for row, value in enumerate(table[column].to_pylist())]
-        field = table.schema.field(column)
-        table = table.set_column(table.column_names.index(column), field, pa.array(values, field.type))
-    write(tmp_path / "data", table, sizes)
-    done = recipe(tmp_path, name, params_of(name, number), on_error="quarantine", max_error_rate=0.05)
-    run(done)
-    assert [part.num_rows for part in sidecars(done, name)] == sizes
+    done = with_rejected_rows(name, number)
+    assert [part.num_rows for part in sidecars(done, name)] == LAYOUTS["a shard of one row"]
     (split,) = {part.schema.names.index("split") for part in sidecars(done, "split")}
     dropped = pa.concat_tables(sidecars(done, "split")).column(split).to_pylist()
-    assert [row for row, value in enumerate(dropped) if value in (None, "dropped")] == wrong
+    assert [row for row, value in enumerate(dropped) if value in (None, "dropped")] == WRONG
 
 
 def test_every_example_belongs_to_a_registered_operator() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from operators.dckm.report import balance_section
 from operators.eos.report import eos_section
-from operators.neighbours.graph_statistics import DuplicateSets
+from operators.neighbours.graph import DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.neighbours.report import duplicate_sentence
 from operators.report import Notice, ReportFigure, ReportSection

@@ -21,8 +21,7 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.dckm import DecorrelatedKMeans, choose_lambdas, sharded
 from operators.dckm.adaptor import Dckm, Decorrelation
 from operators.dckm.features import CODINGS, Coder
-from operators.dckm.kernel import INITS, Settings, solve
-from operators.dckm.memory import InMemory
+from operators.dckm.kernel import INITS, InMemory, Settings, solve
 from operators.dckm.params import DckmParams, DecorrelationParams
 from operators.dckm.selection import GRID
 from operators.hashing import row_hashes

@@ -18,7 +18,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.eos import SPA, EntropicOutlierSparsification, Gaussian, KMeans, LeastSquares, Logistic
 from operators.eos.descent import Descent, from_sums
-from operators.eos.gaussian import GaussianModel
 from operators.eos.kernel import (
     BLOCK,
     closed_form_weights,
@@ -28,6 +27,7 @@ from operators.eos.kernel import (
     random_weights,
     statistics_of_losses,
 )
+from operators.eos.losses import GaussianModel
 from operators.eos.memory import SAMPLE, collect, fitted, losses, rows_of, step, weights
 
 Floats = npt.NDArray[np.float64]

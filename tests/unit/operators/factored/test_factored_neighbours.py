@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.neighbours import NeighbourGraph
-from operators.neighbours import factored_rows as factored_module
+from operators.neighbours import estimator as factored_module
 from tests.unit.operators.factored.test_factored_dbscan import head_gradients
 
 REACHES: list[dict[str, Any]] = [{"eps": 0.3}, {"n_neighbors": 7}, {"eps": 0.3, "n_neighbors": 7}]

@@ -17,13 +17,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
-from operators.splits.assignment_lp import Marginals
 from operators.splits.features import blocks, check_gamma, make_map
 from operators.splits.folds import deal
 from operators.splits.in_memory import FeatureRows
 from operators.splits.kernel import Pair, iterate, random_mmd
-from operators.splits.landmarks import pick_landmarks
-from operators.splits.selection import Disjoint, make_quotas, smallest
+from operators.splits.selection import Disjoint, Marginals, make_quotas, smallest
+from operators.splits.start import pick_landmarks
 
 Array = Any
 

@@ -20,7 +20,7 @@ from operators.columns import numpy_to_vectors
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.adaptor import Split
-from operators.splits.ranks import order_keys
+from operators.splits.hashing import order_keys
 from operators.splits.shift import stored_landmarks
 from operators.splits.start import SAMPLE
 from tests.data import small_recipe
@@ -250,7 +250,7 @@ def test_two_marginals_keep_their_shares_in_any_shards() -> None:
 def test_rows_beyond_the_sample_are_assigned_by_prices(
     params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("operators.splits.drawing.SAMPLE", 300)
+    monkeypatch.setattr("operators.splits.sharded.SAMPLE", 300)
     table, params = rows(1500, 7), {"method": "cluster", "n_init": 1, **params}
     found = [split(params, split_table(table, cuts))[0] for cuts in ([], [700])]
     assert found[0] == found[1]
