@@ -19,6 +19,7 @@ from engine.cli.lineage import lineage
 from engine.cli.operators import operators
 from engine.cli.plan import plan
 from engine.cli.policy import policy
+from engine.cli.predict import predict
 from engine.cli.quarantine import quarantine
 from engine.cli.retrain import retrain
 from engine.cli.run import run
@@ -55,6 +56,7 @@ for command in (validate, plan, run, status, operators, compare, quarantine, lin
     app.command()(command)
 app.command()(sources)
 app.command()(init)
+app.command()(predict)
 add_jobs(app)
 app.add_typer(deploy, name="deploy")
 app.command()(groups)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
@@ -34,16 +31,21 @@ from engine.storage.registrations import note_registration
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
+from engine.training.model_package import (
+    code_paths,
+    column_notes,
+    input_example,
+    requirements,
+    signature,
+)
 from engine.training.plots import PLOTS
 from engine.training.running import TrainResult, score
-from engine.training.serving import PARAMS, REQUEST, export
+from engine.training.serving import Served, export
 from engine.training.version import Version
 from operators.base import Executor
-from operators.embed.params import IMAGE_MODELS, EmbedParams
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
-    from mlflow.models import ModelSignature
     from mlflow.tracking import MlflowClient
 
 TRAINING_TAG = "rowsieve.training"
@@ -227,17 +229,24 @@ def _log_model(
 
     with tempfile.TemporaryDirectory() as scratch:
         maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
-        export(result.model, result.version, maker, Path(scratch) / DATA)
+        data = Path(scratch) / DATA
+        export(result.model, result.version, maker, data)
+        served = Served(data)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # asks for an example: the signature comes from the schema
+            warnings.simplefilter("ignore")  # the example has gaps where the signature allows them
             mlflow.pyfunc.save_model(
                 Path(scratch) / MODEL,
                 loader_module="engine.training.serving",
-                data_path=str(Path(scratch) / DATA),
-                signature=signature(result.version, maker.classes, _image_columns(maker)),
-                # Not inferred: that would load the model in a process of its own.
-                pip_requirements=["rowsieve"],
-                metadata={"rowsieve.version": result.version.name, "rowsieve.trainer": trainer_of(params)},
+                data_path=str(data),
+                code_paths=code_paths(Path(scratch) / "code"),
+                signature=signature(result.version, maker.classes, served),
+                input_example=input_example(result.version, served),
+                pip_requirements=requirements([operator.name for operator in maker.operators]),
+                metadata={
+                    "rowsieve.version": result.version.name,
+                    "rowsieve.trainer": trainer_of(params),
+                    "rowsieve.columns": column_notes(served),
+                },
             )
         mlflow_client.log_artifacts(run_id, str(Path(scratch) / MODEL), MODEL)
     _make_sure_of(name, mlflow_client)
@@ -257,59 +266,3 @@ def _make_sure_of(name: str, mlflow_client: MlflowClient) -> None:
         mlflow_client.get_registered_model(name)
     except MlflowException:
         mlflow_client.create_registered_model(name)
-
-
-def _image_columns(maker: FeatureMaker) -> frozenset[str]:
-    """Columns from which the chain makes features by an encoder of images."""
-    params = [operator.params for operator in maker.operators]
-    return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
-
-
-def signature(version: Version, classes: list[Any], images: Collection[str] = ()) -> ModelSignature:
-    """Return the signature: published feature columns and a request id to label and probabilities.
-
-    The columns ``images`` are bytes, also where the dataset holds paths: a request may name no file.
-    """
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
-
-    part = version.folder / version.manifest["parts"][0]["path"]
-    with part.open("rb") if isinstance(part, Path) else part.open() as handle:
-        schema = pq.read_schema(handle)
-    inputs = [
-        ColSpec(DataType.binary if name in images else column_type(schema.field(name).type), name)
-        for name in version.manifest["source"]["features"]
-    ]
-    label = column_type(schema.field(version.manifest["source"]["label"]).type)
-    outputs = [
-        ColSpec(label, "prediction"),
-        *(ColSpec(DataType.double, f"probability_{c}") for c in classes),
-    ]
-    return ModelSignature(
-        Schema([*inputs, ColSpec(DataType.string, REQUEST, required=False)]),
-        Schema(outputs),
-        ParamSchema(
-            [
-                ParamSpec("sample", DataType.boolean, PARAMS["sample"]),
-                ParamSpec("seed", DataType.long, PARAMS["seed"]),
-            ]
-        ),
-    )
-
-
-def column_type(kind: pa.DataType) -> Any:
-    """Return MLflow's type of a column: the widest of its kind, as MLflow does not narrow values."""
-    from mlflow.types import DataType
-    from mlflow.types.schema import Array
-
-    if pa.types.is_dictionary(kind):
-        return column_type(kind.value_type)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return Array(column_type(kind.value_type))
-    if pa.types.is_boolean(kind):
-        return DataType.boolean
-    if pa.types.is_integer(kind):
-        return DataType.long
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return DataType.double
-    return DataType.binary if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else DataType.string

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
+from engine.training.raw_rows import read_columns, table_of, with_missing, write_columns
 from engine.training.version import Version
 from operators.base import (
     FEATURE_FAULT,
     FEATURES,
     ROW_ID,
+    Apply,
     Context,
     Operator,
     OperatorError,
@@ -29,6 +32,7 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
+from operators.embed.params import IMAGE_MODELS, EmbedParams
 from operators.ingest.adaptor import STATE
 from operators.ingest.kernel import Reason, assemble_features, explain_value
 from operators.registry import operator_class
@@ -64,65 +68,146 @@ def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path)
         "encoder": encoders[0] if encoders else None,
     }
     write_json(folder / SERVING, record)
+    write_columns(input_schema(version, record["features"], image_columns(maker)), folder)
+
+
+def input_schema(version: Version, names: Sequence[str], images: Collection[str] = ()) -> pa.Schema:
+    """Return the schema of some source columns as the version's first part has them.
+
+    The columns ``images`` are bytes, also where the dataset holds paths: a request may name no file.
+    """
+    part = version.folder / version.manifest["parts"][0]["path"]
+    with part.open("rb") if isinstance(part, Path) else part.open() as handle:
+        schema = pq.read_schema(handle)
+    return pa.schema([pa.field(n, pa.binary()) if n in images else schema.field(n) for n in names])
+
+
+def image_columns(maker: FeatureMaker) -> frozenset[str]:
+    """Return the columns from which the chain makes features by an encoder of images."""
+    params = [operator.params for operator in maker.operators]
+    return frozenset(p.column for p in params if isinstance(p, EmbedParams) and p.model in IMAGE_MODELS)
 
 
 class Served:
     """The object that ``mlflow.pyfunc.load_model`` wraps."""
 
+    schema: pa.Schema | None = None
+    """Types of the model's input columns; None for a model that was registered before they were kept."""
+    optional: frozenset[str] = frozenset()
+    """Source columns whose values may be missing, because `encode` has a rule for them."""
+    missing_texts: tuple[str, ...] = ()
+    """Texts that stand for a missing value."""
+
     def __init__(self, folder: str | Path) -> None:
         self.model = Ensemble.load(folder)
+        self.schema = read_columns(Path(folder))
         self._about: dict[str, Any] = json.loads((Path(folder) / SERVING).read_text("utf-8"))
         encoder = self._about["encoder"]
         self._encoder = None if encoder is None else _open(encoder, Path(folder) / ENCODING)
+        if encoder is not None and encoder["name"] == "encode":
+            self.optional, self.missing_texts = _gaps(encoder["params"], Path(folder) / ENCODING)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """``prediction`` (label) and ``probability_<label>`` of each row.
+        """``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
 
+        A row that cannot be used has null predictions and the reason; it never keeps the others from theirs.
         With ``params={"sample": True, "seed": ...}`` the prediction is that of one base model, drawn for the
         row's ``request_id``; see ``Ensemble.sample``.
 
-        Raises ValueError for a value that is no feature, or a sample without request ids.
+        Raises ValueError for a missing column that the model needs, or a sample without request ids.
         """
-        import pandas as pd
-
         params = {**PARAMS, **(params or {})}
-        columns = [name for name in model_input.columns if name != REQUEST]
-        X = self.features(pa.Table.from_pandas(model_input[columns], preserve_index=False))
-        probabilities = self.model.predict_proba(X)
-        chosen = probabilities.argmax(axis=1)
+        ids = None
         if params["sample"]:
             if REQUEST not in model_input.columns:
                 raise ValueError(f"sample: give each row's id in a column {REQUEST!r}")
-            chosen = self.model.sample(X, model_input[REQUEST].astype(str).tolist(), seed=int(params["seed"]))
-        classes = self._about["classes"]
-        found: dict[str, Any] = {"prediction": [classes[index] for index in chosen]}
-        for index, label in enumerate(classes):
-            found[f"probability_{label}"] = probabilities[:, index]
-        return pd.DataFrame(found, index=model_input.index)
+            ids = model_input[REQUEST].astype(str).tolist()
+        columns = [name for name in model_input.columns if name != REQUEST]
+        table, faults = table_of(model_input[columns], self.schema, self.missing_texts)
+        found = self.predict_table(table, faults, request_ids=ids, seed=int(params["seed"])).to_pandas()
+        if found["reason"].notna().any():
+            found = found.astype(object).where(found.notna(), None)  # JSON knows null, and no NaN
+        answers: pd.DataFrame = found.set_axis(model_input.index, axis=0)
+        return answers
 
-    def features(self, table: pa.Table) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """Source columns (n rows) as the model's features (n, d)."""
+    def predict_table(
+        self,
+        table: pa.Table,
+        faults: Mapping[int, str] | None = None,
+        *,
+        request_ids: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> pa.Table:
+        """Predict the rows of a table whose columns have the types of training; see :meth:`predict`.
+
+        Parameters
+        ----------
+        table : n rows.
+        faults : reasons, by position, of rows that cannot be used.
+        request_ids : n ids, to answer each row by one base model; None for the mean of all.
+        seed : of the draw of base models.
+        """
+        X, reasons = self.features(table, faults)
+        good = np.flatnonzero([reason is None for reason in reasons])
+        classes: list[Any] = self._about["classes"]
+        probabilities = np.full((table.num_rows, len(classes)), np.nan)
+        predicted: list[Any] = [None] * table.num_rows
+        if len(good):
+            probabilities[good] = self.model.predict_proba(X)
+            chosen = probabilities[good].argmax(axis=1)
+            if request_ids is not None:
+                chosen = self.model.sample(X, [request_ids[row] for row in good.tolist()], seed=seed)
+            for row, index in zip(good.tolist(), chosen.tolist(), strict=True):
+                predicted[row] = classes[index]
+        columns: dict[str, Any] = {"prediction": pa.array(predicted, pa.array(classes).type)}
+        for index, label in enumerate(classes):
+            columns[f"probability_{label}"] = pa.array(probabilities[:, index], from_pandas=True)
+        return pa.table({**columns, "reason": pa.array(reasons, pa.string())})
+
+    @property
+    def version(self) -> str:
+        """The dataset version that the model was trained on."""
+        return str(self._about["version"])
+
+    @property
+    def needed(self) -> list[str]:
+        """Source columns without which no row can be predicted."""
+        return [name for name in self._about["features"] if name not in self.optional]
+
+    def features(
+        self, table: pa.Table, faults: Mapping[int, str] | None = None
+    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
+        """Return the features (m, d) of the m usable rows, and the reason of each row, None if usable."""
         names = self._about["features"]
-        missing = [name for name in names if name not in table.column_names]
+        missing = [name for name in self.needed if name not in table.column_names]
         if missing:
             raise ValueError(f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}")
+        table = with_missing(table, names, self.schema)
+        known = faults or {}
+        reasons: list[str | None] = [known.get(row) for row in range(table.num_rows)]
         if self._encoder is not None:
-            try:
-                made = self._encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
-            except OperatorError as error:
-                raise ValueError(str(error)) from None
-            bad = np.flatnonzero(made.column(FEATURE_FAULT).is_valid().to_numpy())
-            if len(bad):
-                fault = made.column(FEATURE_FAULT)[int(bad[0])].as_py()
-                raise ValueError(f"row {bad[0]}: column {fault['column']!r} {fault['error']}")
-            return vectors_to_numpy(made.column(FEATURES))
+            return self._encoded(self._encoder, table, reasons)
         X, codes = assemble_features(table, names, self._about["widths"])
-        if codes.any():
-            row, place = np.argwhere(codes)[0].tolist()
+        for row, place in np.argwhere(codes).tolist():
             reason, width = Reason(int(codes[row, place])), self._about["widths"][place]
             value, text = explain_value(table[names[place]], row, reason, width)
-            raise ValueError(f"row {row}: column {names[place]!r} {text} (value: {value})")
-        return X
+            reasons[row] = reasons[row] or f"column {names[place]!r} {text} (value: {value})"
+        return X[[reason is None for reason in reasons]], reasons
+
+    @staticmethod
+    def _encoded(
+        encoder: Apply, table: pa.Table, reasons: list[str | None]
+    ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
+        try:
+            made = encoder(table.append_column(ROW_ID, pa.array(np.arange(table.num_rows))))
+        except OperatorError as error:
+            raise ValueError(str(error)) from None
+        for row, fault in enumerate(made.column(FEATURE_FAULT).to_pylist()):
+            if fault is not None and reasons[row] is None:
+                shown = f" (value: {fault['value']})" if fault["value"] else ""
+                reasons[row] = f"column {fault['column']!r} {fault['error']}{shown}"
+        usable = pa.array([reason is None for reason in reasons], pa.bool_())
+        return vectors_to_numpy(made.column(FEATURES).filter(usable)), reasons
 
 
 class _OneShard:
@@ -145,6 +230,20 @@ def _columns(version: Version, encoding: Path) -> list[str]:
 
     used = {output.source for output in provenance(encoding)}
     return [name for name in names if name in used]
+
+
+def _gaps(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the columns whose values may be missing, and the texts that say so, from `encode`'s state."""
+    from operators.encode.kinds import Kind
+    from operators.encode.outputs import provenance
+    from operators.encode.params import EncodeParams
+
+    checked = EncodeParams.recorded(params)
+    kinds = {output.source: output.kind for output in provenance(encoding)}
+    filled = (Kind.NUMERIC, Kind.BOOLEAN, Kind.DATETIME)
+    fails = {n for n, kind in kinds.items() if kind in filled and checked.numeric_of(n).missing == "fail"}
+    whole = {name for name, kind in kinds.items() if kind in (Kind.VECTOR, Kind.IMAGE)}
+    return frozenset(kinds) - fails - whole, checked.missing_values
 
 
 def _open(encoder: Mapping[str, Any], state: Path | None = None) -> Any:

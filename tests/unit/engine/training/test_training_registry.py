@@ -93,8 +93,8 @@ def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pyte
     np.testing.assert_allclose(answers["probability_yes"], model.predict_proba(X)[:, 1])
     with pytest.raises(mlflow.MlflowException, match="missing"):
         served.predict(frame[["a", "b"]])
-    with pytest.raises(ValueError, match="row 0: column 'a' is infinite"):
-        served.predict(frame[["a", "b", "vector"]].assign(a=np.inf))
+    spoilt = served.predict(frame[["a", "b", "vector"]].assign(a=np.inf))
+    assert spoilt["reason"].str.contains("column 'a' is infinite").all()
     values = (np.nan, frame["a"].median())
     missing, filled = (served.predict(frame[["a", "b", "vector"]].assign(a=value)) for value in values)
     np.testing.assert_allclose(missing["probability_yes"], filled["probability_yes"], rtol=1e-5)

@@ -1,0 +1,60 @@
+"""``rowsieve predict``: predictions of a registered model for a dataset."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.core.errors import InputError
+
+console = Console(highlight=False)
+
+
+def predict(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="models:/NAME@ALIAS, runs:/RUN/model, or a model's folder")
+    ],
+    source: Annotated[str, typer.Argument(metavar="IN", help="Rows: a file, folder, glob or URI")],
+    output: Annotated[str, typer.Argument(metavar="OUT", help="New folder for the predictions, in Parquet")],
+    format: Annotated[str, typer.Option(help="Format of IN; see `rowsieve sources`")] = "auto",
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column of IN to keep; repeatable")
+    ] = None,
+    tracking: Annotated[
+        str,
+        typer.Option(metavar="OUTPUT", help="Output folder whose mlflow.db has the model"),
+    ] = "",
+    executor: Annotated[
+        str, typer.Option(help="ray, local, or auto: ray where RAY_ADDRESS names a cluster")
+    ] = "auto",
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Predict every row of a dataset with a registered model, shard by shard."""
+    with shown_errors(verbose):
+        from engine.cli.output import show_json
+        from engine.execution.cluster import executor as open_executor
+        from engine.recipe.recipe import RunSection
+        from engine.training.prediction import predict as run_predict
+
+        if executor not in ("auto", "ray", "local"):
+            raise InputError(f"--executor {executor}: give auto, ray or local.")
+        section = RunSection.model_validate({"executor": executor})
+        with open_executor(section, verbose=verbose) as opened:
+            found = run_predict(
+                model, source, output, opened, format=format, keep=keep or (), tracking=tracking
+            )
+        if as_json:
+            show_json(asdict(found))
+            return
+        console.print(
+            f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files; "
+            f"{found.failed:,} rows have no prediction"
+            + (": see the column reason." if found.failed else "."),
+            soft_wrap=True,
+        )

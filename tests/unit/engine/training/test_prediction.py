@@ -1,0 +1,198 @@
+"""``rowsieve predict`` and raw rows of a registered model: same bytes, faults of single rows, errors."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import engine
+from engine.cli.app import app
+from engine.execution.local_executor import LocalExecutor
+from engine.training.prediction import ModelFiles, predict
+from engine.training.raw_rows import conform, table_of
+from engine.training.serving import Served
+from tests.data import small_recipe, spurious_table, write_shards
+
+QUICK = ["--executor", "local", "--set", "epochs=2", "--set", "batch_size=32"]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output with a registered model of the columns a, b and vector."""
+    folder = tmp_path_factory.mktemp("predicted")
+    engine.run(small_recipe(folder, tracking={"enabled": True}))
+    done = CliRunner().invoke(
+        app, ["retrain", "--dataset", str(folder / "out"), "--register", "small", *QUICK]
+    )
+    assert done.exit_code == 0, done.output
+    return folder / "out"
+
+
+def command(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["predict", *arguments, "--executor", "local"])
+
+
+def read(folder: Path) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("part-*.parquet"))])
+
+
+def test_a_folder_is_predicted_shard_by_shard(output: Path, tmp_path: Path) -> None:
+    rows = spurious_table(100, seed=1)
+    write_shards(tmp_path / "in", rows, 3)
+    done = command(
+        "models:/small@challenger",
+        str(tmp_path / "in"),
+        str(tmp_path / "out"),
+        "--tracking",
+        str(output),
+        "--keep",
+        "label",
+        "--json",
+    )
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.output)
+    assert (record["rows"], record["failed"], len(record["parts"])) == (100, 0, 3)
+    assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == record
+    found = read(tmp_path / "out")
+    assert found.column_names == ["label", "prediction", "probability_no", "probability_yes", "reason"]
+    assert found["label"].to_pylist() == rows["label"].to_pylist()
+    assert np.mean(np.array(found["prediction"].to_pylist()) == np.array(rows["label"].to_pylist())) > 0.7
+    again = command(
+        "models:/small@challenger", str(tmp_path / "in"), str(tmp_path / "out"), "--tracking", str(output)
+    )
+    assert again.exit_code == 2
+    assert "is not empty" in again.output
+
+
+@pytest.fixture(scope="module")
+def model(output: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model's folder as MLflow keeps it."""
+    (found,) = (path.parent for path in (output / "mlartifacts").rglob("MLmodel"))
+    return found
+
+
+def test_a_folder_and_a_csv_give_the_same_predictions(model: Path, tmp_path: Path) -> None:
+    """Text of numbers, other integer types and column orders are read as the columns of training."""
+    rows = spurious_table(60, seed=2)
+    write_shards(tmp_path / "in", rows, 1)
+    predict(str(model), str(tmp_path / "in"), str(tmp_path / "a"), LocalExecutor())
+    texts = rows.set_column(0, "a", pa.array([repr(value) for value in rows["a"].to_pylist()]))
+    texts = texts.append_column("extra", pa.array(["x"] * 60)).select(["extra", "vector", "b", "a"])
+    write_shards(tmp_path / "texts", texts, 1)
+    predict(str(model), str(tmp_path / "texts"), str(tmp_path / "b"), LocalExecutor())
+    assert read(tmp_path / "a").equals(read(tmp_path / "b"))
+
+
+def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tmp_path: Path) -> None:
+    rows = spurious_table(40, seed=3)
+    good = Served(model / "data" / "rowsieve").predict(rows.to_pandas())
+    texts: list[Any] = [str(value) for value in rows["a"].to_pylist()]
+    texts[3], texts[5], texts[7] = "abc", "?", "inf"
+    write_shards(tmp_path / "in", rows.set_column(0, "a", pa.array(texts)), 2)
+    found = predict(str(model), str(tmp_path / "in"), str(tmp_path / "out"), LocalExecutor())
+    assert (found.rows, found.failed) == (40, 2)
+    answers = read(tmp_path / "out").to_pandas()
+    bad = [3, 7]
+    assert answers["prediction"].isna().to_numpy().nonzero()[0].tolist() == bad
+    assert answers["reason"][3] == "column 'a' is no number (value: 'abc')"
+    assert answers["probability_yes"][5] == pytest.approx(0.5, abs=0.5)  # imputed by `encode`
+    assert "'a'" in answers["reason"][7]
+    rest = np.setdiff1d(np.arange(40), [*bad, 5])
+    assert answers["prediction"][rest].tolist() == good["prediction"][rest].tolist()
+    np.testing.assert_allclose(
+        answers["probability_yes"][rest], good["probability_yes"][rest].astype(float), rtol=1e-6
+    )
+
+
+def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
+    """Without the vector, which a CSV cannot hold."""
+    folder = tmp_path / "run"
+    engine.run(small_recipe(folder, source={"features": ["a", "b"]}, tracking={"enabled": True}))
+    done = CliRunner().invoke(app, ["retrain", "--dataset", str(folder / "out"), "--register", "m", *QUICK])
+    assert done.exit_code == 0, done.output
+    rows = spurious_table(30, seed=4).select(["a", "b"])
+    lines = rows.to_pandas().astype(str)
+    lines.loc[4, "b"] = "many"
+    pv.write_csv(pa.Table.from_pandas(lines, preserve_index=False), tmp_path / "rows.csv")
+    found = predict(
+        "models:/m/1",
+        str(tmp_path / "rows.csv"),
+        str(tmp_path / "out"),
+        LocalExecutor(),
+        tracking=str(folder / "out"),
+    )
+    assert (found.rows, found.failed) == (30, 1)
+    assert read(tmp_path / "out")["reason"][4].as_py() == "column 'b' is no number (value: 'many')"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{tmp}", "{in}", "{tmp}/o"], "holds no model of"),
+        (["models:/none@champion", "{in}", "{tmp}/o", "--tracking", "{out}"], "does not give this model"),
+        (["{model}", "{tmp}/nothing", "{tmp}/o"], "nothing"),
+        (["{model}", "{in}", "{tmp}/o", "--keep", "lable"], "Did you mean 'label'"),
+        (["{model}", "{short}", "{tmp}/o"], "no column 'vector' \\(the model reads it\\)"),
+    ],
+)
+def test_errors_name_the_fault_and_write_nothing(
+    arguments: list[str], message: str, output: Path, model: Path, tmp_path: Path
+) -> None:
+    write_shards(tmp_path / "in", spurious_table(20), 1)
+    write_shards(tmp_path / "short", spurious_table(20).select(["a", "b"]), 1)
+    names = {
+        "tmp": tmp_path,
+        "in": tmp_path / "in",
+        "out": output,
+        "model": model,
+        "short": tmp_path / "short",
+    }
+    done = command(*(argument.format(**names) for argument in arguments))
+    assert done.exit_code == 2, done.output
+    assert re.search(message, " ".join(done.output.split()))
+    assert not (tmp_path / "o").exists()
+
+
+def test_workers_open_a_model_once_for_equal_files(model: Path) -> None:
+    files = ModelFiles.read(model / "data" / "rowsieve")
+    other = ModelFiles(dict(files.files))
+    assert files.open() is other.open()
+
+
+def test_values_are_read_as_the_columns_of_training() -> None:
+    schema = pa.schema(
+        [("n", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.timestamp("us"))]
+    )
+    frame = pd.DataFrame(
+        {
+            "n": [1.0, math.nan, 2.5],
+            "x": ["1", " 2.5 ", "x"],
+            "s": [1, None, "a"],
+            "d": ["2020-01-02", "", "no"],
+        }
+    )
+    table, faults = table_of(frame, schema)
+    assert table["n"].to_pylist() == [1, None, None]
+    assert table["x"].to_pylist() == [1.0, 2.5, None]
+    assert table["s"].to_pylist() == ["1", None, "a"]
+    assert [value and value.isoformat() for value in table["d"].to_pylist()] == [
+        "2020-01-02T00:00:00",
+        None,
+        None,
+    ]
+    assert faults == {2: "column 'n' is no number (value: 2.5)"}
+    other, same = conform(pa.table({"x": ["1", "", "?", "-"], "more": [1, 2, 3, 4]}), schema, ["?"])
+    assert other.column_names == ["x"]
+    assert other["x"].to_pylist() == [1.0, None, None, None]
+    assert list(same) == [3]
