@@ -15,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import connectors
-import engine
-import operators
 from connectors.storage import read_columns
 from engine.training.serving import PARAMS, REQUEST, Served
 from engine.training.version import Version
@@ -28,6 +25,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 EXAMPLE_ROWS = 3
+ROOT = Path(__file__).resolve().parents[2]
+"""Folder that holds Rowsieve's packages."""
 PACKAGES = (
     "mlflow",
     "fsspec",
@@ -57,7 +56,7 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
     """Return the signature: the source columns of the features and a request id to label and probabilities.
 
     Columns whose values may be missing (``Served.optional``) are optional. Numbers among them have MLflow's
-    type ``any``: its ``long`` refuses a missing value, and its ``double`` the whole numbers of a pandas frame.
+    type ``any``: its ``long`` refuses a missing value, and its ``double`` whole numbers in a pandas frame.
     ``rowsieve.columns`` in the model's metadata names their types.
 
     Parameters
@@ -158,10 +157,9 @@ def requirements(operators_used: Sequence[str]) -> list[str]:
 def code_paths(scratch: Path) -> list[str]:
     """Copy Rowsieve's packages without byte code; return their folders for MLflow's ``code_paths``."""
     folders = []
-    for package in (connectors, engine, operators):
-        source = Path(str(package.__file__)).parent
-        target = scratch / source.name
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
+    for name in ("connectors", "engine", "operators"):
+        target = scratch / name
+        shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
         folders.append(str(target))
     return folders
 

@@ -26,14 +26,13 @@ from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.core.output_layout import output_of
 from engine.core.suggestions import nearest
-from engine.publish.tracking import client
 from engine.training.raw_rows import conform
+from engine.training.registry import DATA, download
 from engine.training.serving import SERVING, Served
 from operators.base import Executor
 
 BLOCK_ROWS = 8_192
 RECORD = "predictions.json"
-DATA = "rowsieve"
 
 
 @dataclass(frozen=True)
@@ -107,40 +106,9 @@ def predict(
 
 def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
     """Return the folder with the files of a model, downloaded if necessary. Raises InputError."""
-    if not model.startswith(("models:/", "runs:/")):
-        return _local_model(Path(model))
-    from mlflow.exceptions import MlflowException
-
-    place = output_of(str(tracking)) if tracking else Path()
-    found = client(place)
-    try:
-        run_id, path = _artifact(found, model)
-        downloaded = Path(found.download_artifacts(run_id, path, str(scratch)))
-    except (MlflowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
-            f"or with --tracking the output folder whose database has the model."
-        ) from None
-    return _local_model(downloaded)
-
-
-def _artifact(found: Any, model: str) -> tuple[str, str]:
-    """Return the run and the path of the artifact that a URI names."""
-    name = model.partition(":/")[2].strip("/")
-    if model.startswith("runs:/"):
-        run_id, _, path = name.partition("/")
-        return run_id, path or "model"
-    registered, at, alias = name.partition("@")
-    if at:
-        version = found.get_model_version_by_alias(registered, alias)
-    else:
-        registered, _, number = name.partition("/")
-        version = found.get_model_version(registered, number)
-    return str(version.run_id), "model"
-
-
-def _local_model(folder: Path) -> Path:
+    folder = Path(model)
+    if model.startswith(("models:/", "runs:/")):
+        folder = download(model, scratch, output_of(str(tracking)) if tracking else Path())
     for place in (folder, folder / "data" / DATA):
         if (place / SERVING).exists():
             return place

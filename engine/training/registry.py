@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.redaction import redact
@@ -181,6 +182,47 @@ def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[s
         return None
     path = mlflow_client.download_artifacts(version.run_id, f"{MODEL}/data/{DATA}", scratch)
     return str(version.version), Path(path)
+
+
+def download(model: str, scratch: Path, output: Place) -> Path:
+    """Download a model by its URI; return its folder.
+
+    Parameters
+    ----------
+    model : ``models:/NAME@ALIAS``, ``models:/NAME/VERSION``, ``runs:/RUN`` or ``runs:/RUN/PATH``.
+    scratch : folder to download into.
+    output : output folder whose database has the model, where MLFLOW_TRACKING_URI names no server.
+
+    Raises
+    ------
+    InputError
+        MLflow does not give the model.
+    """
+    from mlflow.exceptions import MlflowException
+
+    found = client(output)
+    try:
+        run_id, path = _artifact(found, model)
+        return Path(found.download_artifacts(run_id, path, str(scratch)))
+    except (MlflowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
+            f"or with --tracking the output folder whose database has the model."
+        ) from None
+
+
+def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:
+    """Return the run and the path of the artifact that a URI names."""
+    name = model.partition(":/")[2].strip("/")
+    if model.startswith("runs:/"):
+        run_id, _, path = name.partition("/")
+        return run_id, path or MODEL
+    registered, at, alias = name.partition("@")
+    if at:
+        return str(mlflow_client.get_model_version_by_alias(registered, alias).run_id), MODEL
+    registered, _, number = name.partition("/")
+    return str(mlflow_client.get_model_version(registered, number).run_id), MODEL
 
 
 def _log(
