@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,9 @@ from engine.plan.sources import published_columns
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
 from operators.embed.params import IMAGE_MODELS
-from operators.encode.kinds import ColumnUse, Kind, KindOptions, Unused, decide_kind, unused
+from operators.encode.fitting import kind_options, text_rules
+from operators.encode.kinds import ColumnUse, Kind, Unused, decide_kind, unsupported_type, unused
+from operators.encode.outputs import STATE
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary, Form, TextRules, form_of, summarise
 
@@ -134,13 +137,14 @@ def account_for_columns(plan: Plan, sample: Sample) -> tuple[SourceColumn, ...]:
     maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
     encode = maker if maker is not None and maker.name == ENCODE else None
     try:
-        summaries = summarise_sample(sample, _rules(encode))
+        summaries = summarise_sample(sample, text_rules(encode.params) if encode is not None else None)
         uses = {
             name: _use(plan.recipe, plan.listing.schema, name, summary, maker, encode)
             for name, summary in summaries.items()
         }
     except OperatorError as error:
         raise InputError(str(error)) from None
+    _check_used(uses, encode is not None)
     for name in plan.recipe.source.features or ():
         if not uses[name].used:
             raise InputError(
@@ -151,6 +155,51 @@ def account_for_columns(plan: Plan, sample: Sample) -> tuple[SourceColumn, ...]:
         for field in plan.listing.schema
         for readers in [_readers(chain, field.name, maker)]
     )
+
+
+def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
+    """Return the use of every source column of a plan whose operators are fitted, as JSON-able values.
+
+    What ``encode`` makes of a column is read from its state, which has seen all rows.
+    """
+    chain = [planned.operator for planned in plan.operators]
+    maker = next((o for o in chain if any(field.name == FEATURES for field in o.adds)), None)
+    fitted: dict[str, dict[str, Any]] = {}
+    if maker is not None and maker.name == ENCODE:
+        state = plan.store.state(plan.fingerprint_of(ENCODE)) / STATE
+        fitted = json.loads(state.read_text("utf-8"))["uses"]
+    found = []
+    for field in plan.listing.schema:
+        told = told_by_recipe(plan.recipe, plan.listing.schema, field.name)
+        use = fitted.get(field.name) if told is None else told.to_json()
+        if use is None:
+            use = _unfitted(maker, field).to_json()
+        record = {"name": field.name, "type": str(field.type), **use}
+        readers = _readers(chain, field.name, maker)
+        found.append({**record, **({"read_by": list(readers)} if readers else {})})
+    return found
+
+
+def _unfitted(maker: Operator[Any] | None, field: pa.Field) -> ColumnUse:
+    """The use of a column that ``encode`` has no record of."""
+    if maker is None or maker.name == "ingest":
+        return _as_it_is(field.name, field.type)
+    if maker.name == ENCODE:
+        return unused(Unused.TYPE, unsupported_type(field.name, field.type))
+    return _made(maker, field.name, form_of(field.type))
+
+
+def _check_used(uses: Mapping[str, ColumnUse], encoded: bool) -> None:
+    """Raise InputError if no column gives features."""
+    if not encoded or any(use.used for use in uses.values()):
+        return
+    why = [
+        f"{name!r} ({use.reason}: {use.note})"
+        for name, use in uses.items()
+        if use.reason not in (Unused.LABEL, Unused.TRUTH)
+    ]
+    more = f" and {len(why) - 5} more" if len(why) > 5 else ""
+    raise InputError(f"No column of the source can be used as a feature: {'; '.join(why[:5])}{more}.")
 
 
 def summarise_sample(sample: Sample, rules: TextRules | None = None) -> dict[str, ColumnSummary]:
@@ -175,9 +224,9 @@ def _use(
     if told is not None:
         return told
     if encode is not None:
-        return decide_kind(summary, _options(encode, name))
+        return decide_kind(summary, kind_options(encode.params, name))
     if maker is not None and maker.name != "ingest":
-        return _made(maker, name, summary)
+        return _made(maker, name, summary.form)
     return _as_it_is(name, schema.field(name).type)
 
 
@@ -202,12 +251,12 @@ def told_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | 
     return None
 
 
-def _made(maker: Operator[Any], name: str, summary: ColumnSummary) -> ColumnUse:
+def _made(maker: Operator[Any], name: str, form: Form) -> ColumnUse:
     """The use of a column where another operator than ``encode`` makes the features."""
     if name not in maker.source_columns:
         columns = ", ".join(maker.source_columns)
         return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} alone")
-    images = summary.form == Form.IMAGE or getattr(maker.params, "model", "") in IMAGE_MODELS
+    images = form == Form.IMAGE or getattr(maker.params, "model", "") in IMAGE_MODELS
     kind = Kind.IMAGE if images else Kind.TEXT
     return ColumnUse(kind, note=f"through operators.{maker.name}")
 
@@ -220,31 +269,6 @@ def _as_it_is(name: str, kind: pa.DataType) -> ColumnUse:
     if form in (Form.BOOLEAN, Form.VECTOR):
         return ColumnUse(Kind.BOOLEAN if form == Form.BOOLEAN else Kind.VECTOR)
     return unused(Unused.TYPE, f"the type {kind} is no number; the operator `encode` uses it")
-
-
-def _options(encode: Operator[Any], name: str) -> KindOptions:
-    params = encode.params
-    own = params.columns.get(name)
-    return KindOptions(
-        kind=own.kind if own is not None else None,
-        explicit=bool(params.explicit),
-        text_model=params.text.model is not None,
-        date_format=(own.format or "") if own is not None else "",
-    )
-
-
-def _rules(encode: Operator[Any] | None) -> TextRules | None:
-    if encode is None:
-        return None
-    params = encode.params
-    columns: Mapping[str, Any] = params.columns
-    return TextRules(
-        strip=params.categorical.strip,
-        fold_case=params.categorical.fold_case,
-        missing=params.missing_values,
-        as_text=frozenset(name for name, own in columns.items() if own.kind == Kind.CATEGORICAL),
-        formats={name: own.format for name, own in columns.items() if own.format},
-    )
 
 
 def _short(text: str) -> str:

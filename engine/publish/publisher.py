@@ -15,6 +15,7 @@ from engine.core.redaction import redact
 from engine.core.software_versions import package_versions
 from engine.plan.chain import CONTRACT
 from engine.plan.model import Plan
+from engine.plan.source_columns import recorded_columns
 from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
 from engine.storage.manifest import NUMBER, next_number
@@ -127,6 +128,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "shards": record["shards"],
             "skipped": record["skipped"],
             "on_corrupt": plan.recipe.source.on_corrupt,
+            "columns": recorded_columns(plan),
             **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
         },
         "operators": [

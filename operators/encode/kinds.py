@@ -264,18 +264,18 @@ def _dates_note(formats: list[str]) -> str:
 
 def _identifier(summary: ColumnSummary) -> ColumnUse:
     about = "" if summary.is_exact else "about "
+    kind = Kind.CATEGORICAL if summary.form in (Form.TEXT, Form.CATEGORY) else Kind.NUMERIC
     return unused(
         Unused.IDENTIFIER,
-        f"{about}{summary.distinct:,} distinct values in {summary.present:,} rows: it names rows and says "
-        f"nothing about others. To use it, name it under source.features",
+        f"{about}{summary.distinct:,} distinct values in {summary.present:,} rows; used if "
+        f"operators.encode.columns says `{summary.name}: {kind}`",
     )
 
 
 def _no_model() -> ColumnUse:
     return unused(
         Unused.TEXT,
-        "free text needs a network: pip install 'rowsieve[embed]', and `operators: {encode: "
-        "{text: {model: minilm}}}`",
+        "free text needs a network: pip install 'rowsieve[embed]', and `encode: {text: {model: minilm}}`",
     )
 
 

@@ -48,7 +48,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def people_csv(path: Path, between: str = ", ") -> Path:
     names = list(PEOPLE)
     rows = [[str(PEOPLE[name][row]) for name in names] for row in range(N)]
-    rows[7][2] = "?"
+    rows[3][0] = rows[7][2] = "?"
     path.write_text("\n".join([",".join(names), *(between.join(row) for row in rows)]) + "\n")
     return path
 
@@ -157,7 +157,9 @@ def test_columns_of_one_name_and_rows_without_label(tmp_path: Path) -> None:
 
 
 def test_words_among_numbers_of_json_and_late_in_csv(tmp_path: Path) -> None:
-    rows = [f'{{"x": {row if row != 5 else chr(34) + "?" + chr(34)}, "y": {row % 2}}}' for row in range(N)]
+    rows = [
+        f'{{"x": {row % 37 if row != 5 else chr(34) + "?" + chr(34)}, "y": {row % 2}}}' for row in range(N)
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     assert "?" in drafted("a.jsonl", "y")["missing"]
 

@@ -143,3 +143,35 @@ def test_plan_lists_the_columns_too(tmp_path: Path) -> None:
     assert sum(line.startswith("age ") and "numeric" in line for line in done.output.splitlines()) == 1
     value = json.loads(run(tmp_path, "plan", "--json").output)
     assert [column["name"] for column in value["source"]["columns"]] == TABLE.column_names
+
+
+def test_a_source_without_a_usable_column_is_refused(tmp_path: Path) -> None:
+    texts = pa.array([f"a sentence of many words, number {row} of them all" for row in range(N)])
+    written(tmp_path, pa.table({"income": TABLE["income"], "id": np.arange(N), "text": texts}))
+    done = run(tmp_path, "validate")
+    assert done.exit_code == 2
+    assert "No column of the source can be used" in done.stderr
+    assert "'id' (identifier" in done.stderr
+    assert "'text' (text without a model" in done.stderr
+
+
+def test_the_manifest_and_the_report_account_for_every_column(tmp_path: Path) -> None:
+    written(tmp_path)
+    more = ", exclude: [pay], columns: [age, pay, member, race, _key, image]"
+    assert (
+        run(
+            tmp_path, "run", "--set", "run.executor=local", "--set", "tracking.enabled=false", more=more
+        ).exit_code
+        == 0
+    )
+    version = (tmp_path / "out/CURRENT").read_text().strip()
+    manifest = json.loads((tmp_path / f"out/versions/{version}/manifest.json").read_text())
+    columns = {column["name"]: column for column in manifest["source"]["columns"]}
+    assert list(columns) == TABLE.column_names
+    kinds = {name: column["kind"] for name, column in columns.items() if column["reason"] is None}
+    assert kinds == {"age": "numeric", "member": "boolean", "image": "vector", "race": "categorical"}
+    reasons = {name: column["reason"] for name, column in columns.items() if column["reason"]}
+    assert reasons == {"income": "label", "pay": "excluded", "_key": "excluded", "note": "excluded"}
+    report = (tmp_path / f"out/reports/{version}.html").read_text()
+    section = report.partition("<summary>Source columns</summary>")[2].partition("</details>")[0]
+    assert section.count("<tr>") == 1 + len(columns)
