@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from engine.recipe.recipe import Recipe
+from tests.adult import write_adult
 from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,6 +32,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run("python -m connectors.digits demo/data --rows 300", folder)
     assert done.returncode == 0, done.stderr
     write_shards(folder / "data", spurious_table())
+    write_adult(folder / "adult.csv")
     (folder / "my-recipe.yaml").write_text(yaml.safe_dump(recipe_for(Path("data"), Path("out"))))
     return folder
 

@@ -53,7 +53,7 @@ def test_publishes_the_contract_beside_the_source(tmp_path: Path) -> None:
     kept = [row["weight"] for row in table.to_pylist() if row["split"] != "dropped"]
     assert sum(kept) / len(kept) == pytest.approx(1.0)
     assert (tmp_path / "out" / "CURRENT").read_text().strip() == result.version
-    assert (result.report, (tmp_path / "out" / "reports").exists()) == (None, False)
+    assert (result.report, [*(tmp_path / "out" / "reports").glob("*.html")]) == (None, [])
 
 
 def test_the_manifest_describes_the_files(tmp_path: Path) -> None:
