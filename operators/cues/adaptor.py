@@ -55,7 +55,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 1
+    version = 2
     cpu_seconds_per_million_rows = 8.0
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -265,6 +265,7 @@ def _metrics(state: State) -> dict[str, float]:
         "slice_blend": state.slice_blend,
         "named": float(len(state.named or ())),
         **{name: float(value) for name, value in evidence.items()},
+        "class_strength": state.class_strength,
         "effective_share": float(state.effective.min()),
         "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
     }

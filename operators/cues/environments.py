@@ -112,8 +112,8 @@ def _imitate(Z: Floats, labels: Ints, draws: Floats, parts: Sequence[Ints], pair
     return new
 
 
-def environment_factor(p: Floats, y: Ints, mean_error: Floats) -> npt.NDArray[np.float64]:
-    """Return the factor within its class, shape (n,), under which both soft environments weigh the same.
+def environment_factor(p: Floats, y: Ints, mean_error: Floats, n_classes: int) -> npt.NDArray[np.float64]:
+    """Return the factor within its class, shape (n,), that makes the shortcut independent of the label.
 
     Parameters
     ----------
@@ -123,19 +123,22 @@ def environment_factor(p: Floats, y: Ints, mean_error: Floats) -> npt.NDArray[np
         Labels, shape (n,).
     mean_error
         Mean of e = 1 - p_y per split and class on the fitted sample, shape (splits, C).
+    n_classes
+        C below: classes to which a shortcut may point, at least 2. Those with few rows do not count.
 
     Notes
     -----
-    A row belongs to the environment of mistakes to the degree e. The factor is e / (2 mean e) +
-    (1 - e) / (2 (1 - mean e)), averaged over the splits; means are clipped to [.025, .975], which bounds
-    it by 20.
+    A row belongs to the environment of mistakes to the degree e. A shortcut that points to each of C classes
+    alike is wrong in (C - 1) / C of the rows, so this part of the weight goes to the mistakes: half of it for
+    two classes. The factor is (C - 1) / C * e / mean e + 1 / C * (1 - e) / (1 - mean e), averaged over the
+    splits; means are clipped to [.025, .975], which bounds it by 40.
 
     """
-    out = np.zeros(len(y))
+    out, C = np.zeros(len(y)), n_classes
     for s in range(len(p)):
         e = 1.0 - p[s, np.arange(len(y)), y]
         m = np.clip(mean_error[s], 0.025, 0.975)[y]
-        out += 0.5 * e / m + 0.5 * (1.0 - e) / (1.0 - m)
+        out += (C - 1) / C * e / m + (1.0 - e) / (1.0 - m) / C
     return np.asarray(out / len(p))
 
 

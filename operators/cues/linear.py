@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.class_shares import class_factors
+
 Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.integer]
 
@@ -49,16 +51,11 @@ class Scaler:
 
 
 def class_balance(y: Ints, n_classes: int) -> Floats:
-    """Return row weights under which every class that occurs has the same total; their mean is 1.
+    """Return row weights, shape (n,), mean 1, under which every class that occurs has the same total.
 
-    Returns
-    -------
-    Float64 vector, shape (n,): n / (k * n_c) for a row of class c, where k classes occur.
-
+    Classes with few rows have less (``operators.class_shares``).
     """
-    count = np.bincount(y, minlength=n_classes)
-    factor = len(y) / (max(int((count > 0).sum()), 1) * np.maximum(count, 1))
-    return np.asarray(factor[y], np.float64)
+    return np.asarray(class_factors(np.bincount(y, minlength=n_classes))[y], np.float64)
 
 
 def predict(coef: Floats, Z: Floats) -> Floats:

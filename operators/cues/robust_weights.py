@@ -22,9 +22,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from operators.class_shares import class_factors, counted_classes
 from operators.cues.draws import Ids, draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
-from operators.cues.evidence import Evidence, class_correlation, measure
+from operators.cues.evidence import Evidence, class_correlation, measure, measure_class_strength, slice_part
 from operators.cues.limits import Limits, effective_share, fit_limits
 from operators.cues.linear import Floats, Ints, Scaler, class_balance
 from operators.cues.named import Named, Sides, best_cut, fit_sides
@@ -108,6 +109,12 @@ class State:
         Decides the halves.
     reason
         Why nothing was searched for and every row has class balance; empty where it was.
+    class_strength
+        How far classes are balanced, from 0 to 1 (``operators.class_shares``).
+    slice_part
+        Part of the slice factor in the robust factor; the environment factor has the rest.
+    pointed
+        Classes to which a shortcut may point: those with enough rows to be learnt from.
 
     """
 
@@ -125,6 +132,9 @@ class State:
     legitimate: frozenset[int] = field(default_factory=frozenset)
     seed: int = 0
     reason: str = ""
+    class_strength: float = 1.0
+    slice_part: float = 0.0
+    pointed: int = 2
 
 
 def fit(
@@ -168,6 +178,7 @@ def fit(
     C = n_classes or int(y.max()) + 1
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     rows = draw_sample(y, ids, s.max_rows, s.seed)
+    rows = rows[counted_classes(counts)[y[rows]]]
     X, y, ids = X[rows], y[rows], ids[rows]
     _check(X)
     scaler = (
@@ -175,13 +186,13 @@ def fit(
         if X.size
         else Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
     )
-    class_factor = counts.sum() / (max((counts > 0).sum(), 1) * np.maximum(counts, 1))
+    class_factor = class_factors(counts)
     if reason := _nothing_to_learn(X, y):
         return _class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     if s.spurious:
         return _fit_named(Z, y, ids, s, C, scaler, class_factor)
-    return _fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    return _fit_searched(Z, y, ids, s, counts, scaler)
 
 
 def weights(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
@@ -230,53 +241,64 @@ def _raw_factor(state: State, Z: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.fl
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     Z = _mask(Z, state.legitimate)
-    by_twins = environment_factor(held_out(state.twins.after, Z, ids, state.seed), y, state.mean_error)
-    return _mix(slice_factor(state.slices, Z, y), by_twins, state.blend, state.slice_blend)
+    by_twins = environment_factor(
+        held_out(state.twins.after, Z, ids, state.seed), y, state.mean_error, state.pointed
+    )
+    by_slices = slice_factor(state.slices, Z, y)
+    robust = _combine(by_slices, by_twins, state.slice_part)
+    return _mix(robust, by_slices, state.blend, state.slice_blend)
 
 
-def _mix(by_slices: Floats, by_twins: Floats, blend: float, slice_blend: float) -> npt.NDArray[np.float64]:
-    """Return 1 + blend * (robust - 1) + slice_blend * (slices - 1), shape (n,).
+def _combine(by_slices: Floats, by_twins: Floats, slice_part: float) -> npt.NDArray[np.float64]:
+    """Return the robust factor, shape (n,), of which ``slice_part`` comes from the slices."""
+    return np.asarray(slice_part * by_slices + (1.0 - slice_part) * by_twins)
 
-    ``robust`` is half slice factor, half environment factor.
-    """
-    robust = 0.5 * by_slices + 0.5 * by_twins
+
+def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) -> npt.NDArray[np.float64]:
+    """Return 1 + blend * (robust - 1) + slice_blend * (slices - 1), shape (n,)."""
     return np.asarray(1.0 + blend * (robust - 1.0) + slice_blend * (by_slices - 1.0))
 
 
-def _fit_searched(
-    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
-) -> State:
+def _fit_searched(Z: Floats, y: Ints, ids: Ids, s: Settings, class_counts: Ints, scaler: Scaler) -> State:
     """Search for shortcuts: twins, slices, evidence, blend and limits."""
+    C = len(class_counts)
     Z = _mask(Z, s.legitimate)
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
     before, after = held_out(twins.before, Z, ids, s.seed), held_out(twins.after, Z, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     errors = mean_errors(after, y, C)
-    by_slices, by_twins = slice_factor(slices, Z, y), environment_factor(after, y, errors)
+    pointed = len(np.unique(y))
+    by_slices, by_twins = slice_factor(slices, Z, y), environment_factor(after, y, errors, pointed)
     agreement = class_correlation(np.log(by_slices), np.log(by_twins), y)
-    robust = 0.5 * by_slices + 0.5 * by_twins
+    part = slice_part(agreement)
+    robust = _combine(by_slices, by_twins, part)
     limits = fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective)
     w = class_balance(y, C) * limits.apply(robust, y)
     evidence = measure(Z, y, ids, twins, before, after, agreement, w, s.l2)
     blend = evidence.gate()
+    strength = measure_class_strength(Z, y, ids, twins, before, s.l2)
+    strength += (1.0 - strength) * blend
     slice_blend = 0.0 if s.setting == "safe" else (1.0 - blend) * 0.5 * evidence.bold_gate()
-    factor = _mix(by_slices, by_twins, blend, slice_blend)
+    factor = _mix(robust, by_slices, blend, slice_blend)
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
     share = effective_share(limits.apply(factor, y), y, C)
     return State(
-        scaler,
-        class_factor,
-        twins,
-        errors,
-        slices,
-        None,
-        blend,
-        slice_blend,
-        limits,
-        evidence,
-        share,
-        s.legitimate,
-        s.seed,
+        scaler=scaler,
+        class_factor=class_factors(class_counts, strength=strength),
+        twins=twins,
+        mean_error=errors,
+        slices=slices,
+        named=None,
+        blend=blend,
+        slice_blend=slice_blend,
+        slice_part=part,
+        pointed=pointed,
+        limits=limits,
+        evidence=evidence,
+        effective=share,
+        legitimate=s.legitimate,
+        seed=s.seed,
+        class_strength=strength,
     )
 
 
@@ -384,6 +406,7 @@ def summary(state: State) -> dict[str, Any]:
     evidence = state.evidence
     return {
         "blend": state.blend,
+        "class_strength": state.class_strength,
         "slice_blend": state.slice_blend,
         "evidence": None if evidence is None else evidence.__dict__,
         "weakest": None if evidence is None else evidence.weakest(),

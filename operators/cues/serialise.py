@@ -51,6 +51,11 @@ def load_state(folder: Path) -> State:
     return found
 
 
+def class_strength(folder: Path) -> float:
+    """Return how far the state in a folder balances classes, from 0 (not) to 1 (in full)."""
+    return float(json.loads((folder / STRUCTURE).read_text("utf-8"))["class_strength"])
+
+
 def _encode(value: Any, arrays: Arrays) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         body = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}

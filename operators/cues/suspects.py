@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.class_shares import counted_classes
 from operators.cues.draws import Ids, draw_sample, halves
 from operators.cues.environments import fit_twins, held_out
 from operators.cues.evidence import class_mean
@@ -119,6 +120,7 @@ def list_suspects(
     s = settings or Settings()
     C = n_classes or int(y.max()) + 1
     rows = draw_sample(y, ids, s.max_rows, s.seed)
+    rows = rows[counted_classes(np.bincount(y, minlength=C))[y[rows]]]
     X, y, ids = X[rows], y[rows], ids[rows]
     scaler = Scaler.from_rows(X)
     Z = scaler.apply(X)

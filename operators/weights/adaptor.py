@@ -5,6 +5,7 @@ Weights of other operators (EOS, DCKM, decorrelation) multiply these.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -39,10 +40,20 @@ from operators.weights.class_limits import (
     ClassLimits,
     Moments,
     add_moments,
+    balance_classes,
     class_means,
     find_limits,
     sum_products,
     sum_ratios,
+)
+from operators.weights.classes import (
+    ClassTotal,
+    class_totals,
+    effective_rows,
+    load_totals,
+    rare_class_sentence,
+    save_totals,
+    strength_sentence,
 )
 from operators.weights.kernel import (
     Trust,
@@ -52,12 +63,13 @@ from operators.weights.kernel import (
     largest_groups,
 )
 from operators.weights.params import WeightsParams
-from operators.weights.totals import add_up, all_shards, warning
+from operators.weights.totals import LOW, Totals, add_up, all_shards, warning
 from operators.weights.weighing import COLUMNS, Factors, Scales, keys_of
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob
 
+CUES = "cues"
 _log = logging.getLogger("rowsieve")
 
 
@@ -70,7 +82,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 7
+    version = 8
     cpu_seconds_per_million_rows = 40.0
     Params = WeightsParams
     partial_fit_changes_rows = True
@@ -78,13 +90,13 @@ class Weights(Operator[WeightsParams]):
     def __init__(self, params: WeightsParams) -> None:
         super().__init__(params)
         self._doubts = not params.trusts_all
-        self.uses = ("ingest",) if self._doubts else ()
+        self.uses: tuple[str, ...] = ("ingest",)
         self._factors = Factors()
 
     @property
     def usual_factors(self) -> tuple[str, ...]:
         """Names of the operators whose weights ``method: robust`` multiplies unless others are chosen."""
-        return ("cues",) if self.params.method == "robust" and self.params.factors is None else ()
+        return (CUES,) if self.params.method == "robust" and self.params.factors is None else ()
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Weights:
         """Return the operator that multiplies by the weights of the chain and drops the rows that `split`
@@ -108,6 +120,8 @@ class Weights(Operator[WeightsParams]):
         found = Weights(self.params.model_copy(update={"factors": names, "drop_outliers": drops}))
         marks = [name + MARK if added.get(name + MARK) == pa.bool_() else "" for name in names]
         found._factors = Factors(tuple(name + FACTOR for name in names), tuple(marks), drops)
+        if self.params.method == "robust" and CUES in names:
+            found.uses = (*self.uses, CUES)
         return found
 
     @property
@@ -173,30 +187,88 @@ class Weights(Operator[WeightsParams]):
         shards = range(len(context.shards.shards))
         method = self.params.method
         sizes = balanced if method in ("group_balanced", "class_balanced") else None
-        limits = self._limits(context, executor) if method == "robust" else None
+        limits, totals = None, list[ClassTotal]()
+        if method == "robust":
+            limits, totals = self._limits(context, executor)
+        elif method == "class_balanced":
+            sizes, totals = self._sizes(context, executor, balanced)
         scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced")
         work = partial(add_up, context.shards, self.requires, scales, context.state)
         whole = all_shards(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
-        if text := warning(whole):
-            _log.warning("%s", text)
+        self._tell(whole, totals)
         return {
             "groups": float(len(balanced)),
             "largest_weight": float(np.float32(whole.scale * whole.largest)),
             "effective_sample_size": whole.effective(),
             "effective_share": whole.effective() / whole.kept if whole.kept else 0.0,
             "doubted": float(whole.doubted),
+            **({"class_effective_share": effective_rows(totals) / max(whole.kept, 1)} if totals else {}),
             **({} if limits is None else {"shrinkage": _shrinkage(limits)}),
+            **({} if limits is None else {"class_strength": self._strength(context)}),
         }
 
-    def _limits(self, context: Context, executor: Executor) -> ClassLimits:
+    def _tell(self, whole: Totals, totals: Sequence[ClassTotal]) -> None:
+        """Log what is unusual about the weights."""
+        if sentence := rare_class_sentence(totals, self.params.min_class_rows):
+            _log.warning("operators.weights: %s", sentence)
+        by_classes = effective_rows(totals)
+        if text := warning(whole, by_classes):
+            _log.warning("%s", text)
+        elif totals and by_classes < LOW * whole.kept:
+            heavy = max(totals, key=lambda total: total.weight)
+            _log.info(
+                "operators.weights: class balance makes the weights worth %s of %s rows, since the class %r "
+                "has %s rows.",
+                f"{whole.effective():,.0f}",
+                f"{whole.kept:,}",
+                heavy.name,
+                f"{heavy.rows:,}",
+            )
+
+    def _strength(self, context: Context) -> float:
+        """Return how far classes are balanced, from 0 to 1."""
+        if self.params.class_strength is not None:
+            return self.params.class_strength
+        if CUES not in context.states:
+            return 1.0
+        from operators.cues.serialise import class_strength
+
+        return class_strength(context.states[CUES])
+
+    def _balance(self, context: Context, sums: Moments, strength: float) -> list[ClassTotal]:
+        """Return what each class weighs ahead of the factors, and write it down for the report."""
+        balance = balance_classes(sums, self.params.min_class_rows, strength)
+        ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
+        names = [str(value) for value in ingest["classes"]]
+        totals = class_totals(balance, {c: int(n) for c, (n, _) in sums.items()}, names)
+        save_totals(totals, strength, context.state)
+        return totals
+
+    def _sums(self, context: Context, executor: Executor) -> Moments:
+        """Return the kept rows of each class and the sum of the factors' product over them."""
+        count = partial(_sum_products, context.shards, self._factors)
+        return add_moments(list(executor.map(count, range(len(context.shards.shards)))))
+
+    def _sizes(
+        self, context: Context, executor: Executor, masses: dict[int, float]
+    ) -> tuple[dict[int, float], list[ClassTotal]]:
+        """Return the masses by which the rows of each class are divided for ``method: class_balanced``."""
+        sums = self._sums(context, executor)
+        totals = self._balance(context, sums, 1.0)
+        full = max((total.rows * total.weight for total in totals), default=1.0)
+        part = {c: t.rows * t.weight / full for c, t in zip(sorted(sums), totals, strict=True)}
+        return {c: mass / part.get(c, 1.0) for c, mass in masses.items()}, totals
+
+    def _limits(self, context: Context, executor: Executor) -> tuple[ClassLimits, list[ClassTotal]]:
         """Measure the factors' product within each class, in two passes over the shards."""
         shards, params = range(len(context.shards.shards)), self.params
-        count = partial(_sum_products, context.shards, self._factors)
-        sums = add_moments(list(executor.map(count, shards)))
+        sums = self._sums(context, executor)
+        totals = self._balance(context, sums, self._strength(context))
         work = partial(_sum_ratios, context.shards, self._factors, class_means(sums), params.cap)
         ratios = add_moments(list(executor.map(work, shards)))
-        limits = find_limits(sums, ratios, params.cap, params.min_effective_share)
+        balance = {c: total.weight for c, total in zip(sorted(sums), totals, strict=True)}
+        limits = find_limits(sums, ratios, balance, params.cap, params.min_effective_share)
         if shrunk := {c: 1 - t for c, t in limits.trust.items() if t < 1}:
             _log.info(
                 "operators.weights: the weights of %d classes are shrunk towards class balance, by up to "
@@ -204,7 +276,7 @@ class Weights(Operator[WeightsParams]):
                 len(shrunk),
                 100 * max(shrunk.values()),
             )
-        return limits
+        return limits, totals
 
     def _train(
         self, context: Context, executor: Executor, by_class: Counter[tuple[int, int]]
@@ -248,7 +320,9 @@ class Weights(Operator[WeightsParams]):
         """Say how unequal the weights are."""
         from operators.weights.report import weight_section
 
-        return weight_section(context.metrics)
+        totals, strength = load_totals(context.state)
+        sentences = rare_class_sentence(totals, self.params.min_class_rows), strength_sentence(strength)
+        return weight_section(context.metrics, sentences)
 
     def open(self, context: Context) -> Apply:
         """Load sizes and models."""

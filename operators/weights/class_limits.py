@@ -3,11 +3,13 @@
 ``method: robust`` of the operator ``weights``. Within a class the product of the factors is divided by its
 mean over the kept rows and cut at ``cap``; with f the result divided by its own mean, a row weighs
 
-    N / (K n_c) * (1 - t_c + t_c f),
+    b_c * (1 - t_c + t_c f),
 
-for N kept rows in K classes, n_c of them in the class. The shrinkage 1 - t_c is the smallest for which no row
-weighs more than ``cap`` times as much as under class balance, and for which Kish's effective sample size of
-the class, n_c / (1 + t_c^2 var f), is at least ``min_effective_share`` of n_c. Every class then weighs N / K.
+where b_c is the weight under class balance, N / (K n_c) for N kept rows in K classes, n_c of them in the
+class; classes with few rows have less (``operators.class_shares``). The shrinkage 1 - t_c is the smallest
+for which no row weighs more than ``cap`` times as much as under class balance, and for which Kish's
+effective sample size of the class, n_c / (1 + t_c^2 var f), is at least ``min_effective_share`` of n_c.
+Every class then weighs b_c n_c.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators.class_shares import class_factors
 from operators.explanations import Fact
 from operators.weights.kernel import Bools, Floats, Ints
 
@@ -107,25 +110,34 @@ def class_means(sums: Moments) -> dict[int, float]:
     return {c: total / n if total > 0 else 1.0 for c, (n, total) in sums.items()}
 
 
-def find_limits(sums: Moments, ratios: Moments, cap: float, min_effective_share: float) -> ClassLimits:
+def find_limits(
+    sums: Moments, ratios: Moments, balance: dict[int, float], cap: float, min_effective_share: float
+) -> ClassLimits:
     """Choose normalisation and shrinkage from the sums over all shards.
 
     Parameters
     ----------
     sums, ratios
         From ``sum_products`` and ``sum_ratios``, added up by ``add_moments``.
+    balance
+        Weight of a row of each class under class balance, from ``balance_classes``.
     cap, min_effective_share
         As in the parameters of ``weights``.
 
     """
-    n_rows = sum(n for n, _ in sums.values())
-    balance, capped_mean, trust = {}, {}, {}
+    capped_mean, trust = {}, {}
     for c, (n, _) in sums.items():
         total, squares, largest = ratios[c]
-        balance[c] = n_rows / (len(sums) * n)
         capped_mean[c] = total / n if total > 0 else 1.0
         trust[c] = 0.0 if total <= 0 else _trust(total / n, squares / n, largest, cap, min_effective_share)
     return ClassLimits(balance, class_means(sums), capped_mean, trust, cap)
+
+
+def balance_classes(sums: Moments, min_class_rows: int, strength: float) -> dict[int, float]:
+    """Return the weight of a row of each class under class balance; the parameters are those of
+    ``class_shares``."""
+    counts = np.array([n for n, _ in sums.values()]).astype(np.int64)
+    return dict(zip(sums, class_factors(counts, min_class_rows, strength).tolist(), strict=True))
 
 
 def add_moments(parts: Sequence[Moments]) -> Moments:

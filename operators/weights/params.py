@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
+from operators.class_shares import MIN_CLASS_ROWS
 from operators.models.spec import ModelName, Widths
 
 
@@ -58,6 +59,18 @@ class WeightsParams(OperatorParams):
     """Least effective sample size of each class as a share of its kept rows; weights are shrunk towards class
     balance
     until it holds. Only ``method: robust`` reads it."""
+    min_class_rows: int = Field(default=MIN_CLASS_ROWS, ge=1)
+    """Rows from which a class has the full share of the weight where classes are balanced; a class with fewer
+    has a share in proportion to its rows. Only ``method: robust`` and ``class_balanced`` read it."""
+    class_strength: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="How far classes are balanced: 1 gives every class the same sum, 0 every row the same "
+        "weight (ahead of the factors), a value between a sum of n_c^(1 - class_strength). Default: where "
+        "`cues` is a factor, the value with the best worst class on held-out rows, else 1. "
+        "Only `method: robust` reads it",
+    )
     factors: tuple[str, ...] | None = Field(
         default=None,
         description="Other operators' weights that multiply these, such as [eos, dckm]; default: all that "
@@ -87,7 +100,11 @@ class WeightsParams(OperatorParams):
     def _keys_are_read(self) -> Self:
         if self.trusts_all and "cross_fit" in self.model_fields_set:
             raise ValueError("cross_fit is read by trust: self_confidence only; trust is 'all'")
-        limits = self.model_fields_set & {"cap", "min_effective_share"}
+        limits = self.model_fields_set & {"cap", "min_effective_share", "class_strength"}
         if self.method != "robust" and limits:
             raise ValueError(f"{min(limits)} is read by method: robust only; method is {self.method!r}")
+        if self.method not in ("robust", "class_balanced") and "min_class_rows" in self.model_fields_set:
+            raise ValueError(
+                f"min_class_rows is read by method: robust and class_balanced only; method is {self.method!r}"
+            )
         return self

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from operators.report import Finding, ReportSection
 from operators.report.text import count, number, percent
-from operators.weights.totals import LOW
+from operators.weights.totals import few_rows
 
 
-def weight_section(metrics: Mapping[str, float]) -> ReportSection | None:
-    """Say how unequal the weights are; None without metrics."""
+def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) -> ReportSection | None:
+    """Say how unequal the weights are, followed by ``sentences`` on the classes; None without metrics."""
     if not metrics:
         return None
     share = metrics.get("effective_share")
@@ -24,7 +24,8 @@ def weight_section(metrics: Mapping[str, float]) -> ReportSection | None:
         "that was trained without them doubts their label."
     )
     findings = []
-    if share is not None and share < LOW:
+    by_classes = metrics.get("class_effective_share", 0.0)
+    if share is not None and few_rows(share, 1, by_classes):
         findings.append(
             Finding(
                 f"The weights are very unequal: training with them is worth only {rows} rows "
@@ -32,4 +33,5 @@ def weight_section(metrics: Mapping[str, float]) -> ReportSection | None:
                 "warning",
             )
         )
+    findings += [Finding(sentence) for sentence in sentences if sentence]
     return ReportSection("Sample weights", [text], findings)

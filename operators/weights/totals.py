@@ -69,10 +69,22 @@ def all_shards(parts: Iterable[Totals]) -> Totals:
     return whole
 
 
-def warning(whole: Totals) -> str:
-    """Return a warning if the weights rest on few rows, else an empty text."""
+def few_rows(effective: float, kept: int, by_classes: float) -> bool:
+    """Return whether weights worth ``effective`` of ``kept`` rows are more unequal than they should be.
+
+    They are below a tenth of the rows, and below half of what class balance alone leaves (``by_classes``; 0
+    where classes are not balanced): a class of .5 % costs most of the effective rows and is no mistake.
+    """
+    return effective < LOW * kept and (not by_classes or effective < 0.5 * by_classes)
+
+
+def warning(whole: Totals, by_classes: float = 0.0) -> str:
+    """Return a warning if the weights rest on few rows, else an empty text.
+
+    ``by_classes`` is the effective sample size of class balance alone, 0 where classes are not balanced.
+    """
     ess = whole.effective()
-    if ess >= LOW * whole.kept:
+    if not few_rows(ess, whole.kept, by_classes):
         return ""
     text = (
         f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample "

@@ -142,7 +142,7 @@ def test_environment_factor_gives_both_environments_the_same_mass():
     hard = rng.random(1000) < 0.1
     p_own = np.where(hard, 0.0, 1.0)
     p = np.where(np.arange(2) == y[:, None], p_own[:, None], 1 - p_own[:, None])[None]
-    w = environments.environment_factor(p, y, environments.mean_errors(p, y, 2))
+    w = environments.environment_factor(p, y, environments.mean_errors(p, y, 2), 2)
     for c in (0, 1):
         assert np.isclose(w[hard & (y == c)].sum(), w[~hard & (y == c)].sum())
         assert np.isclose(w[y == c].mean(), 1)

@@ -33,6 +33,33 @@ def test_without_a_cue_a_hard_table_gets_class_balance():
     assert np.allclose(weights(state, X, y, ids), class_balance(y, 2))
 
 
+def test_a_class_of_few_rows_leaves_the_gate_open(cue_problem):
+    X, label, _, _, ids = cue_problem
+    label = label.copy()
+    label[:6] = 2
+    state = fit(X, label, ids)
+    assert state.blend > 0.9
+    w = weights(state, X, label, ids)
+    totals = np.bincount(label, w)
+    assert totals[2] < 0.3 * totals[0]
+
+
+def test_classes_are_balanced_less_where_that_serves_the_worst_class():
+    rng = np.random.default_rng(1)
+    y = (rng.random(6000) < 0.4).astype(int)
+    X = rng.normal(size=(6000, 3)).astype(np.float32)
+    X[:, 0] = np.where(y == 1, 1.0 + 0.3 * X[:, 0], 1.2 * X[:, 0])  # the rare class is the easy one
+    full = fit(X, y, np.arange(6000))
+    assert full.class_strength in (0.0, 0.5)
+    w = weights(full, X, y, np.arange(6000))
+    assert w[y == 0].sum() > 1.1 * w[y == 1].sum()
+    recalls = [
+        min((predict(fit_softmax(X, y, given, 2), X).argmax(axis=1) == y)[y == c].mean() for c in (0, 1))
+        for given in (w, class_balance(y, 2))
+    ]
+    assert recalls[0] > recalls[1]
+
+
 def test_weights_stream_and_do_not_depend_on_the_order_of_rows(cue_problem):
     X, label, _, _, ids = cue_problem
     state = fit(X, label, ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,10 +44,15 @@ def as_table(y: Any, factor: Any, outlier: Any = None) -> pa.Table:
     )
 
 
-def weigh(tables: list[pa.Table], **params: Any) -> tuple[Any, dict[str, float]]:
+def weigh(tables: list[pa.Table], strength: float = 1.0, **params: Any) -> tuple[Any, dict[str, float]]:
     operator = Weights(WeightsParams.model_validate(params)).in_chain([Factor()])  # type: ignore[list-item]
     with TemporaryDirectory() as folder:
-        found, metrics = run_operator(operator, tables, Path(folder))
+        state, ingest, cues = (Path(folder) / name for name in ("weights", "ingest", "cues"))
+        for path in (state, ingest, cues):
+            path.mkdir()
+        (ingest / "classes.json").write_text(json.dumps({"classes": ["a", "b", "c", "d"]}))
+        (cues / "cues.json").write_text(json.dumps({"class_strength": strength}))
+        found, metrics = run_operator(operator, tables, state, states={"ingest": ingest, "cues": cues})
     return found[WEIGHT].to_numpy().astype(np.float64), metrics
 
 
@@ -68,7 +74,11 @@ def test_the_limits_hold_in_every_class(
     y, factor, outlier = (np.array(column) for column in zip(*found, strict=True))
     table = as_table(y, factor, outlier)
     weight, metrics = weigh(
-        split_table(table, sorted(cuts)), cap=cap, min_effective_share=share, drop_outliers=drop
+        split_table(table, sorted(cuts)),
+        cap=cap,
+        min_effective_share=share,
+        drop_outliers=drop,
+        min_class_rows=1,
     )
     kept = ~outlier if drop else np.ones(len(y), bool)
     assert np.isfinite(weight).all()
@@ -119,13 +129,58 @@ def test_shrinkage_is_recorded_and_logged(caplog: pytest.LogCaptureFixture) -> N
 
 def test_class_balanced_gives_every_class_the_same_sum() -> None:
     y = np.repeat([0, 1], [90, 10])
-    weight, _ = weigh([as_table(y, np.tile([1.0, 3.0], 50))], method="class_balanced")
+    table = as_table(y, np.tile([1.0, 3.0], 50))
+    weight, _ = weigh([table], method="class_balanced", min_class_rows=10)
     assert weight[y == 1].sum() == pytest.approx(50)
     np.testing.assert_allclose(weight[1::2] / weight[::2], 3, rtol=1e-5)
 
 
+@pytest.mark.parametrize("method", ["robust", "class_balanced"])
+def test_a_class_of_few_rows_has_a_share_in_proportion_to_them(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    y = np.repeat([0, 1, 2], [1500, 1425, 6])
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        weight, metrics = weigh([as_table(y, np.ones(len(y)))], method=method)
+    totals = np.bincount(y, weight)
+    assert totals[0] == pytest.approx(totals[1], rel=1e-4)
+    assert totals[2] == pytest.approx(totals[0] * 6 / 30, rel=1e-4)
+    assert metrics["effective_share"] > 0.2
+    assert "'c' (6 rows) 9.1%" in caplog.text
+    assert "cues alone is worth" not in caplog.text
+
+
+def test_ordinary_imbalance_is_balanced_in_full_without_blame(caplog: pytest.LogCaptureFixture) -> None:
+    y = np.repeat([0, 1], [19_900, 100])
+    with caplog.at_level(logging.INFO, "rowsieve"):
+        weight, metrics = weigh([as_table(y, np.ones(len(y)))])
+    assert weight[y == 1].sum() == pytest.approx(10_000, rel=1e-4)
+    assert metrics["effective_share"] < 0.1
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "the class 'b' has 100 rows" in caplog.text
+
+
+def test_factors_that_rest_on_few_rows_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    factor = np.where(np.arange(4000) % 100 == 0, 20.0, 0.0)
+    weigh([as_table(np.arange(4000) % 2, factor)], min_effective_share=0.01, cap=100)
+    assert "cues alone is worth" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "measured", "ratio"), [(None, 0.5, 3.0), (0.0, 1.0, 9.0), (None, 1.0, 1.0)]
+)
+def test_classes_are_balanced_as_far_as_the_recipe_or_cues_says(
+    given: float | None, measured: float, ratio: float
+) -> None:
+    y = np.repeat([0, 1], [900, 100])
+    more = {} if given is None else {"class_strength": given}
+    weight, metrics = weigh([as_table(y, np.ones(len(y)))], strength=measured, **more)
+    assert weight[y == 0].sum() / weight[y == 1].sum() == pytest.approx(ratio, rel=1e-4)
+    assert metrics["class_strength"] == (measured if given is None else given)
+
+
 def test_limits_are_keys_of_the_robust_method_alone() -> None:
-    for key in ("cap", "min_effective_share"):
+    for key in ("cap", "min_effective_share", "class_strength"):
         with pytest.raises(ValidationError, match=f"{key} is read by method: robust only"):
             WeightsParams.model_validate({"method": "uniform", key: 1})
 

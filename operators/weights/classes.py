@@ -1,0 +1,85 @@
+"""What each class weighs under class balance, by its name: for the warning, the report and the metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+RECORD = "classes.json"
+
+
+@dataclass(frozen=True)
+class ClassTotal:
+    """One class under class balance, ahead of all factors.
+
+    Attributes
+    ----------
+    name
+        Value of the label column.
+    rows
+        Kept rows.
+    weight
+        Weight of each row; the mean over all kept rows is 1.
+
+    """
+
+    name: str
+    rows: int
+    weight: float
+
+
+def class_totals(
+    balance: Mapping[int, float], rows: Mapping[int, int], names: Sequence[str]
+) -> list[ClassTotal]:
+    """Return the totals of all classes that have rows, in the order of their index."""
+    return [ClassTotal(names[c], rows[c], balance[c]) for c in sorted(balance)]
+
+
+def save_totals(totals: Sequence[ClassTotal], strength: float, state: Path) -> None:
+    """Write ``classes.json`` into the state folder."""
+    record = {"strength": strength, "classes": [asdict(total) for total in totals]}
+    (state / RECORD).write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+
+
+def load_totals(state: Path) -> tuple[list[ClassTotal], float]:
+    """Return what ``save_totals`` wrote; no class and 1 where classes are not balanced."""
+    path = state / RECORD
+    if not path.exists():
+        return [], 1.0
+    record = json.loads(path.read_text("utf-8"))
+    return [ClassTotal(**total) for total in record["classes"]], record["strength"]
+
+
+def effective_rows(totals: Sequence[ClassTotal]) -> float:
+    """Return Kish's effective sample size of class balance alone."""
+    squares = sum(total.rows * total.weight**2 for total in totals)
+    return sum(total.rows * total.weight for total in totals) ** 2 / squares if squares else 0.0
+
+
+def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> str:
+    """Say which classes have too few rows for their full share of the weight; empty if none has."""
+    n_rows = sum(total.rows for total in totals)
+    full = max((total.rows * total.weight for total in totals), default=0.0)
+    rare = [t for t in totals if t.rows < min_class_rows and t.rows * t.weight < 0.999 * full]
+    if not rare:
+        return ""
+    parts = [f"{t.name!r} ({t.rows:,} rows) {t.rows * t.weight / n_rows:.1%}" for t in rare[:5]]
+    more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
+    return (
+        f"Classes with fewer than {min_class_rows} rows have a smaller share of the total weight than the "
+        f"others, which have {full / n_rows:.1%}: {', '.join(parts)}{more}."
+    )
+
+
+def strength_sentence(strength: float) -> str:
+    """Say that the classes are not balanced in full; empty if they are."""
+    if strength >= 1:
+        return ""
+    if strength <= 0:
+        return "Classes are not balanced, as the worst class is no better on held-out rows if they are."
+    return (
+        f"Classes are balanced in part: a class of n rows has a total in proportion to n^{1 - strength:g}, "
+        "which serves the worst class best on held-out rows."
+    )
