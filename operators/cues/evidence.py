@@ -25,7 +25,7 @@ RAMPS = {
     "agreement": (0.5, 0.6),
     "mistake_confidence": (0.28, 0.35),
     "crispness": (0.88, 0.91),
-    "recovery": (0.2, 0.4),
+    "recovery": (0.35, 0.5),
     "error": (0.25, 0.20),
 }
 SPREAD_RAMPS = {

@@ -78,7 +78,7 @@ class ClassLimits:
         ratio = product / self.mean.get(c, 1.0)
         cut = f"cut at the cap {self.cap:g}" if ratio > self.cap else f"the cap is {self.cap:g}"
         return [
-            Fact("class balance", balance, "weight of every row of the class if all classes weigh the same"),
+            Fact("class balance", balance, "weight of every row of the class ahead of the factors"),
             Fact("relative to class", ratio, f"product of the factors over its mean in the class; {cut}"),
             Fact("shrinkage", 1.0 - trust, "towards class balance, so that enough rows of the class count"),
             Fact("within limits", weight, "class balance * (shrinkage + (1 - shrinkage) * relative)"),

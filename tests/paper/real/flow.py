@@ -1,4 +1,4 @@
-"""One table through the commands of a user: ``rowsieve run``, regression on the weights, ``retrain``."""
+"""One table through the commands of a user: ``init``, ``run``, regression on the weights, ``retrain``."""
 
 from __future__ import annotations
 
@@ -17,20 +17,12 @@ import yaml
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from tests.paper.real.tables import LABEL, TABLES
+from tests.paper.real.tables import LABEL, TABLES, one_hot
 
 TRAIN_SHARE = 0.7
 SHARDS = 4
 TRUTH = "true_group"
 """Column with label x hidden attribute, named under ``truth``: no operator may read it."""
-RECIPE: dict[str, Any] = {
-    "cues": {},
-    "groups": {"method": "cues"},
-    "weights": {},
-    "split": {"validation": 0.2},
-}
-"""The operators of the README's recipe."""
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -58,22 +50,12 @@ def run_table(name: str, seed: int, folder: Path) -> Outcome:
     cut = int(TRAIN_SHARE * len(order))
     train, test = table.frame.iloc[order[:cut]], table.frame.iloc[order[cut:]]
     attribute = table.attribute[order[cut:]]
-    truth = 2 * train[LABEL].to_numpy() + table.attribute[order[:cut]]
-    train = train.assign(**{TRUTH: truth.astype(str)})
+    truth = (table.attribute.max() + 1) * train[LABEL].to_numpy() + table.attribute[order[:cut]]
+    train = train.assign(**{TRUTH: np.char.add("g", truth.astype(str))})
     (folder / "data").mkdir(parents=True)
     for index, rows in enumerate(np.array_split(np.arange(cut), SHARDS)):
         train.iloc[rows].to_parquet(folder / "data" / f"part-{index}.parquet", index=False)
-    recipe = {
-        "name": name,
-        "seed": seed,
-        "truth": {"group": TRUTH},
-        "source": {"path": str(folder / "data" / "*.parquet"), "label": LABEL},
-        "operators": RECIPE,
-        "output": {"path": str(folder / "out")},
-        "run": {"executor": "local"},
-        "report": {"enabled": False},
-    }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), "utf-8")
+    _write_recipe(folder)
     started = time.perf_counter()
     rowsieve("run", str(folder / "recipe.yaml"), "--log-format", "json")
     seconds = time.perf_counter() - started
@@ -82,6 +64,25 @@ def run_table(name: str, seed: int, folder: Path) -> Outcome:
     scores = with_weights(published[kept], test, attribute)
     scores["retrain erm"] = retrained(folder / "out")
     return Outcome(scores, gate(folder / "out"), seconds)
+
+
+def _write_recipe(folder: Path) -> None:
+    """Write the recipe that ``rowsieve init`` drafts, with the true groups named and without a report."""
+    rowsieve(
+        "init",
+        str(folder / "data"),
+        "--label",
+        LABEL,
+        "--output",
+        str(folder / "out"),
+        "-o",
+        str(folder / "draft.yaml"),
+    )
+    recipe = yaml.safe_load((folder / "draft.yaml").read_text("utf-8"))
+    recipe["source"].setdefault("exclude", [])
+    recipe["source"]["exclude"] = [name for name in recipe["source"]["exclude"] if name != TRUTH]
+    recipe |= {"truth": {"group": TRUTH}, "run": {"executor": "local"}, "report": {"enabled": False}}
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), "utf-8")
 
 
 def rowsieve(*arguments: str) -> str:
@@ -119,20 +120,28 @@ def with_weights(published: pd.DataFrame, test: pd.DataFrame, attribute: Any) ->
     """Return scores of logistic regression plain (ERM), class-balanced (CB) and with the published
     weights."""
     features = [column for column in test if column != LABEL]
-    scaler = StandardScaler().fit(published[features])
-    X, y = scaler.transform(published[features]), published[LABEL].to_numpy()
-    Xt, yt = scaler.transform(test[features]), test[LABEL].to_numpy()
+    encoded = one_hot(pd.concat([published[features], test[features]], ignore_index=True))
+    scaler = StandardScaler().fit(encoded[: len(published)])
+    X, Xt = np.split(scaler.transform(encoded), [len(published)])
+    y, yt = published[LABEL].to_numpy(), test[LABEL].to_numpy()
     count = np.bincount(y)
     ways = {
         "ERM": np.ones(len(y)),
-        "CB": (len(y) / (2 * count))[y],
+        "CB": (len(y) / (len(count) * count))[y],
         "weights": published["weight"].to_numpy(),
+        "oracle": _group_balance(published[TRUTH]),
     }
     found = {}
     for name, weight in ways.items():
         model = LogisticRegression(C=1.0, max_iter=1000).fit(X, y, sample_weight=weight)
         found[name] = score(model.predict(Xt), yt, attribute)
     return found
+
+
+def _group_balance(groups: pd.Series) -> Floats:
+    """Return weights under which every true group has the same total, shape (n,), mean 1."""
+    sizes = groups.groupby(groups).transform("size").to_numpy(np.float64)
+    return np.asarray(len(groups) / (groups.nunique() * sizes))
 
 
 def score(predicted: Any, y: Any, attribute: Any) -> Score:

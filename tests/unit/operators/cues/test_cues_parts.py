@@ -57,7 +57,7 @@ def test_scaler_turns_a_constant_column_into_zeros():
 
 
 def test_class_balance_gives_every_class_the_same_total():
-    y = np.array([0] * 7 + [2] * 3)
+    y = np.array([0] * 70 + [2] * 30)
     w = linear.class_balance(y, 4)
     assert np.isclose(w[y == 0].sum(), w[y == 2].sum())
     assert np.isclose(w.mean(), 1)
@@ -148,6 +148,16 @@ def test_environment_factor_gives_both_environments_the_same_mass():
         assert np.isclose(w[y == c].mean(), 1)
 
 
+def test_environments_make_a_shortcut_of_three_classes_independent_of_the_label():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 3000)
+    points_to = np.where(rng.random(3000) < 0.9, y, (y + rng.integers(1, 3, 3000)) % 3)
+    p = np.eye(3)[points_to][None]
+    w = environments.environment_factor(p, y, environments.mean_errors(p, y, 3), 3)
+    table = np.bincount(3 * y + points_to, w, minlength=9).reshape(3, 3)
+    np.testing.assert_allclose(table / table.sum(axis=1, keepdims=True), 1 / 3, atol=0.04)
+
+
 def test_held_out_rows_are_judged_by_the_other_twin():
     ids = np.arange(40)
     models = np.zeros((1, 2, 2, 2))
@@ -195,7 +205,8 @@ def test_one_missing_kind_of_evidence_shuts_the_gate():
         "error": 0.1,
         "cost": 0.0,
     }
-    assert evidence.Evidence(**good).gate() == 1.0
+    weak = good | {"recovery": 0.5}  # enough where slices and twins agree
+    assert evidence.Evidence(**weak).gate() == 1.0
     for name, bad in (
         ("agreement", 0.4),
         ("mistake_confidence", 0.1),
@@ -203,9 +214,33 @@ def test_one_missing_kind_of_evidence_shuts_the_gate():
         ("recovery", 0.0),
         ("error", 0.3),
     ):
-        found = evidence.Evidence(**{**good, name: bad})
+        found = evidence.Evidence(**{**weak, name: bad})
         assert found.gate() == 0.0
         assert found.weakest() == name
+
+
+def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong():
+    spread = {
+        "agreement": 0.1,
+        "mistake_confidence": 0.4,
+        "crispness": 0.94,
+        "recovery": 0.65,
+        "error": 0.1,
+        "cost": 0.05,
+    }
+    assert evidence.Evidence(**spread).gate() == 1.0
+    assert evidence.slice_part(0.1) == 0.0
+    assert evidence.slice_part(0.95) == 0.5
+    for name, bad in (("mistake_confidence", 0.3), ("crispness", 0.9), ("recovery", 0.5), ("error", 0.2)):
+        assert evidence.Evidence(**{**spread, name: bad}).gate() == 0.0
+        assert evidence.Evidence(**{**spread, name: bad, "agreement": 0.9}).gate() > 0.0
+
+
+def test_costly_weights_need_more_confident_mistakes():
+    cheap = evidence.Evidence(0.9, 0.36, 0.95, 0.8, 0.1, 0.05)
+    costly = evidence.Evidence(0.9, 0.36, 0.95, 0.8, 0.1, 0.23)
+    assert cheap.gate() == 1.0
+    assert costly.gate() == 0.0
 
 
 @pytest.mark.parametrize("cap", [2.0, 20.0])
