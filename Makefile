@@ -64,8 +64,7 @@ $(PEERS)/.done: $(PINNED)
 bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against other libraries; one benchmark: ARGS="lp --large --write-readme"
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
-mutants: $(VENV)/.dev  ## Sample mutants of the numerical kernels for 15 minutes into tests/mutation/RESULTS.md
-	$(PIP) "cosmic-ray>=8.7"
+mutants: $(VENV)/.dev  ## Sample mutants of the numerical kernels into tests/mutation/RESULTS.md; longer: ARGS="--minutes 60 --workers 4"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)
 
 paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from connectors import open_source
 from connectors.base import ConnectorError, LateColumns, Source
 
-RELAXED = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 BOM = "\ufeff"
 value = st.text(st.sampled_from('ab1 ,"\n\ré😀\t'), max_size=5)
 line_end = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\n\r\n"])

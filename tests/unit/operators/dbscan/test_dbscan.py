@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import sklearn.cluster
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import EfficiencyWarning
@@ -20,8 +20,6 @@ from operators.dbscan import density as density_module
 from operators.dbscan import points as points_module
 from operators.dbscan import tiles as tiles_module
 
-MANY = settings(max_examples=100, deadline=None)
-SOME = settings(max_examples=60, deadline=None)
 DTYPES = st.sampled_from([np.float32, np.float64])
 MIN_SAMPLES = st.integers(1, 8)
 
@@ -62,7 +60,6 @@ def assert_same(ours: DBSCAN, theirs: Any) -> None:
     np.testing.assert_array_equal(ours.core_sample_indices_, theirs.core_sample_indices_)
 
 
-@MANY
 @given(integer_rows(), GRID_EPS, MIN_SAMPLES, DTYPES)
 def test_euclidean_on_integer_grids(X: Any, eps: float, min_samples: int, dtype: Any) -> None:
     X = X.astype(dtype)
@@ -70,7 +67,6 @@ def test_euclidean_on_integer_grids(X: Any, eps: float, min_samples: int, dtype:
     assert_same(DBSCAN(eps, min_samples).fit(X), theirs)
 
 
-@MANY
 @given(exact_directions(), COSINE_EPS, MIN_SAMPLES, DTYPES)
 def test_cosine_with_ties_and_zero_rows(X: Any, eps: float, min_samples: int, dtype: Any) -> None:
     X = X.astype(dtype)
@@ -78,7 +74,6 @@ def test_cosine_with_ties_and_zero_rows(X: Any, eps: float, min_samples: int, dt
     assert_same(DBSCAN(eps, min_samples, "cosine").fit(X), theirs)
 
 
-@MANY
 @given(exact_directions(), arrays(np.int64, 4, elements=st.integers(-9, 9)), COSINE_EPS, MIN_SAMPLES)
 def test_centred_cosine_subtracts_the_mean(X: Any, mean: Any, eps: float, min_samples: int) -> None:
     X = np.vstack([X, -X])
@@ -86,7 +81,6 @@ def test_centred_cosine_subtracts_the_mean(X: Any, mean: Any, eps: float, min_sa
     assert_same(DBSCAN(eps, min_samples, "centered_cosine").fit(X + mean), theirs)
 
 
-@SOME
 @given(integer_rows(), GRID_EPS, MIN_SAMPLES, st.data())
 def test_sample_weight(X: Any, eps: float, min_samples: int, data: st.DataObject) -> None:
     weight = data.draw(arrays(np.int64, len(X), elements=st.integers(0, 6)))
@@ -95,7 +89,6 @@ def test_sample_weight(X: Any, eps: float, min_samples: int, data: st.DataObject
     assert_same(DBSCAN(eps, min_samples).fit(X, sample_weight=weight), theirs)
 
 
-@SOME
 @given(
     integer_rows(),
     st.lists(GRID_EPS, min_size=1, max_size=4),
@@ -111,7 +104,6 @@ def test_grid_equals_single_fits(X: Any, eps_values: list[float], min_samples_va
             np.testing.assert_array_equal(labels[e, m], theirs.labels_)
 
 
-@SOME
 @given(integer_rows(16), GRID_EPS, MIN_SAMPLES, st.integers(1, 7), DTYPES)
 def test_any_tile_size(X: Any, eps: float, min_samples: int, tile: int, dtype: Any) -> None:
     X = X.astype(dtype)
@@ -207,7 +199,6 @@ def test_weights_that_count_no_rows_are_refused(weight: list[float]) -> None:
         DBSCAN().fit(np.eye(3), sample_weight=weight)
 
 
-@SOME
 @given(integer_rows(), GRID_EPS, MIN_SAMPLES, st.booleans(), st.booleans())
 def test_precomputed_distances(X: Any, eps: float, min_samples: int, sparse: bool, weighted: bool) -> None:
     distances = sklearn.metrics.pairwise_distances(X)

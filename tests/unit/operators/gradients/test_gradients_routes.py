@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -114,7 +114,6 @@ def perceptrons(draw: st.DrawFn) -> tuple[nn.Module, int, int, str | None]:
     return model, widths[0], classes, draw(st.sampled_from([None, "weight", rf"^{len(layers)}\."]))
 
 
-@settings(max_examples=60, deadline=None)
 @given(perceptrons(), st.integers(1, 9), st.integers(1, 10), st.sampled_from(["auto", "layers", "func"]))
 def test_routes_agree(drawn: tuple[nn.Module, int, int, str | None], n: int, chunk: int, route: str) -> None:
     model, d, classes, pattern = drawn

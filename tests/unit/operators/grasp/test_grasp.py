@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.cluster
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
@@ -168,7 +168,6 @@ def test_predict_names_an_unseen_class() -> None:
         inference.predict(X[:1], [7.0])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     arrays(np.int64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.integers(-2, 2)), st.data()
 )

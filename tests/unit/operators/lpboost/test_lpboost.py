@@ -42,7 +42,6 @@ def feasible(solution, n, alpha):
         assert weights.sum() == pytest.approx(1, abs=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(games, st.floats(0.01, 1))
 def test_strong_duality(losses, alpha):
     """Proposition 3: 1 - gamma* = 1 - rho* = least CVaR, and HiGHS agrees."""
@@ -92,7 +91,6 @@ def test_degenerate_regularised_games(name, beta):
         assert duality_gap(losses, found.sample_weights, found.model_weights, alpha, beta) <= 1e-7
 
 
-@settings(max_examples=100, deadline=None)
 @given(games, st.floats(0.01, 1), st.floats(-3, 12))
 def test_strong_duality_with_entropy(losses, alpha, magnitude):
     beta = 10**magnitude

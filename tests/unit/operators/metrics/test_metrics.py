@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
@@ -33,7 +33,6 @@ def reference(X: Any, labels: Any, metric: str) -> float:
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-@settings(max_examples=300, deadline=None)
 @given(data=labelled())
 def test_silhouette_equals_scikit_learn(metric: Any, data: Any) -> None:
     X, labels = data

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.cluster
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
@@ -20,8 +20,6 @@ from operators.neighbours import NeighbourGraph, approximate_dbscan
 from operators.neighbours import faiss_index as index_module
 from operators.neighbours import kernel as kernel_module
 
-MANY = settings(max_examples=100)
-SOME = settings(max_examples=60)
 DTYPES = st.sampled_from([np.float32, np.float64])
 BLOCKS = st.integers(1, 9)
 
@@ -97,7 +95,6 @@ def assert_scikit_learns(graph: Any, theirs: Any) -> None:
     np.testing.assert_allclose(graph.distances, theirs.data, rtol=1e-6, atol=1e-7)
 
 
-@MANY
 @given(integer_rows(), GRID_EPS, DTYPES, BLOCKS)
 def test_euclidean_radius_with_ties(X: Any, eps: float, dtype: Any, size: int) -> None:
     with blocks_of(size):
@@ -107,7 +104,6 @@ def test_euclidean_radius_with_ties(X: Any, eps: float, dtype: Any, size: int) -
     assert_scikit_learns(ours, theirs)
 
 
-@MANY
 @given(exact_directions(), COSINE_EPS, DTYPES)
 def test_cosine_radius_with_ties_and_zero_rows(X: Any, eps: float, dtype: Any) -> None:
     ours = NeighbourGraph(metric="cosine", eps=eps).fit(X.astype(dtype)).graph_
@@ -115,7 +111,6 @@ def test_cosine_radius_with_ties_and_zero_rows(X: Any, eps: float, dtype: Any) -
     assert_scikit_learns(ours, theirs)
 
 
-@MANY
 @given(exact_directions(), arrays(np.int64, 4, elements=st.integers(-9, 9)), COSINE_EPS)
 def test_centred_cosine_subtracts_the_mean(X: Any, mean: Any, eps: float) -> None:
     X = np.vstack([X, -X])
@@ -132,7 +127,6 @@ def test_zero_rows_are_nobodys_neighbours_below_one() -> None:
     np.testing.assert_array_equal(np.diff(at.indptr_), [3, 3, 3, 3])
 
 
-@MANY
 @given(integer_rows(), st.integers(1, 12), DTYPES, BLOCKS)
 def test_nearest_takes_the_first_of_equals(X: Any, k: int, dtype: Any, size: int) -> None:
     with blocks_of(size):
@@ -141,7 +135,6 @@ def test_nearest_takes_the_first_of_equals(X: Any, k: int, dtype: Any, size: int
     assert_edges(ours, nearest(distances, k), distances)
 
 
-@SOME
 @given(exact_directions(), st.integers(1, 12))
 def test_nearest_by_cosine(X: Any, k: int) -> None:
     distances = exact_distances(X, "cosine")
@@ -158,7 +151,6 @@ def nearest(distances: Any, k: int) -> Any:
     return wanted
 
 
-@SOME
 @given(integer_rows(), GRID_EPS, st.integers(1, 6))
 def test_dbscan_on_an_exact_graph_is_dbscan(X: Any, eps: float, min_samples: int) -> None:
     graph = NeighbourGraph(eps=eps).fit(X).graph_
@@ -166,7 +158,6 @@ def test_dbscan_on_an_exact_graph_is_dbscan(X: Any, eps: float, min_samples: int
     np.testing.assert_array_equal(approximate_dbscan(graph, min_samples), theirs.labels_)
 
 
-@SOME
 @given(
     exact_directions(),
     COSINE_EPS.filter(bool),

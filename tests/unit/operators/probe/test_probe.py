@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -172,7 +172,6 @@ def test_one_step_of_adam_is_torch_s() -> None:
         torch.testing.assert_close(state(fitted)[name], value, atol=1e-6, rtol=1e-4)
 
 
-@settings(max_examples=50, deadline=None)
 @given(sizes=st.lists(st.integers(0, 9), max_size=6), steps=st.integers(1, 12))
 def test_cut_uses_every_row_once(sizes: list[int], steps: int) -> None:
     n = sum(sizes)
