@@ -11,7 +11,7 @@ from tests.s3 import S3Server, s3_server
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=25, **COMMON)
 settings.register_profile("full", max_examples=100, **COMMON)  # --hypothesis-profile full
-settings.register_profile("mutants", max_examples=15, **COMMON)
+settings.register_profile("mutants", max_examples=8, **COMMON)
 settings.load_profile("quick")
 
 # Before anything imports ray or mlflow.
