@@ -62,7 +62,7 @@ class BoxIndex:
 
     @cached_property
     def at(self) -> Float64:
-        """(n, k) coordinates: their distances are at most the rows' own."""
+        """Coordinates (n, k), whose distances are at most those of the rows."""
         return self._points.coordinates(self._sample, self._random)
 
     def cut(self, rows: Index, size: int) -> Blocks:

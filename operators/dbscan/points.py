@@ -178,7 +178,7 @@ class Points:
 
     @property
     def size(self) -> Matrix:
-        """(n,) what the rounding of a product of two rows is proportional to the sum of."""
+        """Size (n,) of each row: a product of two rows is rounded in proportion to the sum of their sizes."""
         return self.half
 
     def operand(self, dtype: Any) -> tuple[Operand, Matrix]:

@@ -70,7 +70,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``eos_weight`` and ``eos_outlier``."""
+        """The columns ``eos_weight`` and ``eos_outlier``."""
         return pa.field(EOS_WEIGHT, pa.float32()), pa.field(EOS_OUTLIER, pa.bool_())
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -106,7 +106,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def can_predict(self) -> bool:
-        """True: the models weigh new rows; weights have mean 1 over the rows of ``fit``."""
+        """Whether new rows can be weighed: yes; weights have mean 1 over the rows of ``fit``."""
         return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:

@@ -91,7 +91,7 @@ class Centroids:
 
     @property
     def penalty(self) -> float:
-        """0: the objective has no regulariser."""
+        """The regulariser of the objective: 0, as there is none."""
         return 0.0
 
     @property

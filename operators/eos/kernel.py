@@ -36,7 +36,7 @@ class View(Protocol):
 
     @property
     def losses(self) -> Float64:
-        """(n,) g(x_t, theta), finite."""
+        """Losses g(x_t, theta) (n,), finite."""
         ...
 
     def sums(self, weight: Float64) -> Float64:
@@ -92,7 +92,7 @@ class WeightStatistics:
 
     @property
     def effective_sample_size(self) -> float:
-        """(sum w)^2 / sum w^2."""
+        """Effective sample size (sum w)^2 / sum w^2."""
         return self.mass**2 / self.square
 
     def log_weights(self, losses: Float64) -> Float64:

@@ -60,13 +60,13 @@ class GaussianModel:
 
     @property
     def covariance(self) -> Float64:
-        """V (D, D)."""
+        """Covariance V (D, D)."""
         found: Float64 = self.factor @ self.factor.T
         return found
 
     @property
     def penalty(self) -> float:
-        """tr(R V^-1) / (2 D), the regulariser of :class:`Gaussian`."""
+        """Regulariser tr(R V^-1) / (2 D) of :class:`Gaussian`."""
         inverse_diagonal = (self._whitener**2).sum(axis=1)
         return float(self.ridge @ inverse_diagonal) / (2 * len(self.mean))
 
@@ -140,12 +140,12 @@ class Linear:
 
     @property
     def penalty(self) -> float:
-        """l2 |B|^2, the regulariser of the coefficients without the intercepts."""
+        """Regulariser l2 |B|^2 of the coefficients without the intercepts."""
         return self.l2 * float((self.coefficients[:-1] ** 2).sum())
 
     @property
     def rows_needed(self) -> int:
-        """One for each coefficient."""
+        """Rows that a fit needs: as many as there are coefficients."""
         return len(self.coefficients)
 
     def predict(self, X: npt.NDArray[np.floating]) -> Float64:
@@ -222,12 +222,12 @@ class Softmax:
 
     @property
     def penalty(self) -> float:
-        """l2 / 2 |W|^2; intercepts are free."""
+        """Regulariser l2 / 2 |W|^2; intercepts are free."""
         return self.l2 / 2 * float((self.coefficients[:, :-1] ** 2).sum())
 
     @property
     def rows_needed(self) -> int:
-        """One a class."""
+        """Rows that a fit needs: one for each class."""
         return max(2, len(self.coefficients))
 
     def log_proba(self, X: npt.NDArray[np.floating]) -> Float64:

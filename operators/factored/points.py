@@ -157,7 +157,7 @@ class FactoredPoints:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, entries of a flat gradient)."""
+        """Shape of the flat gradients: (n, entries of a gradient)."""
         return self.n, self.gradients.shape[1]
 
     def distances(self, rows: Index, cols: Index) -> Float64:

@@ -76,7 +76,7 @@ class Gradients(Operator[GradientsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """One vector a row: as long as the probe has chosen parameters, or the projection dimensions.
+        """A vector for each row: one number for each chosen parameter, or for each projected dimension.
 
         Factored gradients stand in a column of their own, layer by layer.
         """

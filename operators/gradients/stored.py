@@ -41,12 +41,12 @@ class StoredRows:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows in all files."""
         return sum(file.n_rows for file in self.files)
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """Length of a stored vector."""
         return self.files[0].width
 
     def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

@@ -46,7 +46,7 @@ class StoredGradients(Operator[GradientsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """One vector a row, as long as the stored ones."""
+        """A vector for each row, as long as the stored ones."""
         return (pa.field(GRADIENT, VECTOR),)
 
     @property

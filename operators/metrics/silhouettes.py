@@ -47,7 +47,7 @@ class Comparable(Protocol):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n, entries of a row)."""
+        """Shape of the rows: (n, entries of a row)."""
         ...
 
     def distances(self, rows: Index, cols: Index) -> npt.NDArray[Any]:

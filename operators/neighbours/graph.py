@@ -41,7 +41,7 @@ class Graph:
 
     @property
     def degrees(self) -> Ids:
-        """(n,) int64: neighbours of each row."""
+        """Number of neighbours (n,), int64, of each row."""
         return np.diff(self.indptr)
 
     def take(self, rows: Ids) -> Graph:

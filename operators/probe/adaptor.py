@@ -92,7 +92,7 @@ class Probe(Operator[ProbeParams]):
 
     @property
     def can_predict(self) -> bool:
-        """By the trained model."""
+        """Whether new rows can be placed without ``fit``: yes, by the trained model."""
         return True
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:

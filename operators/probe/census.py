@@ -23,7 +23,7 @@ class Census:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all slots."""
+        """Number of rows in all slots."""
         return sum(self.slot_rows)
 
 

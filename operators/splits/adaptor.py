@@ -77,7 +77,7 @@ class Split(Operator[P]):
 
     @property
     def can_predict(self) -> bool:
-        """By thresholds and rules: shares of new rows are those of ``fit`` on average, not exactly."""
+        """Whether new rows can be split without ``fit``: yes, with its shares on average, not exactly."""
         return True
 
     @property

@@ -55,13 +55,13 @@ class ByProgram(Split[ClusterParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``split``, and ``fold`` where there are folds."""
+        """The columns ``split`` and, with folds, ``fold``."""
         fold = (pa.field(FOLD, pa.int32()),) if self.params.folds else ()
         return (*super().adds, *fold)
 
     @property
     def publishes(self) -> tuple[pa.Field, ...]:
-        """``fold`` where there are folds."""
+        """The published column ``fold``, if there are folds."""
         return self.adds[1:]
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

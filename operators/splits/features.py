@@ -56,7 +56,7 @@ class FeatureMap:
 
     @property
     def width(self) -> int:
-        """Entries of phi(x)."""
+        """Number of entries of phi(x)."""
         return self.whiten.shape[1] if self.gamma else len(self.mean)
 
     def features(self, X: npt.ArrayLike, row_ids: Ints | None = None) -> Float32:

@@ -151,7 +151,7 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """By the trained models; groups are counted again."""
+        """Whether new rows can be weighed: yes, by the trained models; groups are counted again."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Factors:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns to read."""
+        """Columns that weighing reads."""
         return (*self.columns, *filter(None, self.marks))
 
     def product(self, table: pa.Table) -> Floats:
