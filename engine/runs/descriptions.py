@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from connectors.storage import Place, read_columns
@@ -39,6 +40,7 @@ ROWS_PER_GROUP = 2_000
 FEATURE_ROWS_PER_GROUP = 256
 FEATURE_VALUES = 2**24
 """At most this many numbers of features are held for the central rows (64 MiB)."""
+MIN_SPACES = 3.0
 MOST_COLUMNS = 256
 """Further columns of a wider table are not named in descriptions."""
 Counts = Counter[tuple[int, int]]
@@ -95,14 +97,15 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
     rows = first_per_group(rows, max(MOST_ROWS // max(len(sizes), 1), 1))[0]
     rows = rows[np.argsort(rows["row_id"])]
     columns = describable_columns(plan)
+    table = _read(plan, rows["row_id"], columns, executor)
     sample = GroupSample(
-        _read(plan, rows["row_id"], columns, executor),
+        table,
         rows["row_id"],
         rows["y"],
         rows["group"],
         sizes,
         plan.recipe.seed,
-        *_features(plan, rows, executor),
+        *_features(plan, rows, table, executor),
     )
     groups = describe_groups(sample, read_classes(plan)) if len(rows) else []
     scored = right if PREDICTION in reader.columns else None
@@ -172,14 +175,21 @@ def _is_opaque(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind) or binary or pa.types.is_null(kind))
 
 
+def _is_prose(column: pa.ChunkedArray) -> bool:
+    """Whether a column is text with at least four words on average."""
+    if not pa.types.is_string(column.type) or not len(column):
+        return False
+    return bool((pc.mean(pc.count_substring(column, " ")).as_py() or 0.0) >= MIN_SPACES)
+
+
 def _features(
-    plan: Plan, rows: Rows, executor: Executor
+    plan: Plan, rows: Rows, table: pa.Table, executor: Executor
 ) -> tuple[NDArray[np.float32] | None, NDArray[np.int64] | None]:
-    """Return features of some of the rows and their positions, where images, vectors or texts are used."""
+    """Return features of some of the rows and their positions, where images, vectors or prose are used."""
     schema = plan.listing.schema
     used = [schema.field(name).type for name in plan.features if name in schema.names]
     made = FEATURES in plan.reader().columns and len(rows)
-    if not made or not any(_is_opaque(kind) or pa.types.is_string(kind) for kind in used):
+    if not made or not (any(map(_is_opaque, used)) or any(map(_is_prose, table.columns))):
         return None, None
     first = first_per_group(rows, FEATURE_ROWS_PER_GROUP)[0]
     width = vectors_to_numpy(_read_x(plan.reader(), first["row_id"][:1], plan, executor)).shape[1]

@@ -80,8 +80,11 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
     ]
     kinds = {field["name"]: field["type"] for field in dataset.manifest["schema"]}
     outputs = [
-        ColSpec(_label_type(kinds[dataset.manifest["source"]["label"]], classes), "prediction"),
-        *(ColSpec(DataType.double, f"probability_{c}") for c in classes),
+        # A row that cannot be used has a reason and no prediction.
+        ColSpec(
+            _label_type(kinds[dataset.manifest["source"]["label"]], classes), "prediction", required=False
+        ),
+        *(ColSpec(DataType.double, f"probability_{c}", required=False) for c in classes),
         ColSpec(DataType.string, "reason", required=False),
     ]
     return ModelSignature(
@@ -139,12 +142,16 @@ def input_example(dataset: Version, served: Served) -> pd.DataFrame | None:
     return None
 
 
-def requirements(operators_used: Sequence[str]) -> list[str]:
+def requirements(networks: bool) -> list[str]:
     """Return the packages that the model needs, each at the version that is installed here.
 
     A local version such as ``2.13.0+cpu`` is pinned by its public part, as a registry has no other.
+
+    Parameters
+    ----------
+    networks : whether features are made of texts or images by a pretrained network.
     """
-    names = [*PACKAGES, *(EMBED_PACKAGES if {"embed", "encode"}.intersection(operators_used) else ())]
+    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ())]
     found = []
     for name in names:
         try:

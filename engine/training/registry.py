@@ -283,7 +283,7 @@ def _log_model(
                 code_paths=code_paths(Path(scratch) / "code"),
                 signature=signature(result.version, maker.classes, served),
                 input_example=input_example(result.version, served),
-                pip_requirements=requirements([operator.name for operator in maker.operators]),
+                pip_requirements=requirements(served.networks),
                 metadata={
                     "rowsieve.version": result.version.name,
                     "rowsieve.trainer": trainer_of(params),

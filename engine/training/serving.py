@@ -97,6 +97,8 @@ class Served:
     """Source columns whose values may be missing, because `encode` has a rule for them."""
     missing_texts: tuple[str, ...] = ()
     """Texts that stand for a missing value."""
+    networks: bool = False
+    """Whether features are made of texts or images by a pretrained network."""
 
     def __init__(self, folder: str | Path) -> None:
         self.model = Ensemble.load(folder)
@@ -106,6 +108,7 @@ class Served:
         self._encoder = None if encoder is None else _open(encoder, Path(folder) / ENCODING)
         if encoder is not None and encoder["name"] == "encode":
             self.optional, self.missing_texts = _gaps(encoder["params"], Path(folder) / ENCODING)
+        self.networks = encoder is not None and _has_network(encoder, Path(folder) / ENCODING)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
@@ -244,6 +247,15 @@ def _gaps(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tu
     fails = {n for n, kind in kinds.items() if kind in filled and checked.numeric_of(n).missing == "fail"}
     whole = {name for name, kind in kinds.items() if kind in (Kind.VECTOR, Kind.IMAGE)}
     return frozenset(kinds) - fails - whole, checked.missing_values
+
+
+def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
+    if encoder["name"] != "encode":
+        return bool(encoder["name"] == "embed")
+    from operators.encode.kinds import Kind
+    from operators.encode.outputs import provenance
+
+    return any(output.kind in (Kind.TEXT, Kind.IMAGE) for output in provenance(encoding))
 
 
 def _open(encoder: Mapping[str, Any], state: Path | None = None) -> Any:

@@ -1,0 +1,212 @@
+"""A registered model takes the rows of the source: in this process, over HTTP, without Rowsieve."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from tests.data import recipe_for, write_shards
+
+N = 400
+CITIES = ["Oslo", "Rome", "Lima"]
+
+
+def raw_table(seed: int = 0) -> pa.Table:
+    """Whole numbers with gaps, floats, texts with gaps, booleans and dates; the label follows two of them."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, N)
+    age = np.where(y == 1, rng.integers(40, 70, N), rng.integers(20, 50, N))
+    city = np.where(rng.random(N) < 0.8, np.array(CITIES)[y], "Lima")
+    days = 18_000 + rng.integers(0, 900, N)
+    return pa.table(
+        {
+            "age": pa.array([None if i % 13 == 0 else int(value) for i, value in enumerate(age)], pa.int64()),
+            "score": rng.normal(size=N),
+            "city": pa.array([None if i % 17 == 0 else str(value) for i, value in enumerate(city)]),
+            "member": pa.array(rng.random(N) < 0.5),
+            "hired": pa.array(days * 86_400_000_000, pa.timestamp("us")),
+            "label": pa.array(["yes" if value else "no" for value in y]),
+            "truth": pa.array(["a"] * N),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a registered MLflow model whose features are made by `encode`."""
+    folder = tmp_path_factory.mktemp("raw")
+    write_shards(folder / "data", raw_table(), 2)
+    recipe = recipe_for(folder / "data", folder / "out", tracking={"enabled": True})
+    recipe["operators"] = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
+    run(Recipe.parse(recipe))
+    options = ["--executor", "local", "--register", "raw"]
+    done = CliRunner().invoke(app, ["retrain", "--dataset", str(folder / "out"), *options])
+    assert done.exit_code == 0, done.output
+    (found,) = (path.parent for path in (folder / "out" / "mlartifacts").rglob("MLmodel"))
+    return found
+
+
+def rows_as_json() -> list[dict[str, Any]]:
+    """Ten rows as a client would send them."""
+    frame = raw_table(seed=1).slice(1, 10).drop_columns(["label", "truth"]).to_pandas()
+    frame["hired"] = frame["hired"].dt.strftime("%Y-%m-%d")
+    found: list[dict[str, Any]] = json.loads(frame.to_json(orient="records"))
+    return found
+
+
+def test_the_signature_has_the_columns_of_the_source(model: Path) -> None:
+    found = mlflow.models.Model.load(str(model))
+    inputs = {column.name: column for column in found.signature.inputs.inputs}
+    assert list(inputs) == ["age", "score", "city", "member", "hired", "request_id"]
+    assert not any(column.required for column in inputs.values())
+    assert str(inputs["city"].type) == "DataType.string"
+    assert str(inputs["hired"].type) == "DataType.datetime"
+    assert found.metadata["rowsieve.columns"]["age"] == "int64, may be missing"
+    example = found.load_input_example(str(model))
+    assert list(example.columns) == ["age", "score", "city", "member", "hired"]
+
+
+def test_requirements_are_exact_and_name_no_stranger(model: Path) -> None:
+    lines = (model / "requirements.txt").read_text().split()
+    assert all("==" in line and "+" not in line for line in lines)
+    names = {line.partition("==")[0] for line in lines}
+    assert {"torch", "mlflow", "pyarrow"} <= names
+    assert not {"rowsieve", "transformers", "ray"} & names
+    assert {path.name for path in (model / "code").iterdir()} == {"connectors", "engine", "operators"}
+
+
+def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:
+    served = mlflow.pyfunc.load_model(str(model))
+    frame = raw_table(seed=1).to_pandas()
+    labels = frame.pop("label")
+    answers = served.predict(frame.drop(columns=["truth"]))
+    assert (answers["prediction"] == labels).mean() > 0.8
+    assert answers["reason"].isna().all()
+    extra = served.predict(frame.assign(more=1))
+    pd.testing.assert_frame_equal(extra, answers)
+    missing = served.predict(frame.drop(columns=["city", "truth"]))
+    pd.testing.assert_frame_equal(missing, served.predict(frame.assign(city=None)))
+    unknown = served.predict(frame.assign(city="Atlantis"))
+    assert unknown["reason"].isna().all()
+    ages = frame["age"].astype(object)
+    ages[3], ages[4] = "forty", None
+    spoilt = served.predict(frame.assign(age=ages))
+    assert spoilt["prediction"][3] is None
+    assert spoilt["reason"][3] == "column 'age' is no number (value: 'forty')"
+    rest = np.setdiff1d(np.arange(N), [3, 4])
+    assert spoilt["prediction"][rest].tolist() == answers["prediction"][rest].tolist()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def post(port: int, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/invocations",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def serving(python: Path, model: Path, folder: Path) -> Iterator[int]:
+    """Run ``mlflow models serve`` with an interpreter until the block ends; yield its port."""
+    port = free_port()
+    command = [str(python), "-m", "mlflow", "models", "serve", "-m", str(model), "-p", str(port)]
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MLFLOW_TRACKING_URI")}
+    environment["PATH"] = f"{python.parent}:{environment['PATH']}"
+    with (folder / "serve.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--env-manager", "local", "--workers", "1"],
+            cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=environment,
+        )  # fmt: skip
+        try:
+            _wait(port, process, folder / "serve.log")
+            yield port
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()[-3000:]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(log.read_text()[-3000:])
+
+
+def check_requests(port: int, model: Path) -> None:
+    """Send rows as JSON: good ones, gaps, unknown values, extra and missing columns, one bad row."""
+    rows = rows_as_json()
+    good = post(port, {"dataframe_records": rows})["predictions"]
+    assert [row["reason"] for row in good] == [None] * len(rows)
+    assert {row["prediction"] for row in good} <= {"no", "yes"}
+    assert all(0 <= row["probability_yes"] <= 1 for row in good)
+    changed = [dict(row) for row in rows]
+    changed[0]["age"] = "forty"
+    changed[1]["city"] = "Atlantis"
+    changed[2]["age"] = None
+    changed[3]["colour"] = "red"
+    found = post(port, {"dataframe_records": changed})["predictions"]
+    assert found[0] == {
+        "prediction": None,
+        "probability_no": None,
+        "probability_yes": None,
+        "reason": "column 'age' is no number (value: 'forty')",
+    }
+    assert [row["reason"] for row in found[1:]] == [None] * (len(rows) - 1)
+    assert found[4:] == good[4:]
+    without = [{key: value for key, value in row.items() if key != "score"} for row in rows]
+    assert all(row["reason"] is None for row in post(port, {"dataframe_records": without})["predictions"])
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        post(port, {"dataframe_records": [{**rows[0], "member": "perhaps"}]})
+
+
+@pytest.mark.slow
+def test_a_request_over_http(model: Path, tmp_path: Path) -> None:
+    for port in serving(Path(sys.executable), model, tmp_path):
+        check_requests(port, model)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_model_runs_where_rowsieve_is_not_installed(model: Path, tmp_path: Path) -> None:
+    """In a new virtual environment with the model's requirements alone, loaded and served."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
+    python = tmp_path / "clean" / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "-q", "-r", str(model / "requirements.txt")]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode and "Could not" in done.stderr and "No matching distribution" not in done.stderr:
+        pytest.skip(f"no package registry can be reached: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    listed = subprocess.run([str(python), "-m", "pip", "list"], capture_output=True, text=True, check=True)
+    assert "rowsieve" not in listed.stdout
+    for port in serving(python, model, tmp_path):
+        check_requests(port, model)
