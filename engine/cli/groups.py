@@ -39,6 +39,9 @@ def _show(found: dict[str, Any]) -> None:
     console.print(f"[bold]{found['version']}[/]: the groups in words", soft_wrap=True)
     for entry in found["groups"]:
         _show_group(entry)
+    for one in found["slices"]:
+        console.print(f"\n[bold]suspected shortcut[/] {escape(one['slice'])}", soft_wrap=True)
+        console.print(f"  {escape(one['description'])}", soft_wrap=True)
     console.print(
         "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how many "
         "times the group's share of its class the share among these rows is. --json has everything.",

@@ -32,18 +32,28 @@ class Words:
 
     groups: list[DescribedGroup] = field(default_factory=list)
     checked: int = 0
+    slices: list[tuple[str, str]] = field(default_factory=list)
+    """Suspected shortcuts on entries of vectors, and what tells their rows from others."""
     central: list[ExampleRows] = field(default_factory=list)
     """Rows nearest to the centre of their group."""
 
 
 def words_of(descriptions: Mapping[str, Any] | None) -> Words:
-    """Convert descriptions, as ``reports/<version>.groups.json`` holds them, for the template."""
+    """Convert descriptions, as ``reports/<version>.groups.json`` holds them, for the template.
+
+    Where no class is split into groups, there is nothing to say of them.
+    """
     if descriptions is None:
         return Words()
     entries = descriptions["groups"][:MOST_GROUPS]
     by_class = {entry["class"]: entry["rule"]["checked"] for entry in entries if entry["rule"]}
     inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
-    return Words([_described(entry) for entry in entries], sum(by_class.values()), _central(inferred))
+    slices = [(one["slice"], one["description"]) for one in descriptions["slices"]]
+    classes = [entry["class"] for entry in entries]
+    if len(set(classes)) == len(classes):  # no class is split: there is nothing to tell apart
+        return Words(slices=slices)
+    groups = [_described(entry) for entry in entries]
+    return Words(groups, sum(by_class.values()), slices, _central(inferred))
 
 
 def _described(entry: Mapping[str, Any]) -> DescribedGroup:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
+from engine.plan.chain import CUES
 from engine.plan.model import Plan
 from engine.plan.sources import published_columns
 from engine.report.context import read_classes
@@ -30,10 +31,11 @@ from engine.report.survey import ROW, Rows, first_per_group, rows_of
 from engine.storage.reader import StoreReader
 from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
 from operators.columns import vectors_to_numpy
-from operators.descriptions import GroupSample, describe_groups
+from operators.cues.listing import SUSPECTS, read_suspects
+from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.hashing import row_hashes
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when descriptions have to be made again."""
 MOST_ROWS = 24_000
 ROWS_PER_GROUP = 2_000
@@ -41,6 +43,7 @@ FEATURE_ROWS_PER_GROUP = 256
 FEATURE_VALUES = 2**24
 """At most this many numbers of features are held for the central rows (64 MiB)."""
 MIN_SPACES = 3.0
+MOST_SLICES = 10
 MOST_COLUMNS = 256
 """Further columns of a wider table are not named in descriptions."""
 Counts = Counter[tuple[int, int]]
@@ -82,9 +85,10 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
     Returns
     -------
     JSON-able: ``format``, ``version``, ``recipe``, ``columns`` (the source columns that a description may
-    name), ``sampled_rows`` and ``groups``, whose entries are those of
+    name), ``sampled_rows``, ``groups``, whose entries are those of
     ``operators.descriptions.describe_groups`` with ``share`` of all rows, ``accuracy`` of the classifier on
-    the group and ``class_accuracy`` (None where the chain has no classifier).
+    the group and ``class_accuracy`` (None where the chain has no classifier), and ``slices``, the suspected
+    shortcuts of `cues` on entries of vectors.
 
     """
     reader = plan.reader()
@@ -116,7 +120,23 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         "columns": columns,
         "sampled_rows": len(rows),
         "groups": _with_accuracy(groups, sizes, scored, read_classes(plan)),
+        "slices": describe_slices(sample, _nameless_slices(plan)),
     }
+
+
+def _nameless_slices(plan: Plan) -> list[tuple[str, int, float]]:
+    """Return the suspected slices of `cues` whose feature is an entry of a vector, with position and cut."""
+    fingerprints = {planned.name: planned.fingerprint for planned in plan.operators}
+    if CUES not in fingerprints:
+        return []
+    folder = plan.store.state(fingerprints[CUES])
+    if not (folder / SUSPECTS).exists():
+        return []
+    suspects = read_suspects(folder)["suspects"][:MOST_SLICES]
+    unnamed = [suspect for suspect in suspects if suspect["feature"].endswith("]")]
+    return [
+        (one["slice"], int(one["position"]), float(one.get("feature_cut", one["cut"]))) for one in unnamed
+    ]
 
 
 def describable_columns(plan: Plan) -> list[str]:

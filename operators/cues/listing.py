@@ -121,8 +121,8 @@ def _record(
     classes: Sequence[str],
     values: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    name, cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
-    told, text = columns.told(suspect.feature, cut)
+    name, feature_cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
+    told, text = columns.told(suspect.feature, feature_cut)
     cut = float(f"{told:.6g}")
     inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {text}"
     if columns.is_level(suspect.feature):
@@ -131,6 +131,7 @@ def _record(
         "feature": name,
         "position": suspect.feature,
         "cut": cut,
+        "feature_cut": feature_cut,
         "slice": inside,
         "answer": answers.answer(suspect.feature),
         "reference": name,

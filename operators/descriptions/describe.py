@@ -101,6 +101,40 @@ def describe_groups(sample: GroupSample, classes: Sequence[str]) -> list[dict[st
     return found
 
 
+def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]]) -> list[dict[str, Any]]:
+    """Describe slices of features that have no name of their own, such as an entry of an embedding.
+
+    Parameters
+    ----------
+    sample
+        Rows with ``features``.
+    slices
+        Of each slice its name, the position of the feature, and the cut: a row is inside if it exceeds this.
+
+    Returns
+    -------
+    One mapping for each slice: ``slice``, ``description`` and ``rule``, which tells the rows inside from all
+    others, whatever their class. Empty where the sample has no features.
+
+    """
+    if sample.features is None or sample.feature_rows is None:
+        return []
+    rows = sample.feature_rows
+    fit = (row_hashes(sample.row_ids[rows], sample.seed, "descriptions/slices") & np.uint64(1)).astype(bool)
+    views = views_of(sample.table.take(pa.array(rows)), fit)
+    part = GroupSample(
+        sample.table, sample.row_ids[rows], sample.y[rows], sample.group[rows], sample.sizes, sample.seed
+    )
+    found = []
+    for name, position, cut in slices:
+        inside = np.asarray(sample.features[:, position] > cut)
+        rule = find_rule(views, inside, part.weights(), fit, tests=max(len(slices), 1))
+        text = "no rule of up to three conditions tells its rows from the others better than chance"
+        record = None if rule is None else _rule_record(rule)
+        found.append({"slice": name, "description": rule.text if rule else text, "rule": record})
+    return found
+
+
 def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], has_columns: bool) -> str:
     """Return the description of a group.
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.descriptions import GroupSample, describe_groups, find_rule
+from operators.descriptions import GroupSample, describe_groups, describe_slices, find_rule
 from operators.descriptions.conditions import Level, Missing, Range, Term, merge, shown
 from operators.descriptions.rules import holds, score_rule
 from operators.descriptions.views import readable_between, readable_cuts, views_of
@@ -237,3 +237,24 @@ def test_central_rows_are_the_nearest_to_the_mean() -> None:
     (group,) = describe_groups(sample, ["c"])
     assert group["central_rows"] == [104, 105, 103, 106, 102, 107, 101, 108]
     assert group["description"] == "all rows of class c"
+
+
+def test_a_slice_of_a_vector_is_told_by_the_columns() -> None:
+    rows = table()
+    warm = rows["hours"].to_numpy() >= 35
+    told = warm + 0.1 * np.random.default_rng(5).normal(size=N)
+    X = np.column_stack([np.zeros(N), told]).astype(np.float32)
+    sample = GroupSample(
+        rows,
+        np.arange(N),
+        np.zeros(N, np.int64),
+        np.zeros(N, np.int64),
+        {(0, 0): N},
+        features=X,
+        feature_rows=np.arange(N),
+    )
+    (found,) = describe_slices(sample, [("vector[1] > 0.5", 1, 0.5)])
+    assert found["description"] == "hours >= 35"
+    assert found["rule"]["purity"] > 0.98
+    (chance,) = describe_slices(sample, [("vector[0] > 0", 0, 0.0)])
+    assert chance["rule"] is None
