@@ -45,21 +45,25 @@ class Estimate:
         Peak memory of one process, in MiB.
     slowest
         The operator that takes most of the time.
+    networks
+        Columns that go through a pretrained network, whose time depends on the device and is not included.
 
     """
 
     seconds: float
     mib: float
     slowest: str
+    networks: int = 0
 
     @property
     def text(self) -> str:
         """The estimate as a phrase, rounded, since the rates are of another machine."""
         time, memory = _duration(self.seconds), _memory(self.mib)
-        return f"about {time} of one core and {memory}, mostly for `{self.slowest}`"
+        beside = ", beside the pretrained network" if self.networks else ""
+        return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{beside}"
 
 
-def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int]) -> Estimate:
+def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int], *, networks: int = 0) -> Estimate:
     """Estimate a run of the standard chain.
 
     Parameters
@@ -67,13 +71,14 @@ def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int]) -> Estimat
     n_rows : rows of the source.
     n_features : features of a row, once encoded.
     shard_rows : rows of each shard.
+    networks : columns of text or images.
     """
     wide = max(LEAST_SHARE, n_features / FEATURES)
     seconds = {name: _rate(rates, n_rows) * n_rows / 1e6 * wide for name, rates in RATES.items()}
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
     peak = max(mib for _, _, mib in RATES.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
-    return Estimate(START_SECONDS + sum(seconds.values()), BASE_MIB + peak, slowest)
+    return Estimate(START_SECONDS + sum(seconds.values()), BASE_MIB + peak, slowest, networks)
 
 
 def _rate(rates: tuple[float, float, int], n_rows: int) -> float:

@@ -32,7 +32,7 @@ from engine.plan.source_columns import share_text, summarise_sample
 from engine.recipe.recipe import Recipe
 from operators.base import OperatorError
 from operators.embed.params import NEEDS
-from operators.encode.kinds import Kind, Unused
+from operators.encode.kinds import Kind, KindOptions, decide_kind
 from operators.encode.summary import ColumnSummary, Form, form_of
 from operators.encode.texts import MISSING_TEXTS, NUMBER
 from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
@@ -134,13 +134,9 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     _check_label(look, label)
     keys = look.keys | _label_keys(look, label)
     name = recipe_name(path)
-    operators = _image_network(look)
+    operators = _image_network(look) or _text_network(look, label)
     made = _planned(name, path, label, keys, output, operators)
     check(made.preview)
-    texts = _text_network(made.preview) if not operators else {}
-    if texts:
-        operators = texts
-        made = _planned(name, path, label, keys, output, operators)
     leaks = _leaks(made.plan, made.preview)
     if leaks:
         why = "Likely leaks, each of which tells the label on its own. Keep one only if it is known first."
@@ -151,7 +147,8 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         keys |= unusable
         made = _planned(name, path, label, keys, output, operators)
     rows = [shard.n_rows for shard in made.plan.listing.shards]
-    cost = estimate(sum(rows), _n_features(made.preview), rows)
+    networks = sum(column.use.kind in (Kind.TEXT, Kind.IMAGE) for column in made.preview.columns)
+    cost = estimate(sum(rows), _n_features(made.preview), rows, networks=networks)
     return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, cost)
 
 
@@ -341,9 +338,11 @@ def _image_network(look: _Look) -> dict[str, dict[str, Any]]:
     return {"embed": {"model": "efficientnet_lite0", "column": images[0]}}
 
 
-def _text_network(found: Preview) -> dict[str, dict[str, Any]]:
+def _text_network(look: _Look, label: str) -> dict[str, dict[str, Any]]:
     """The setting of ``encode`` that uses free text, where there is some and its packages are installed."""
-    texts = any(column.use.reason == Unused.TEXT for column in found.columns)
+    options = KindOptions(text_model=True)
+    others = (summary for name, summary in look.summaries.items() if name != label)
+    texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
     return {"encode": {"text": {"model": "minilm"}}} if texts and _installed("minilm") else {}
 
 

@@ -64,7 +64,7 @@ class SourceColumn:
         if self.use.reason is not None and self.kind == "unused" and not self.use.note.startswith(self._why):
             parts = [f"{self._why}: {self.use.note}"]
         if self.use.used and self.summary is not None:
-            parts += describe_values(self.summary)
+            parts += describe_values(self.summary, free_text=self.use.kind == Kind.TEXT)
         parts += [f"read by operators.{name}" for name in self.read_by]
         return "; ".join(parts)
 
@@ -84,13 +84,18 @@ class SourceColumn:
         return found
 
 
-def describe_values(summary: ColumnSummary) -> list[str]:
+def describe_values(summary: ColumnSummary, *, free_text: bool = False) -> list[str]:
     """Return phrases about a column's values: their range or the most frequent, and the share missing."""
     found = []
-    if summary.values is not None and summary.present:
+    if free_text and summary.present:
+        found.append(
+            f"{summary.words / summary.present:.0f} words each, such as {_short(summary.examples(1)[0])!r}"
+        )
+    elif summary.values is not None and summary.present:
         about = "" if summary.is_exact else "about "
         top = [
-            f"{_short(text)} {rows / summary.present:.0%}" for text, rows in summary.values.most_frequent(3)
+            _short(text) + (f" {rows / summary.present:.0%}" if rows >= 0.01 * summary.present else "")
+            for text, rows in summary.values.most_frequent(3)
         ]
         more = ", ..." if summary.distinct > len(top) else ""
         noun = "value" if summary.distinct == 1 else "values"

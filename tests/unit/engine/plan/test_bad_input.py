@@ -1,0 +1,116 @@
+"""What real tables hold and no one expects: a defined use, or an error that names place and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+
+N = 120
+LABEL = ["a", "b"] * (N // 2)
+NUMBERS = np.arange(N) % 17 / 4
+
+
+def validated(folder: Path, *tables: pa.Table, **source: Any) -> Any:
+    data = folder / "data"
+    data.mkdir()
+    for part, table in enumerate(tables):
+        pq.write_table(table, data / f"{part}.parquet")
+    recipe = {"name": "r", "source": {"path": str(data), "label": "y", **source}, "output": {"path": "out"}}
+    (folder / "r.yaml").write_text(yaml.safe_dump(recipe))
+    return CliRunner().invoke(app, ["validate", str(folder / "r.yaml")])
+
+
+def with_column(values: Any, label: Sequence[Any] = LABEL) -> pa.Table:
+    return pa.table({"y": label, "n": NUMBERS[: len(label)], "c": values})
+
+
+def use(done: Any) -> str:
+    assert done.exit_code == 0, done.output
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("c "))
+    return " ".join(line.split())
+
+
+USED: dict[str, tuple[Any, list[str]]] = {
+    "all missing": (pa.nulls(N, pa.float64()), ["unused", "all missing"]),
+    "constant": (["same"] * N, ["unused", "constant"]),
+    "a category of 10 MB": (
+        ["x" * 10_000_000 if row == 5 else "yz"[row % 2] for row in range(N)],
+        ["categorical", "3 values"],
+    ),
+    "infinite": (
+        np.where(np.arange(N) == 3, np.inf, NUMBERS),
+        ["numeric", "1 infinite: faults of their rows"],
+    ),
+    "subnormal": (NUMBERS * 5e-324, ["numeric"]),
+    "old and far dates": (
+        [date(1500 + 6 * row, 1, 2) for row in range(N)],
+        ["datetime", "1500-01-02 to 2214"],
+    ),
+    "decimals": (
+        pa.array([str(row % 9) for row in range(N)]).cast(pa.decimal128(9, 2)),
+        ["numeric", "0 to 8"],
+    ),
+    "zoned times": (pa.array(np.arange(N), pa.timestamp("us", tz="Asia/Tokyo")), ["datetime"]),
+    "a dictionary": (pa.array(["u", "v", "w"] * 40).dictionary_encode(), ["categorical", "3 values: u 33%"]),
+    "a struct": (pa.array([{"f": 1}] * N), ["unused", "source.flatten"]),
+    "lists of text": ([["u", "v"]] * N, ["unused", "unsupported type", "list"]),
+    "numbers in text": ([str(row % 31) for row in range(N)], ["numeric", "written as text"]),
+    "identifiers": (
+        [f"user-{row}" for row in range(N)],
+        ["unused", "identifier", "operators.encode.columns"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", USED)
+def test_every_kind_of_column_has_a_use_or_a_reason(case: str, tmp_path: Path) -> None:
+    values, words = USED[case]
+    line = use(validated(tmp_path, with_column(values)))
+    assert all(word in line for word in words), line
+    assert len(line) < 300
+
+
+def test_a_column_that_changes_its_type_between_files_names_both(tmp_path: Path) -> None:
+    done = validated(tmp_path, with_column(NUMBERS), with_column(["word"] * N))
+    assert done.exit_code == 2
+    assert "1.parquet: column 'c' has type string, but double in" in done.stderr
+    assert "0.parquet" in done.stderr
+
+
+def test_whole_numbers_and_fractions_are_one_type(tmp_path: Path) -> None:
+    done = validated(tmp_path, with_column(np.arange(N) % 7), with_column(NUMBERS))
+    assert "numeric" in use(done)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (with_column([], label=pa.array([], pa.string())), "holds no rows"),
+        (with_column(NUMBERS, label=["a"] * N), "has one value, 'a'"),
+        (with_column(NUMBERS, label=pa.nulls(N, pa.string())), "has no value"),
+        (with_column(NUMBERS, label=NUMBERS * np.pi + np.arange(N)), "120 distinct values"),
+        (with_column(NUMBERS, label=[[1]] * N), "The label column has type list"),
+    ],
+)
+def test_labels_that_name_no_classes_are_refused(table: pa.Table, said: str, tmp_path: Path) -> None:
+    done = validated(tmp_path, table)
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_feature_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:
+    done = validated(tmp_path, with_column([{"f": 1}] * N), features=["n", "c"])
+    assert done.exit_code == 2
+    assert "source.features: 'c' cannot be a feature" in done.stderr
+    assert "source.flatten" in done.stderr
