@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 from pydantic import Field
@@ -138,7 +139,13 @@ def max_depth() -> int:
 
 
 def check_depth(data: bytes) -> None:
-    """Raise ArrowInvalid where JSON is nested deeper than :func:`max_depth`."""
+    """Raise ArrowInvalid for JSON that would end Arrow's parser, and the process with it.
+
+    That is JSON nested deeper than :func:`max_depth`, and a row that is ``null`` instead of an object.
+    """
+    found = _null_row(data)
+    if found is not None:
+        raise pa.ArrowInvalid(f"a row is null, not an object, at byte {found}")
     place = too_deep(data, max_depth())
     if place is not None:
         raise pa.ArrowInvalid(f"nested more than {max_depth()} deep at byte {place}")
@@ -152,13 +159,7 @@ def too_deep(data: bytes, most: int) -> int | None:
     if data.count(b"[") + data.count(b"{") <= most:
         return None
     values = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(values == ord('"'))
-    slashes = np.flatnonzero(values == ord("\\"))
-    if len(slashes) and len(quotes):  # a quote after an odd number of backslashes is escaped
-        starts = slashes[np.concatenate(([True], np.diff(slashes) > 1))]
-        before = (quotes > 0) & (values[quotes - 1] == ord("\\"))
-        run = starts[np.maximum(np.searchsorted(starts, quotes) - 1, 0)]
-        quotes = quotes[~(before & ((quotes - run) % 2 == 1))]
+    quotes = _quotes(values)
     places = np.flatnonzero(np.isin(values, [ord(sign) for sign in "[]{}"]))
     places = places[np.searchsorted(quotes, places) % 2 == 0]
     opens = (values[places] == ord("[")) | (values[places] == ord("{"))
@@ -166,6 +167,29 @@ def too_deep(data: bytes, most: int) -> int | None:
     depths = sums - np.minimum(np.minimum.accumulate(sums), 0)  # a stray closing bracket hides nothing
     deep = np.flatnonzero(depths > most)
     return int(places[deep[0]]) if len(deep) else None
+
+
+def _quotes(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    """Offsets of the quotes that begin and end texts."""
+    quotes = np.flatnonzero(values == ord('"'))
+    slashes = np.flatnonzero(values == ord("\\"))
+    if len(slashes) and len(quotes):  # a quote after an odd number of backslashes is escaped
+        starts = slashes[np.concatenate(([True], np.diff(slashes) > 1))]
+        before = (quotes > 0) & (values[quotes - 1] == ord("\\"))
+        run = starts[np.maximum(np.searchsorted(starts, quotes) - 1, 0)]
+        quotes = quotes[~(before & ((quotes - run) % 2 == 1))]
+    return quotes
+
+
+def _null_row(data: bytes) -> int | None:
+    """Return the offset of the first row that is ``null``, else None. Takes linear time."""
+    quotes: npt.NDArray[np.intp] | None = None
+    for found in NULL_ROW.finditer(data):
+        if quotes is None:
+            quotes = _quotes(np.frombuffer(data, np.uint8))
+        if np.searchsorted(quotes, found.end()) % 2 == 0:  # else it stands inside of a text
+            return found.start()
+    return None
 
 
 def _guessed(data: bytes) -> pa.Schema:
@@ -226,6 +250,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 KEY = re.compile(rb'"([^"\\]*)"\s*:')
 """A key without escapes; a text value never matches, as the quotes in it are escaped."""
+NULL_ROW = re.compile(rb"(?<![:,\[ \t\r\n])[ \t\r\n]*null")
+"""A ``null`` that is no value of a list or object, or is in a text. Arrow 25 crashes on one between rows."""
 MOST = 100
 """Keys that are named; data whose keys are values of their own have no end of them."""
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from connectors.base import MAX_SHARD, ConnectorError
+from connectors.schema import check_types
 from connectors.storage.clients import split_uri
 from connectors.storage.object_path import ObjectPath, Tag
 
@@ -110,15 +112,35 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
     """Columns of one Parquet file, all by default; of an object only their bytes are fetched."""
     names = None if columns is None else list(columns)
     if isinstance(place, Path):
+        with pq.ParquetFile(place, memory_map=True) as file:
+            check_part(place, file)
         return pq.read_table(place, columns=names, partitioning=None, memory_map=True)
     with place.open() as handle:
+        check_part(place, pq.ParquetFile(handle))
+        handle.seek(0)
         return pq.read_table(handle, columns=names)
+
+
+def check_part(place: Place, file: pq.ParquetFile) -> None:
+    """Raise ConnectorError for a part that holds pickled objects, or states to be larger than a shard may be.
+
+    Parts of an output are untrusted as sources are: others may write to it.
+    """
+    check_types(str(place), file.schema_arrow)
+    groups = range(file.metadata.num_row_groups)
+    stated = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    if max(stated, file.metadata.num_rows) > MAX_SHARD:
+        raise ConnectorError(
+            f"{place}: its footer states {stated} bytes in {file.metadata.num_rows} rows, and {MAX_SHARD} "
+            f"are the limit. It was not written by a run: remove its version, and publish again."
+        )
 
 
 def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
     """One column of a Parquet file; None where there is no such file or it has no such column."""
     try:
         with _opened(place) as file:
+            check_part(place, file)
             there = name in file.schema_arrow.names
             return file.read([name]).column(name) if there else None
     except FileNotFoundError:

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -87,15 +87,37 @@ def _start(spec: RunSection, address: str | None, verbose: bool) -> None:
     if not address:
         cpus = spec.cpus or max(os.cpu_count() or 1, LEAST_CPUS)
         memory = spec.object_store_mb * 2**20
-        ray.init(address="local", num_cpus=cpus, object_store_memory=memory, include_dashboard=False, **noise)
+        sizes = {"num_cpus": cpus, "object_store_memory": memory}
+        ray.init(address="local", include_dashboard=False, job_config=_job_config(), **sizes, **noise)
         return
     try:
-        ray.init(address=address, **noise)
+        ray.init(address=address, job_config=_job_config(), **noise)
     except ConnectionError as error:
         raise InfeasibleError(
             f"No Ray cluster answers at {address!r}: {error}. Start one, or leave out run.address "
             f"and RAY_ADDRESS to run on this machine."
         ) from None
+
+
+class SafePaths(list[str]):
+    """Folders from which Ray's workers import: those alone from which this process imports itself.
+
+    Ray adds the working directory, which may be a folder of untrusted data with a ``json.py`` in it.
+    """
+
+    def extend(self, paths: Iterable[str]) -> None:
+        """Append the paths that this process imports from."""
+        own = {os.path.abspath(path) for path in sys.path}  # "" is the current folder
+        super().extend(path for path in paths if os.path.abspath(path) in own)
+
+
+def _job_config() -> Any:
+    """Return Ray's configuration of a job whose workers import from the same folders as this process."""
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    config._py_driver_sys_path = SafePaths(config._py_driver_sys_path)
+    return config
 
 
 def _quieten(verbose: bool) -> None:

@@ -98,8 +98,14 @@ def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]
         names[:] = [n for n in names if not (_left_out(below / n, excludes) or (top and n in OURS))]
         for name in files:
             path = Path(here, name)
-            if not _left_out(below / name, excludes) and path.is_file():
-                yield str(below / name), path
+            if _left_out(below / name, excludes) or not path.is_file():
+                continue
+            if not path.resolve().is_relative_to(folder.resolve()):
+                raise InputError(
+                    f"--working-dir {folder}: {below / name} is a link to {path.resolve()}, which lies "
+                    f"outside and would be shipped. Copy the file, or leave it out with --exclude."
+                )
+            yield str(below / name), path
 
 
 def _left_out(path: PurePosixPath, excludes: Sequence[str]) -> bool:

@@ -22,6 +22,7 @@ from engine.recipe.recipe import RunSection
 from engine.runs.base_reuse import delta_of, reuse_base_parts
 from engine.storage.lease import Lease
 from engine.storage.run_store import Commit
+from engine.storage.state_files import check_state
 from operators.base import CannotPredictError, Context, Executor, OperatorError, ResourceError
 
 
@@ -168,4 +169,6 @@ class OperatorRunner:
 
 def _context(plan: Plan, planned: PlannedOperator, state: Path) -> Context:
     states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
+    for folder in (state, *states.values()):  # they lie in a shared output
+        check_state(folder)
     return Context(plan.reader(planned), state, states, plan.recipe.seed)

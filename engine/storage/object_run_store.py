@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
@@ -43,9 +44,14 @@ LIST = "state.json"
 def local_cache() -> Path:
     """Return this user's folder for copies of states, below the system's temporary folder (TMPDIR)."""
     folder = Path(tempfile.gettempdir()) / f"rowsieve-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise InputError(f"{folder} belongs to another user. Set TMPDIR to a folder of your own.")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()  # not what a link that somebody else made leads to
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise InputError(
+            f"{folder} is a link, belongs to another user, or is open to others, who could change the states "
+            f"in it. Remove it, or set TMPDIR to a folder of your own."
+        )
     return folder
 
 

@@ -22,7 +22,9 @@ def main() -> None:
     if name in ("models", "states", "images"):
         import_module("torch")
     with atheris.instrument_imports(include=["connectors", "engine", "operators"]):
-        from tests.fuzz.targets import run
+        from tests.fuzz.targets import TARGETS, run
+
+        TARGETS[name](b"")  # imports what the target needs, which takes longer than any input may
     socket.getaddrinfo = _no_lookup  # type: ignore[assignment]
     atheris.Setup(sys.argv, lambda data: run(name, data))
     atheris.Fuzz()

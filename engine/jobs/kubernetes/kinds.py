@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, placed
-from engine.jobs.kubernetes.pods import RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
+from engine.jobs.kubernetes.pods import PORTS, RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
 from engine.jobs.kubernetes.secrets import check_no_secrets
 from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
 from engine.recipe.recipe import Recipe
@@ -52,7 +52,7 @@ def render(recipe: Recipe, options: Options) -> list[Manifest]:
     found = [_recipe(made)]
     if claim and not options.claim:
         found.append(_claim(made))
-    return [*found, _KINDS[options.kind](made)]
+    return [*found, _network(made), _KINDS[options.kind](made)]
 
 
 def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
@@ -93,6 +93,33 @@ def _claim(made: Rendering) -> Manifest:
         "kind": "PersistentVolumeClaim",
         "metadata": made.metadata(made.claim),
         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": STORAGE}}},
+    }
+
+
+def _network(made: Rendering) -> Manifest:
+    """Who reaches the pods: each other; the dashboard also submitters and KubeRay; the metrics everyone.
+
+    Ray's ports have a token. This keeps all others from trying.
+    """
+    labels = made.metadata()["labels"]
+    submitters = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": "rowsieve"}}}
+    operator = {
+        "namespaceSelector": {},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}},
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": made.metadata(),
+        "spec": {
+            "podSelector": {"matchLabels": labels},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {"matchLabels": labels}}]},
+                {"from": [submitters, operator], "ports": [{"port": PORTS["dashboard"]}]},
+                {"from": [{"namespaceSelector": {}}], "ports": [{"port": PORTS["metrics"]}]},
+            ],
+        },
     }
 
 
@@ -137,7 +164,8 @@ def _job_spec(made: Rendering) -> Manifest:
         "backoffLimit": 1,
         "submissionMode": "K8sJobMode",
         "submitterPodTemplate": {
-            "spec": {"restartPolicy": "Never"} | pod(made.options, made.name, made.claim, submitter)
+            "metadata": {"labels": made.metadata()["labels"]},
+            "spec": {"restartPolicy": "Never"} | pod(made.options, made.name, made.claim, submitter),
         },
         "rayClusterSpec": _cluster_spec(made),
     }

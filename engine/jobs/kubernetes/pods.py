@@ -13,6 +13,10 @@ RECIPE_FOLDER = "/etc/rowsieve"
 RECIPE = f"{RECIPE_FOLDER}/recipe.yaml"
 RUN = ["rowsieve", "run", RECIPE, "--log-format", "plain"]
 TOKEN_KEY = "auth_token"
+PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
+"""Ports of a head; workers have that of the metrics."""
+WRITABLE = {"tmp": "/tmp", "home": "/home/rowsieve"}
+"""Folders of a pod's own, beside the volume: Ray's sessions and caches. The image itself is read-only."""
 Manifest = dict[str, Any]
 
 
@@ -22,6 +26,9 @@ def pod(
     """A pod spec around one container: never root, the recipe mounted, and the volume if there is one."""
     volumes: list[Manifest] = [{"name": "recipe", "configMap": {"name": f"{name}-recipe"}}]
     mounts: list[Manifest] = [{"name": "recipe", "mountPath": RECIPE_FOLDER, "readOnly": True}]
+    for volume, path in WRITABLE.items():
+        volumes.append({"name": volume, "emptyDir": {}})
+        mounts.append({"name": volume, "mountPath": path})
     if claim:
         volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": claim}})
         mounts.append({"name": "data", "mountPath": options.mount})
@@ -64,7 +71,11 @@ def container(
         "env": [*_environment(options), *env],
         "envFrom": [{"secretRef": {"name": options.credentials, "optional": True}}],
         "resources": {"requests": amounts, "limits": dict(amounts)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
     }
 
 
@@ -87,9 +98,7 @@ def token_of(secret: str) -> list[Manifest]:
 def ray_pod(options: Options, name: str, claim: str | None, role: str, sizes: Sizes) -> Manifest:
     """Template of a pod that KubeRay starts Ray in; it adds the command, probes, token and shared memory."""
     inner = container(options, f"ray-{role}", cpus=sizes.cpus, memory=sizes.memory, gpus=sizes.gpus)
-    ports = {"metrics": 8080}
-    if role == "head":
-        ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001} | ports
+    ports = PORTS if role == "head" else {"metrics": PORTS["metrics"]}
     inner["ports"] = [{"name": key, "containerPort": port} for key, port in ports.items()]
     labels = {"app.kubernetes.io/name": "rowsieve", "app.kubernetes.io/instance": name}
     return {"metadata": {"labels": labels}, "spec": pod(options, name, claim, inner)}

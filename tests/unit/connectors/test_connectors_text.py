@@ -106,7 +106,7 @@ def test_jsonl_dates_stay_text_and_missing_keys_are_null(tmp_path: Path) -> None
 
 def test_shards_tell_where_they_are(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'x,s\n1,"two\nlines"\r\n\n2,b\n3,c\n')
-    source = pickle.loads(pickle.dumps(open_source(path, shard_bytes=8)))  # noqa: S301
+    source = pickle.loads(pickle.dumps(open_source(path, shard_bytes=8)))
     shards = source.list().shards
     assert [(s.n_rows, s.file_row) for s in shards] == [(1, 0), (1, 1), (1, 2)]
     assert [source.locate(shard, 0) for shard in shards] == ["line 2", "line 5", "line 6"]

@@ -432,3 +432,35 @@ def test_links_that_lead_out_of_a_folder_are_refused(folder: bool, tmp_path: Pat
         assert len(open_source(str(data)).list().shards) == 3
     finally:
         set_policy(None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null\n", '{"y": "a"}\nnull\n', '{"y": "a"} null', " \t null", '{"y": "\\"}"}\r\n\n null\n{"y": "b"}'],
+)
+def test_a_row_that_is_null_is_an_error_and_not_a_crash(text: str, tmp_path: Path) -> None:
+    """In a process of its own: Arrow's parser overran memory and ended it. Found by fuzzing."""
+    (tmp_path / "x.jsonl").write_text(text)
+    code = (
+        "from connectors import ConnectorError, open_source\n"
+        f"source = open_source({str(tmp_path)!r}, format='jsonl')\n"
+        "try:\n    listing = source.list()\n    source.read(listing.shards[0], [], listing.schema)\n"
+        "except ConnectorError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "x.jsonl" in done.stdout
+    assert "object" in done.stdout
+
+
+def test_null_in_texts_lists_and_values_stays(tmp_path: Path) -> None:
+    rows = '{"y": "it is null", "v": null, "w": [null,null]}\n{"y": "}\\n null", "v": 1, "w": [1]}\n'
+    (tmp_path / "x.jsonl").write_text(rows)
+    source = open_source(str(tmp_path), format="jsonl")
+    listing = source.list()
+    assert source.read(listing.shards[0], ["y"], listing.schema).num_rows == 2
+
+
+def test_a_key_that_is_not_utf8_is_an_error_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(b'{"a": 1, "b\xe7\xe7": "x"}\n')
+    refused("x.jsonl", path=str(tmp_path), format="jsonl")

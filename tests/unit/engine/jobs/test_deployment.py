@@ -156,7 +156,7 @@ def test_paths_move_to_the_volume() -> None:
     assert "PersistentVolumeClaim" not in rendered("rayjob", claim="lake")
     both = demo("output.path=s3://bucket/out", "source.path=s3://bucket/in/*.parquet")
     made = rendered("rayjob", both)
-    assert set(made) == {"ConfigMap", "RayJob"}
+    assert set(made) == {"ConfigMap", "NetworkPolicy", "RayJob"}
     assert "persistentVolumeClaim" not in yaml.safe_dump(made["RayJob"])
     for path in ("/elsewhere/out", "../out", "/data/../out"):
         with pytest.raises(InputError, match=r"output\.path"):

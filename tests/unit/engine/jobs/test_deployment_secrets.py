@@ -10,7 +10,10 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.core.errors import InputError
 from engine.jobs.kubernetes.secrets import holds_secret
+from engine.jobs.package import collect
+from tests.unit.kuberay import pods_in
 
 RECIPE: dict[str, Any] = {
     "name": "small",
@@ -87,3 +90,35 @@ def test_variables_may_stand_for_secrets(tmp_path: Path) -> None:
     done = render(tmp_path, {})
     assert done.exit_code == 0, done.output
     assert "s3://bucket/out" in (tmp_path / "made" / "rayjob.yaml").read_text()
+
+
+def test_ports_are_reached_by_the_cluster_alone(tmp_path: Path) -> None:
+    assert render(tmp_path, {}).exit_code == 0
+    manifests = list(yaml.safe_load_all((tmp_path / "made" / "rayjob.yaml").read_text()))
+    (policy,) = [manifest for manifest in manifests if manifest["kind"] == "NetworkPolicy"]
+    labels = {"app.kubernetes.io/name": "rowsieve", "app.kubernetes.io/instance": "small"}
+    assert policy["spec"]["podSelector"] == {"matchLabels": labels}
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    everyone = [rule for rule in policy["spec"]["ingress"] if {"namespaceSelector": {}} in rule["from"]]
+    assert [rule["ports"] for rule in everyone] == [[{"port": 8080}]]
+    for pod in pods_in(manifests):
+        assert pod["metadata"]["labels"] == labels
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            writable = {
+                mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+            }
+            assert {"/tmp", "/home/rowsieve"} <= writable
+
+
+def test_a_working_directory_ships_no_targets_of_links(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("hunter2")
+    (folder / "inside.txt").write_text("x")
+    (folder / "alias.txt").symlink_to(folder / "inside.txt")
+    assert {"inside.txt", "alias.txt"} <= collect(b"", code="installed", working_dir=folder).files.keys()
+    (folder / "link.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(InputError, match=r"--working-dir .*link\.txt is a link to .*secret"):
+        collect(b"", code="installed", working_dir=folder)
+    assert "link.txt" not in collect(b"", code="installed", working_dir=folder, excludes=["link.txt"]).files

@@ -35,7 +35,7 @@ class Held:
 def here(fn: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
     """Runs in this process what would have pickled."""
     for item in items:
-        function, sent = pickle.loads(pickle.dumps((fn, item)))  # noqa: S301
+        function, sent = pickle.loads(pickle.dumps((fn, item)))
         yield function(sent)
 
 

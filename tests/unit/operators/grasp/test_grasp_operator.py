@@ -71,7 +71,7 @@ class Here:
 
     def map(self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Any = None) -> Iterator[Any]:
         for item in items:
-            function, sent = pickle.loads(pickle.dumps((fn, item)))  # noqa: S301
+            function, sent = pickle.loads(pickle.dumps((fn, item)))
             result = function(sent)
             self.returned.append(result)
             yield result

@@ -268,7 +268,7 @@ def test_a_broken_method_is_named_and_skipped(
 
 def test_operators_made_from_methods_pickle() -> None:
     operator = method_class("kmeans")(method_class("kmeans").Params.model_validate({"k": 3}))
-    again = pickle.loads(pickle.dumps(operator))  # noqa: S301
+    again = pickle.loads(pickle.dumps(operator))
     assert type(again) is type(operator)
     assert again.params == operator.params
 

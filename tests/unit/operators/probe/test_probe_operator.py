@@ -53,7 +53,7 @@ class Local:
     def map(
         self, fn: Callable[[Any], Any], items: Sequence[Any], *, resources: Resources | None = None
     ) -> Iterator[Any]:
-        return (fn(pickle.loads(pickle.dumps(item))) for item in items)  # noqa: S301
+        return (fn(pickle.loads(pickle.dumps(item))) for item in items)
 
 
 def shard(n: int, seed: int) -> pa.Table:
