@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+RELEASE := .venv-release
 BIN := $(VENV)/bin
 # Some containers set this; every process would then compile torch, Ray and the other packages again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -9,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-all faults lint format bench mutants paper gpu clean help
+.PHONY: demo drift-demo test test-all faults lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -67,6 +68,39 @@ bench: $(VENV)/.dev $(PEERS)/.done  ## Time the kernels against other libraries;
 mutants: $(VENV)/.dev  ## Sample mutants of the numerical kernels into tests/mutation/RESULTS.md; longer: ARGS="--minutes 60 --workers 4"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutation $(ARGS)
 
+fuzz: $(VENV)/.dev  ## Fuzz what reads untrusted bytes, 10 minutes a target; ARGS="--minutes 2 --only sql,uri --keep"
+	$(PIP) "atheris>=3.0"
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# The tools of a release stand apart: they bring other versions of what Rowsieve uses.
+$(RELEASE)/.done: $(PINNED)
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check "build>=1.3" "cyclonedx-bom>=7" "pip-audit>=2.10"
+	touch $@
+
+hashes:  ## Write deploy/hashes.txt: the pins with the hashes of their files
+	$(PYTHON) -m tests.release.hashes
+
+digests:  ## Write the digests of the base images into the Dockerfiles and manifests; needs docker and a network
+	$(PYTHON) -m tests.release.images
+
+licences: $(VENV)/.dev  ## Write deploy/LICENCES.md
+	$(BIN)/python -m tests.release.licences
+
+audit: $(RELEASE)/.done  ## Look the pinned packages up among known advisories; says so where none can be reached
+	$(PYTHON) -m tests.release.audit --command $(RELEASE)/bin/pip-audit $(ARGS)
+
+sbom: $(VENV)/.run $(RELEASE)/.done  ## Write build/rowsieve.cdx.json: the packages of the environment, as CycloneDX
+	mkdir -p build
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --of JSON --output-file build/rowsieve.cdx.json $(BIN)/python
+
+release: licences sbom  ## Make the wheel, its SBOM and the list of licences in build/; checks digests and advisories
+	$(PYTHON) -m tests.release.images --check
+	$(PYTHON) -m tests.release.audit --strict --command $(RELEASE)/bin/pip-audit
+	$(RELEASE)/bin/python -m build --outdir build/dist .
+	cp deploy/LICENCES.md build/
+
 paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
@@ -80,4 +114,4 @@ gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
 	$(PYTHON) -m tests.benchmarks.gpu
 
 clean:  ## Remove everything that these targets create
-	rm -rf $(VENV) $(PEERS) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(RELEASE) demo build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,7 @@ from engine.runs.plugins.prometheus import DESCRIPTIONS
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
 DOCKERFILES = [DEPLOY / "Dockerfile", DEPLOY / "mlflow" / "Dockerfile"]
+PINNED = ("-c /opt/rowsieve/constraints.txt", "grep '^torch==", "--require-hashes")
 INSTRUCTIONS = {"FROM", "ARG", "RUN", "COPY", "USER", "WORKDIR", "ENV", "CMD"}
 
 
@@ -57,7 +58,7 @@ def test_images_are_pinned_and_never_root(path: Path) -> None:
     assert found[-1][0] == "CMD"
     pips = [rest for name, rest in found if name == "RUN" and "pip install" in rest]
     assert pips
-    assert all("-c /opt/rowsieve/constraints.txt" in rest or "grep '^torch==" in rest for rest in pips)
+    assert all(any(word in rest for word in PINNED) for rest in pips)
     assert all("--no-cache-dir" in rest for rest in pips)
 
 

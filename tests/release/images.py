@@ -1,0 +1,89 @@
+"""Pins the base images of the Dockerfiles and manifests by digest: ``make digests``.
+
+    python -m tests.release.images [--check] [FILE ...]
+
+A tag can be moved, a digest cannot. Docker is asked for the digest of each tag (``docker buildx imagetools
+inspect``), which needs a network; it is written behind the tag (``python:3.11@sha256:...``), where Docker
+and Kubernetes take it. ``--check`` asks nobody and fails for an image without a digest: a release runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = (
+    "deploy/Dockerfile",
+    "deploy/mlflow/Dockerfile",
+    "deploy/mlflow/compose.yaml",
+    "deploy/mlflow/kubernetes.yaml",
+)
+IMAGE = re.compile(r"^(\s*(?:FROM|-? ?image:)\s+)([\w./-]+:[\w.-]+)(@sha256:[0-9a-f]{64})?", re.MULTILINE)
+OURS = "rowsieve"
+"""Images that are built here have no digest before they are pushed."""
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def images(text: str) -> dict[str, str]:
+    """Return the digest of each base image of a file by its name, empty where it has none."""
+    found = {name: (digest or "").removeprefix("@") for _, name, digest in IMAGE.findall(text)}
+    return {name: digest for name, digest in found.items() if not name.startswith(OURS)}
+
+
+def pinned(text: str, digests: dict[str, str]) -> str:
+    """Return the text with the digests written behind the names."""
+
+    def write(found: re.Match[str]) -> str:
+        digest = digests.get(found[2])
+        return found[1] + found[2] + (f"@{digest}" if digest else found[3] or "")
+
+    return IMAGE.sub(write, text)
+
+
+def digest_of(image: str) -> str:
+    """Ask Docker for the digest of a tag. Raises ValueError for an answer that holds none."""
+    command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not DIGEST.fullmatch(text):
+        raise ValueError(f"{image}: docker answers {text[:80]!r}, which is no digest")
+    return text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="fail for an image without a digest; ask nobody")
+    parser.add_argument("files", nargs="*", type=Path, default=[ROOT / name for name in FILES])
+    given = parser.parse_args(arguments)
+    if given.check:
+        bare = [
+            f"{path.name}: {name}"
+            for path in given.files
+            for name, d in images(path.read_text()).items()
+            if not d
+        ]
+        print(
+            "\n".join([*bare, f"{len(bare)} images without a digest: make digests"])
+            if bare
+            else "all have digests"
+        )
+        return bool(bare)
+    if shutil.which("docker") is None:
+        print("docker is not installed: digests can only be had from a registry. Run this where docker is.")
+        return 1
+    names = sorted({name for path in given.files for name in images(path.read_text())})
+    digests = {name: digest_of(name) for name in names}
+    for path in given.files:
+        path.write_text(pinned(path.read_text(), digests))
+    print("\n".join(f"{name}@{digest}" for name, digest in digests.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""The tools of a release: hashes that pip enforces, digests, licences, and an honest audit."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.release import images
+from tests.release.audit import audit
+from tests.release.hashes import CONSTRAINTS, IMAGES, OTHERWISE, closure, hashed, pins
+from tests.release.licences import LICENCES
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+def wheel(folder: Path) -> Path:
+    """The smallest wheel that pip takes."""
+    path = folder / "tiny_thing-1.0-py3-none-any.whl"
+    meta = "tiny_thing-1.0.dist-info"
+    files = {
+        "tiny_thing.py": "",
+        f"{meta}/METADATA": "Metadata-Version: 2.1\nName: tiny-thing\nVersion: 1.0\n",
+        f"{meta}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = []
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+            sha = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+            lines.append(f"{name},sha256={sha},{len(text)}")
+        archive.writestr(f"{meta}/RECORD", "\n".join([*lines, f"{meta}/RECORD,,"]) + "\n")
+    return path
+
+
+def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:
+    """As the images install: --no-deps --require-hashes."""
+    good = hashlib.sha256(wheel(tmp_path).read_bytes()).hexdigest()
+    options = ["--dry-run", "--no-index", "--find-links", str(tmp_path), "--ignore-installed"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--no-deps", "--require-hashes", "-r"]
+    for digest, code in ((good, 0), ("0" * 64, 1)):
+        (tmp_path / "hashes.txt").write_text(f"tiny-thing==1.0 --hash=sha256:{digest}\n")
+        done = subprocess.run(
+            [*command, str(tmp_path / "hashes.txt")], capture_output=True, text=True, check=False
+        )
+        if "No module named pip" in done.stderr:
+            pytest.skip("this environment has no pip")
+        assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.parent.name)
+def test_what_an_image_installs_has_its_hash(path: Path) -> None:
+    """Where this fails: make hashes."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    found = dict(
+        re.fullmatch(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line).groups() for line in lines
+    )  # type: ignore[union-attr]
+    wanted = {name for name in closure(IMAGES[path]) if not OTHERWISE.fullmatch(name)}
+    assert found == {name: pins()[name] for name in wanted}
+
+
+def test_a_report_of_other_versions_is_refused() -> None:
+    entry = {"metadata": {"name": "numpy", "version": "0.1"}, "download_info": {}}
+    with pytest.raises(ValueError, match="numpy: pip resolves 0"):
+        hashed({"install": [entry]}, ["numpy"])
+    with pytest.raises(ValueError, match="no file for"):
+        hashed({"install": []}, ["numpy"])
+
+
+def test_every_pin_has_its_licence() -> None:
+    """Where this fails: make licences."""
+    rows = re.findall(r"^\| ([a-z0-9-]+) \| (\d\S*) \| (.+) \|$", LICENCES.read_text(), re.MULTILINE)
+    assert {name: version for name, version, _ in rows} == pins()
+    assert sum(licence != "-" for _, _, licence in rows) > 150
+
+
+def test_digests_are_written_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    (bin_ / "docker").write_text(f'#!/bin/sh\n[ "$3" = inspect ] && echo {DIGEST}\n')
+    (bin_ / "docker").chmod(0o755)
+    dockerfile, manifest = tmp_path / "Dockerfile", tmp_path / "k.yaml"
+    dockerfile.write_text("# FROM none:1\nFROM python:3.11-slim AS build\nFROM python:3.11-slim\nRUN x\n")
+    manifest.write_text("spec:\n  - image: postgres:17.6\n    image: rowsieve:0.1\n")
+    files = [str(dockerfile), str(manifest)]
+    assert images.main(["--check", *files]) == 1
+    assert "2 images without a digest" in capsys.readouterr().out
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert images.main(files) == 1
+    monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
+    assert images.main(files) == 0
+    assert dockerfile.read_text().count(f"FROM python:3.11-slim@{DIGEST}") == 2
+    assert f"image: postgres:17.6@{DIGEST}\n    image: rowsieve:0.1\n" in manifest.read_text()
+    assert images.main(["--check", *files]) == 0
+    assert images.main(files) == 0  # again: the digest is replaced, not repeated
+    assert dockerfile.read_text().count("@") == 2
+
+
+def test_a_digest_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docker").write_text("#!/bin/sh\necho 'latest; rm -rf'\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ValueError, match="which is no digest"):
+        images.digest_of("python:3.11")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "strict", "expected", "words"),
+    [
+        ("No known vulnerabilities found", 0, True, 0, "No known"),
+        ("Found 1 known vulnerability in 1 package", 1, False, 1, "Found 1"),
+        ("ServiceError: Max retries exceeded", 1, False, 0, "NOT CHECKED"),
+        ("ServiceError: Max retries exceeded", 1, True, 1, "NOT CHECKED"),
+        ("something else", 2, False, 2, "something else"),
+    ],
+)
+def test_the_audit_says_what_it_checked(
+    answer: str,
+    code: int,
+    strict: bool,
+    expected: int,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tool = tmp_path / "pip-audit"
+    tool.write_text(f"#!/bin/sh\necho '{answer}'\nexit {code}\n")
+    tool.chmod(0o755)
+    assert audit(str(tool), CONSTRAINTS, strict=strict) == expected
+    assert words in capsys.readouterr().out
+
+
+def test_an_audit_without_its_tool_checks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit("/nowhere/pip-audit", CONSTRAINTS, strict=False) == 0
+    assert "NOT CHECKED" in capsys.readouterr().out
