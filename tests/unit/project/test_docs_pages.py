@@ -33,6 +33,10 @@ ELSEWHERE = {
     "rowsieve status ": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
     "rowsieve logs JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
     "rowsieve cancel JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve predict models:": (
+        "tests/unit/engine/training/test_prediction.py",
+        "needs a registered model",
+    ),
     "rowsieve deploy render": ("tests/unit/project/test_deploy_files.py", "run there, with its files"),
     "ray up": ("tests/unit/project/test_deploy_files.py", "needs machines; Ray checks the file"),
     "ray start": ("tests/unit/project/test_deploy_files.py", "Ray parses the options"),
