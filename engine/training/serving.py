@@ -128,8 +128,10 @@ class Served:
         columns = [name for name in model_input.columns if name != REQUEST]
         table, faults = table_of(model_input[columns], self.schema, self.missing_texts)
         found = self.predict_table(table, faults, request_ids=ids, seed=int(params["seed"])).to_pandas()
-        if found["reason"].notna().any():
-            found = found.astype(object).where(found.notna(), None)  # JSON knows null, and no NaN
+        # JSON knows null, and no NaN.
+        nulls = found.columns if found["reason"].notna().any() else ["reason"]
+        for name in nulls:
+            found[name] = found[name].astype(object).where(found[name].notna(), None)
         answers: pd.DataFrame = found.set_axis(model_input.index, axis=0)
         return answers
 
