@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.base import ConnectorError, CorruptError, SourceSpec
+from connectors.base import ConnectorError, SourceSpec
 from connectors.cells import NULLS
 from connectors.csv_guess import guess_options
 from connectors.csv_source import CsvOptions, CsvSource
@@ -49,7 +49,7 @@ DOUBTFUL = ("None", "...")
 """Words for missing that may be a category."""
 MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
-LATE = "words for missing of which some stand among numbers beyond the first rows"
+AMONG = "read as null: it stands among numbers"
 WORDS = tuple(word for word in MISSING_TEXTS if word)
 """Texts that stand for a missing value where a file has them."""
 
@@ -224,12 +224,7 @@ def _look_text(
     """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
     spec = SourceSpec(path, guessed=format == "auto")
     cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
-    keys = keys | _cell_keys(cells)
-    try:
-        return _look_typed(path, format, "csv", keys, shards)
-    except ConnectorError:
-        words = [*dict.fromkeys([*_value(keys, "missing", ()), *WORDS])]
-        return _look_typed(path, format, "csv", keys | {"missing": Choice(words, LATE)}, shards)
+    return _look_typed(path, format, "csv", keys | _cell_keys(cells), shards)
 
 
 def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> _Look:
@@ -238,10 +233,12 @@ def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shar
     try:
         source = open_source(path, format, **settings)
         listing = source.list()
-    except CorruptError:
-        if name != "jsonl" or "missing" in keys:
+    except ConnectorError as error:
+        known = list(_value(keys, "missing", ()))
+        word = _word_for_missing(str(error))
+        if not word or word in known:
             raise
-        return _look_typed(path, format, name, keys | {"missing": Choice([*WORDS], LATE)}, shards)
+        return _look_typed(path, format, name, keys | {"missing": Choice([*known, word], AMONG)}, shards)
     structs = [field.name for field in listing.schema if _is_plain_struct(field.type)]
     if structs and "flatten" not in keys:
         flatten = Choice(
@@ -253,6 +250,12 @@ def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shar
         return _Look(keys, name, sample, summarise_sample(sample))
     except OperatorError as error:
         raise InputError(str(error)) from None
+
+
+def _word_for_missing(error: str) -> str:
+    """The word for missing that stands among numbers, by the error that names it; empty for other errors."""
+    found = re.search(r": '([^']*)' is (?:no number|not (?:u?int|double|float|bool))", error)
+    return found[1].strip() if found and found[1].strip() in WORDS else ""
 
 
 def _cell_keys(cells: pa.Table) -> dict[str, Choice]:

@@ -9,6 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, Listing, Source, SourceShard, narrowed
+from connectors.parquet_source import ParquetSource
+from connectors.view import View
+from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from operators.base import OperatorError
 from operators.encode.summary import Form, form_of
@@ -22,7 +25,9 @@ MOST_SHARDS = 64
 WIDE_ROWS = 64
 """Rows of which vectors, images and other wide values are read."""
 COUNTED_BYTES = 128 * 2**20
-"""Size of a source up to which the labels of all rows are counted."""
+"""Bytes to read up to which the labels of all rows are counted."""
+COUNTED_ROWS = 20_000_000
+"""Rows up to which they are."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def count_label(source: Source, listing: Listing, label: str, sample: Sample) ->
         The column's type cannot name classes, or a shard cannot be read.
 
     """
-    whole = sum(shard.n_bytes for shard in listing.shards) <= COUNTED_BYTES
+    whole = _is_small(source, listing)
     counts: dict[object, int] = {}
     rows = 0
     try:
@@ -104,6 +109,16 @@ def count_label(source: Source, listing: Listing, label: str, sample: Sample) ->
     except (ConnectorError, OperatorError) as error:
         raise InputError(str(error)) from None
     return LabelCounts(label, counts, rows - sum(counts.values()), whole or sample.is_whole)
+
+
+def _is_small(source: Source, listing: Listing) -> bool:
+    """Whether one column of all rows is read within a second or so: of Parquet, the others are not."""
+    while isinstance(source, Wrapper | View):
+        source = source.source
+    n_bytes = sum(shard.n_bytes for shard in listing.shards)
+    n_rows = sum(shard.n_rows for shard in listing.shards)
+    columns = len(listing.schema) if isinstance(source, ParquetSource) else 1
+    return n_bytes / columns <= COUNTED_BYTES and n_rows <= COUNTED_ROWS
 
 
 def _column(source: Source, listing: Listing, shard: SourceShard, name: str) -> pa.ChunkedArray:
