@@ -162,6 +162,8 @@ class ShardInfo:
     first_row: int
     n_rows: int
     file_row: int
+    identity: str = ""
+    """What identifies the bytes of the file; empty where nobody asks for it."""
 
 
 class ShardReader(Protocol):
@@ -458,6 +460,18 @@ class Operator(ABC, Generic[P]):
         The default is the function of ``open``.
         """
         return self.open(context)
+
+    def mark_held_out(self, columns: pa.Table, validation: NDArray[np.bool_]) -> pa.Table:
+        """Return the columns of rows that are held out from every fit.
+
+        The default is what the function for new rows made of them.
+
+        Parameters
+        ----------
+        columns : the columns of ``adds`` for held-out rows (m rows).
+        validation : (m,) whether a row is published as a validation row; else it is a test row.
+        """
+        return columns
 
     def faults(self, context: Context, table: pa.Table) -> list[Fault]:
         """Return the reasons for the rows of ``table`` that the function of ``open`` marked as not valid.

@@ -1,8 +1,9 @@
 """Deterministic pseudorandom numbers of rows: hashes of row ids that do not depend on shards or workers.
 
 Operators draw samples, folds and starting weights from these hashes. Each use names its ``purpose``, so that
-two draws of one seed are independent of each other. Only the validation and test rows of ``split`` have the
-empty purpose: published splits would change otherwise.
+two draws of one seed are independent of each other. Only the samples that ``split`` tries its starts on have
+the empty purpose: published splits would change otherwise. Draws that must survive new files hash
+:mod:`operators.row_identity` instead of row ids.
 
 Source: the output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 OOPSLA 2014, figure 15), which maps 64-bit integers one to one.
@@ -27,7 +28,7 @@ def row_hashes(row_ids: npt.NDArray[np.integer], seed: int, purpose: str = "") -
 
     Parameters
     ----------
-    row_ids : (n,) integers.
+    row_ids : (n,) integers: row ids, or identities of rows.
     seed : any integer; only its value modulo 2^64 counts.
     purpose : what the hashes decide, as ``operator/use``, such as ``eos/sample``. Hashes of different
         purposes are independent.

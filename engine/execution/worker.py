@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from bisect import bisect_right
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,8 @@ from engine.core.errors import InputError, LockedError, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.quarantine import write_faults, write_records
 from engine.execution.row_faults import apply_without_faulty
+from engine.storage.holdout import FITTED, VALIDATION
+from engine.storage.reader import StoreReader
 from engine.storage.run_store import Commit
 from operators.base import (
     FEATURE_FAULT,
@@ -44,10 +47,20 @@ class ShardWorker:
 
     @cached_property
     def _apply(self) -> Apply:
-        """The operator's function."""
+        """The operator's function for all rows."""
+        opened = self._open(new_rows=self.job.new_rows)
+        if self.job.reader.holdout is None:
+            return opened
+        operator, fits = self.job.operator, type(self.job.operator).fit is not Operator.fit
+        if not fits:
+            return opened
+        held_out = opened if self.job.new_rows else self._open(new_rows=True)
+        return HoldoutApply(operator, self.job.reader, opened, held_out)
+
+    def _open(self, *, new_rows: bool) -> Apply:
         job = self.job
         job.reader.store.ensure_local([job.context.state, *job.context.states.values()])
-        return (job.operator.open_for_new_rows if job.new_rows else job.operator.open)(job.context)
+        return (job.operator.open_for_new_rows if new_rows else job.operator.open)(job.context)
 
     def __call__(self, shard: int) -> Commit | Failure:
         """Process one shard. Errors are returned, not raised."""
@@ -153,6 +166,43 @@ class ShardWorker:
         reader = self.job.reader
         place = reader.source.locate(reader.source_shards[error.shard], error.row)
         return f"{reader.shards[error.shard].path}: {place}: {error}"
+
+
+class HoldoutApply:
+    """Applies an operator to rows that it has learnt from and, as to new rows, to rows that were held out."""
+
+    def __init__(self, operator: Operator[Any], reader: StoreReader, fitted: Apply, held_out: Apply) -> None:
+        self._operator, self._reader = operator, reader
+        self._functions = (fitted, held_out)
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Return the operator's columns for rows of one shard, in their order."""
+        parts = self._parts(table)
+        if not parts.any():
+            return self._functions[0](table)
+        found, places = [], []
+        for held_out, apply in enumerate(self._functions):
+            rows = np.flatnonzero((parts != FITTED) == bool(held_out))
+            if not len(rows):
+                continue
+            columns = check_output(self._operator, apply(table.take(rows)), len(rows))
+            if held_out:
+                columns = self._operator.mark_held_out(columns, parts[rows] == VALIDATION)
+            found.append(columns)
+            places.append(rows)
+        order = np.argsort(np.concatenate(places))
+        joined = pa.concat_tables(found).unify_dictionaries().combine_chunks()
+        return joined.take(pa.array(order))
+
+    def _parts(self, table: pa.Table) -> npt.NDArray[np.int8]:
+        """Return the part of each row of the table."""
+        ids = table.column(ROW_ID).to_numpy()
+        if not len(ids):
+            return np.empty(0, np.int8)
+        firsts = [info.first_row for info in self._reader.shards]
+        shard = bisect_right(firsts, int(ids[0])) - 1
+        parts = self._reader.held_out(shard)
+        return np.zeros(len(ids), np.int8) if parts is None else parts[ids - firsts[shard]]
 
 
 def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.Table:

@@ -205,8 +205,10 @@ def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
 
 
 def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:
-    corrupt = manifest["source"].get("on_corrupt", "fail")
-    return bool(manifest["seed"] == recipe.seed and corrupt == recipe.source.on_corrupt)
+    source, holdout = manifest["source"], recipe.source.holdout
+    same_rows = source.get("on_corrupt", "fail") == recipe.source.on_corrupt
+    held_out = None if holdout is None else holdout.model_dump(mode="json")
+    return bool(manifest["seed"] == recipe.seed and same_rows and source.get("holdout") == held_out)
 
 
 def _is_complete(store: RunStore, fingerprint: str, shards: Sequence[int]) -> bool:

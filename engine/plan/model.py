@@ -14,8 +14,9 @@ from engine.core.output_layout import output_of
 from engine.core.redaction import redact_all
 from engine.plan.chain import CONTRACT
 from engine.plan.increment import Increment, PlannedOperator, manifest_entry
-from engine.plan.sources import published_columns
+from engine.plan.sources import READ_SUFFIX, published_columns
 from engine.recipe.recipe import Recipe
+from engine.storage.holdout import Holdout
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
@@ -43,7 +44,9 @@ class Plan:
         """The shards with their dense row ids."""
         infos, first = [], 0
         for index, shard in enumerate(self.listing.shards):
-            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row))
+            # Without the settings of reading, which are part of the listing's identity.
+            identity = self.listing.identities[shard.path].partition(READ_SUFFIX)[0]
+            infos.append(ShardInfo(index, shard.path, first, shard.n_rows, shard.file_row, identity))
             first += shard.n_rows
         return tuple(infos)
 
@@ -79,8 +82,17 @@ class Plan:
         """Return the fingerprint of the named operator. Raises KeyError if the plan has no such operator."""
         return {planned.name: planned.fingerprint for planned in self.operators}[name]
 
-    def reader(self, planned: PlannedOperator | None = None) -> StoreReader:
-        """Return the reader of one operator, which may be allowed to read truth columns, or of the engine."""
+    @property
+    def holdout(self) -> Holdout | None:
+        """The rows that are held out from everything; None: no row is."""
+        spec = self.recipe.source.holdout
+        return None if spec is None else Holdout(spec.share, spec.validation, spec.key)
+
+    def reader(self, planned: PlannedOperator | None = None, *, fitting: bool = False) -> StoreReader:
+        """Return the reader of one operator, which may be allowed to read truth columns, or of the engine.
+
+        ``fitting``: leave out the rows that the recipe holds out.
+        """
         columns = {
             field.name: planned.fingerprint for planned in self.operators for field in planned.operator.adds
         }
@@ -91,7 +103,16 @@ class Plan:
         validity = tuple(sorted({columns[name] for name in read} - {columns.get(VALID)}))
         source, shards = self.source, self.listing.shards
         return StoreReader(
-            source, shards, self.listing.schema, self.shards, self.store, columns, hidden, validity
+            source,
+            shards,
+            self.listing.schema,
+            self.shards,
+            self.store,
+            columns,
+            hidden,
+            validity,
+            self.holdout,
+            fitting,
         )
 
     def to_dict(self) -> dict[str, Any]:

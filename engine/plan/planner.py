@@ -30,7 +30,13 @@ from engine.plan.chain import (
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
 from engine.plan.model import Plan
-from engine.plan.sources import check_source_columns, has_scalars, list_source, resolve_features
+from engine.plan.sources import (
+    check_columns,
+    check_source_columns,
+    has_scalars,
+    list_source,
+    resolve_features,
+)
 from engine.plan.versioning import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
@@ -77,6 +83,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     chain = topological_order(resolve_chain(chain))
     features = maker.source_columns if maker else features
     compose(chain)
+    check_rows_of_parts(chain, recipe, listing.schema)
     operators = with_file_identities(recipe, chain)
     return resolve_version(Plan(recipe, source, listing, features, operators, "", ""), probe)
 
@@ -128,6 +135,33 @@ def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
             hint = nearest(name, features) or f" The features are: {', '.join(features[:30])}."
             raise InputError(f"operators.encode.columns: {name!r} is no feature of this recipe.{hint}")
     return {**given, **filled}
+
+
+def check_rows_of_parts(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
+    """Raise InputError if a key cannot be used, or the chain cannot place rows that are held out from it."""
+    holdout = recipe.source.holdout
+    keys = {f"operators.{operator.name}.key": getattr(operator.params, "key", None) for operator in chain}
+    keys["source.holdout.key"] = holdout.key if holdout else None
+    for place, key in keys.items():
+        check_columns(place, (key,) if key else (), schema)
+        if key in recipe.truth.columns:
+            raise InputError(
+                f"{place}: {key!r} is named under `truth`, for scoring only. Name another column."
+            )
+    if holdout is None:
+        return
+    for operator in chain:
+        if not operator.can_predict:
+            raise InputError(
+                f"source.holdout: operators.{operator.name} cannot place rows that it has not learnt from. "
+                f"Leave {operator.name} out, or choose another method; or drop source.holdout."
+            )
+        for part, share in (("test", holdout.share), ("validation", holdout.validation)):
+            if operator.name == "split" and share and getattr(operator.params, part, 0):
+                raise InputError(
+                    f"source.holdout: {part} rows come from it, so operators.split must draw none of its "
+                    f"own, which the other operators have learnt from. Set operators.split.{part}: 0."
+                )
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:

@@ -23,13 +23,16 @@ from operators.base import Operator
 from operators.encode.kinds import is_usable, unsupported_type
 from operators.encode.summary import Form, form_of
 
+READ_SUFFIX = ",read:"
+"""Begins the part of an identity that depends on the settings with which the bytes are read."""
+
 
 def list_source(recipe: Recipe) -> tuple[Source, Listing]:
     """Open the source and list its shards. Raises ConnectorError or InputError."""
     source = open_recipe_source(recipe)
     listing, settings = source.list(), _settings(recipe)
     if settings:  # the same bytes read in another way are another content
-        suffix = f",read:{digest(settings)}"
+        suffix = READ_SUFFIX + digest(settings)
         known = {path: found + suffix for path, found in listing.identities.items()}
         listing = replace(listing, identities=known)
     return source, listing
@@ -95,13 +98,13 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
 
     """
     spec, truth = recipe.source, recipe.truth
-    _check_columns("source.label", (spec.label,), schema)
-    _check_columns("source.exclude", spec.exclude, schema)
-    _check_columns("source.columns", spec.columns or (), schema)
-    _check_columns("truth", truth.columns, schema)
-    _check_columns("report.fields", recipe.report.fields or (), schema)
+    check_columns("source.label", (spec.label,), schema)
+    check_columns("source.exclude", spec.exclude, schema)
+    check_columns("source.columns", spec.columns or (), schema)
+    check_columns("truth", truth.columns, schema)
+    check_columns("report.fields", recipe.report.fields or (), schema)
     if recipe.report.image:
-        _check_columns("report.image.column", (recipe.report.image.column,), schema)
+        check_columns("report.image.column", (recipe.report.image.column,), schema)
     if maker and spec.features is not None:
         raise InputError(
             f"source.features: operators.{maker} makes the features of this recipe. Remove one of the two."
@@ -119,7 +122,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
                 f"The columns are: {', '.join(kept.names)}. Images become features by `embed`."
             )
         return features
-    _check_columns("source.features", spec.features, schema)
+    check_columns("source.features", spec.features, schema)
     forbidden = sorted({spec.label, *truth.columns}.intersection(spec.features))
     if forbidden:
         role = "the label" if forbidden[0] == spec.label else "named under `truth`, for scoring only"
@@ -142,13 +145,14 @@ def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema:
     """Raise InputError if an operator reads a source column that is missing or a truth column."""
     for operator in chain:
         key = f"operators.{operator.name}"
-        _check_columns(key, operator.source_columns, schema)
+        check_columns(key, operator.source_columns, schema)
         hidden = sorted(set(recipe.truth.columns).intersection(operator.source_columns))
         if hidden:
             raise InputError(f"{key}: {hidden[0]!r} is named under `truth`, for scoring only.")
 
 
-def _check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:
+def check_columns(key: str, names: tuple[str, ...], schema: pa.Schema) -> None:
+    """Raise InputError, naming the key, if the source lacks a column."""
     for name in names:
         if name not in schema.names:
             hint = nearest(name, schema.names) or f" The columns are: {', '.join(schema.names)}."

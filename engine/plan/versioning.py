@@ -109,6 +109,8 @@ def _with_version(plan: Plan, increment: Increment | None) -> Plan:
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     if recipe.source.on_corrupt == "skip":  # a version that skipped a shard is not the one that reads it
         content = digest([content, "skip"])
+    if recipe.source.holdout is not None:
+        content = digest([content, "holdout", recipe.source.holdout.model_dump(mode="json")])
     planned = _fingerprints(plan, content, increment)
     base = [increment.manifest["content"]] if increment else []
     fingerprint = digest([content, [p.fingerprint for p in planned], *base])

@@ -129,6 +129,11 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "skipped": record["skipped"],
             "on_corrupt": plan.recipe.source.on_corrupt,
             "columns": recorded_columns(plan),
+            **(
+                {"holdout": holdout.model_dump(mode="json")}
+                if (holdout := plan.recipe.source.holdout)
+                else {}
+            ),
             **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
         },
         "operators": [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, PrivateAttr, ValidationError, field_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from engine.core.errors import InputError
 from engine.core.policy import apply_policy
@@ -27,6 +27,32 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 
 MOST_BYTES, MOST_NODES = 2**20, 100_000
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class HoldoutSection(Section):
+    """Rows that no operator and no trainer learns from. They are placed by what the others have taught."""
+
+    share: float = Field(default=0.1, gt=0, lt=1, description="Share of rows published as `test`")
+    validation: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of rows published as `validation`, in place of the split's",
+    )
+    key: str | None = Field(
+        default=None,
+        description="Column whose value decides, such as a customer's number: rows with one value stay "
+        "together, whatever becomes of the files. Default: the bytes of the file and the position in it, "
+        "which new and renamed files do not change, but a file that is written again does",
+    )
+
+    @model_validator(mode="after")
+    def _leaves_rows(self) -> Self:
+        if self.share + self.validation >= 1:
+            raise ValueError(
+                f"share ({self.share}) and validation ({self.validation}) leave nothing to learn from"
+            )
+        return self
 
 
 class SourceSection(Section):
@@ -98,6 +124,16 @@ class SourceSection(Section):
     on_corrupt: Literal["fail", "skip"] = Field(
         default="fail", description="What to do with a file, or a shard of one, that cannot be read"
     )
+    holdout: HoldoutSection | None = Field(
+        default=None,
+        description="Rows held out from everything: no operator learns from them, so that scores on them are "
+        "unbiased. A number is the `share`; default: none",
+    )
+
+    @field_validator("holdout", mode="before")
+    @classmethod
+    def _share_alone(cls, value: Any) -> Any:
+        return {"share": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class TruthSection(Section):

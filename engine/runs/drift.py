@@ -97,7 +97,9 @@ def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], 
         if len(mine):
             work.append((info.index, (mine + info.first_row).tolist()))
         first = end
-    parts = [part for part in executor.map(partial(_rows, plan.reader(), column), work) if len(part)]
+    parts = [
+        part for part in executor.map(partial(_rows, plan.reader(fitting=True), column), work) if len(part)
+    ]
     return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
 
@@ -110,7 +112,7 @@ def _rows(reader: ShardReader, column: str, work: tuple[int, list[int]]) -> Floa
 
 def _groups(plan: Plan, executor: Executor, shards: Sequence[int]) -> Counter[int]:
     found: Counter[int] = Counter()
-    for counts in executor.map(partial(_count, plan.reader()), list(shards)):
+    for counts in executor.map(partial(_count, plan.reader(fitting=True)), list(shards)):
         found.update(counts)
     return found
 

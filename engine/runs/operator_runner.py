@@ -143,7 +143,7 @@ class OperatorRunner:
     def _learn(
         self, plan: Plan, planned: PlannedOperator, state: Path, executor: Executor
     ) -> dict[str, float]:
-        context = _context(plan, planned, state)
+        context = _context(plan, planned, state, fitting=True)
         executor = plan.store.synced_executor(executor, planned.fingerprint, context)
         if planned.kept:
             return planned.operator.partial_fit(context, delta_of(plan, planned), executor)
@@ -167,8 +167,8 @@ class OperatorRunner:
             yield result
 
 
-def _context(plan: Plan, planned: PlannedOperator, state: Path) -> Context:
+def _context(plan: Plan, planned: PlannedOperator, state: Path, *, fitting: bool = False) -> Context:
     states = {name: plan.store.state(plan.fingerprint_of(name)) for name in planned.operator.uses}
     for folder in (state, *states.values()):  # they lie in a shared output
         check_state(folder)
-    return Context(plan.reader(planned), state, states, plan.recipe.seed)
+    return Context(plan.reader(planned, fitting=fitting), state, states, plan.recipe.seed)

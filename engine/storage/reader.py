@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from connectors.base import CorruptError, LateColumns, Source, SourceShard
 from connectors.storage import Place, find_column, read_columns
 from engine.core.errors import InputError
+from engine.storage.holdout import FITTED, Holdout, Parts
 from engine.storage.run_store import RunStore
 from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
 
@@ -32,6 +33,14 @@ class StoreReader:
     """Truth columns. They are kept for scoring, and operators may not read them."""
     validity_sources: tuple[str, ...] = ()
     """Fingerprints of the operators that may have quarantined rows. Quarantined rows are not read."""
+    holdout: Holdout | None = None
+    """Rows that are held out from everything; None: no row is."""
+    fitting: bool = False
+    """Whether an operator learns from this reader: held-out rows are then not read."""
+
+    def held_out(self, shard: int) -> Parts | None:
+        """Return the part of each row of a shard; None if the recipe holds no rows out."""
+        return None if self.holdout is None else self.holdout.parts(replace(self, fitting=False), shard)
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return sidecar columns and ``row_id`` of the shard's valid rows."""
@@ -50,7 +59,7 @@ class StoreReader:
         for path, names in by_part.items():
             table = read_columns(path, names)
             found.update((name, table.column(name)) for name in names)
-        kept = self._kept(shard)
+        kept = self._readable(shard)
         if kept is not None:
             places = pa.array(np.arange(len(kept)), mask=~kept)
             found = {
@@ -59,6 +68,15 @@ class StoreReader:
             if VALID in found:
                 found[VALID] = pc.fill_null(found[VALID], False)
         return pa.table({name: found[name] for name in dict.fromkeys([ROW_ID, *columns])})
+
+    def _readable(self, shard: int) -> NDArray[np.bool_] | None:
+        """Return the mask of rows that are neither quarantined nor held out from a fit; None for all rows."""
+        kept = self._kept(shard)
+        parts = self.held_out(shard) if self.fitting else None
+        if parts is None:
+            return kept
+        fitted: NDArray[np.bool_] = parts == FITTED
+        return fitted if kept is None else kept & fitted
 
     def _kept(self, shard: int) -> NDArray[np.bool_] | None:
         """Return the mask of rows that no validity source has quarantined; None if all rows are kept.
@@ -84,14 +102,22 @@ class StoreReader:
         return pa.array(np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64))
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Return raw source columns of all rows. Raises OperatorError for a truth column."""
+        """Return raw source columns of all rows, null in rows that are held out from a fit.
+
+        Raises OperatorError for a truth column.
+        """
         refused = sorted(self.hidden.intersection(columns))
         if refused:
             raise OperatorError(
                 f"The column {refused[0]!r} is named under `truth` and kept for scoring only; no operator "
                 f"may read it. Remove it from `source.features`, or from `truth`."
             )
-        return self.read_with_truth(shard, columns)
+        table = self.read_with_truth(shard, columns)
+        parts = self.held_out(shard) if self.fitting else None
+        if parts is None or not parts.any():
+            return table
+        places = pa.array(np.arange(len(parts)), mask=parts != FITTED)
+        return pa.table({name: table.column(name).take(places) for name in table.column_names})
 
     def read_with_truth(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return source columns, truth columns included. Only the engine may call this, never an operator.

@@ -24,7 +24,7 @@ from operators.base import (
     ReportContext,
 )
 from operators.report import ReportSection
-from operators.splits.hashing import PARTS, Ints, strata
+from operators.splits.hashing import PARTS, TEST, VALIDATION, Ints, strata
 from operators.splits.params import SplitParams
 
 METHODS = {
@@ -32,6 +32,8 @@ METHODS = {
     "cluster": "cluster:Cluster",
     "leave_one_domain_out": "by_domain:ByDomain",
 }
+FOLD = "fold"
+NO_FOLD = -1
 BY_PROGRAM = "by_program:ByProgram"
 """The method ``cluster`` with ``folds`` or ``marginals``."""
 P = TypeVar("P", bound=SplitParams)
@@ -41,7 +43,7 @@ class Split(Operator[P]):
     """Adds ``split``, the same for each row however the dataset is cut into shards."""
 
     name = "split"
-    version = 1
+    version = 2
     cpu_seconds_per_million_rows = 25.0
     Params: ClassVar[type[OperatorParams]] = SplitParams
 
@@ -84,6 +86,15 @@ class Split(Operator[P]):
     def adds(self) -> tuple[pa.Field, ...]:
         """The column ``split``."""
         return (pa.field(SPLIT, CATEGORY),)
+
+    def mark_held_out(self, columns: pa.Table, validation: npt.NDArray[np.bool_]) -> pa.Table:
+        """Name held-out rows test rows, or validation rows; they are in no fold."""
+        parts = np.where(validation, VALIDATION, TEST).astype(np.int8)
+        found = {SPLIT: split_column(parts)[SPLIT]}
+        others = {name: columns[name] for name in columns.column_names if name != SPLIT}
+        if FOLD in others:
+            others[FOLD] = pa.array(np.full(len(parts), NO_FOLD, np.int32))
+        return pa.table({**found, **others})
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Say how far validation and train rows are apart, if that was measured."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,18 +13,23 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import (
+    FEATURES,
     GROUP,
     IS_OUTLIER,
     LABEL,
     ROW_ID,
+    SPLIT,
     Apply,
     Context,
     Executor,
     OperatorParams,
+    Resources,
     ShardReader,
 )
+from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.hashing import END, Hashes, row_hashes
+from operators.row_identity import content_identities, key_hashes, source_column
 from operators.splits.adaptor import Split, split_column, stratum_keys
 from operators.splits.hashing import (
     DROPPED,
@@ -42,10 +48,11 @@ from operators.splits.params import RandomParams, SplitParams
 from operators.splits.shift import measure
 
 STATE = "thresholds.json"
+PURPOSE = "split/parts"
 
 
 class Random(Split[RandomParams]):
-    """Rows by a hash of seed and row id, with exact shares in every stratum."""
+    """Rows by a hash of seed and content with exact shares in every stratum, or by a hash of their key."""
 
     Params: ClassVar[type[OperatorParams]] = RandomParams
 
@@ -75,16 +82,24 @@ class Random(Split[RandomParams]):
             return [*facts, Fact("dropped", True, "outliers are dropped (split.drop_outliers)")]
         ends = {k: (a, b) for k, a, b in json.loads((context.state / STATE).read_text("utf-8"))}
         first, second = (float(end) / END for end in draw.complete(np.array([key]), ends)[key])
-        drawn = float(row_hashes(np.array([row.row_id]), context.seed)[0]) / END
+        if row.value(SPLIT) == PARTS[TEST] and not self.params.test:
+            return [*facts, Fact("held out", True, "source.holdout decides, not the hash")]
+        drawn = float(draw.hash_of(row.shard, row.row_id)) / END
         where = "its class and group" if draw.by_group else "all rows"
         note = f"of {where}: below {first:.4f} validation, below {second:.4f} test, else train"
         return [*facts, Fact("hash", drawn, note)]
 
     def _draw(self, context: Context) -> Draw:
-        by, params = self.params.stratify_by_group, self.params
-        shares = (params.validation, params.test)
+        params = self.params
+        by, shares = params.stratify_by_group and params.key is None, (params.validation, params.test)
         return Draw(
-            context.shards, context.seed, params.drop_outliers, by_label=by, by_group=by, shares=shares
+            context.shards,
+            context.seed,
+            params.drop_outliers,
+            by_label=by,
+            by_group=by,
+            shares=shares,
+            key=params.key,
         )
 
 
@@ -99,6 +114,8 @@ class Draw:
     by_group: bool
     shares: tuple[float, float] = (0.0, 0.0)
     """Shares of validation and test in strata that had no row in ``fit``."""
+    key: str | None = None
+    """Source column whose value decides; default: the features."""
 
     def keys(self, table: pa.Table) -> Ints:
         """Return the stratum (n,) of each row; -1 for rows to drop."""
@@ -115,15 +132,52 @@ class Draw:
         shards = range(len(self.reader.shards))
         sizes = count_strata(executor, shards, partial(_keys, self), params.resources)
         n_dropped = sizes.pop(-1, 0)
+        if self.key is not None:  # the hash alone decides, so that no key ever changes its part
+            ends = (int(validation * END), int((validation + test) * END))
+            thresholds = dict.fromkeys(sizes, ends)
+            return thresholds, self._counts(executor, thresholds, params.resources)
         parts = {key: part_sizes(n, validation, test) for key, n in sizes.items()}
-        searches = [Search(key, rank) for key, (a, b) in parts.items() for rank in (a, a + b)]
-        found = find_ends(executor, shards, partial(_hashed, self), searches, params.resources)
-        ends = [end for end in found if isinstance(end, int)]  # all of them: no two rows share a hash
-        pairs = zip(parts, ends[::2], ends[1::2], strict=True)
-        counts = {VALIDATION: sum(v for v, _ in parts.values()), TEST: sum(t for _, t in parts.values())}
-        counts |= {TRAIN: sum(sizes.values()) - sum(counts.values()), DROPPED: n_dropped}
-        named = {PARTS[part]: float(n) for part, n in sorted(counts.items())}
-        return {key: (first, second) for key, first, second in pairs}, named
+        searches = [Search(key, rank) for key, (a, b) in parts.items() for rank in (a, a + b) if rank]
+        found = iter(find_ends(executor, shards, partial(_hashed, self), searches, params.resources))
+        counts, result = dict.fromkeys(range(len(PARTS)), 0), {}
+        for key, (a, b) in parts.items():
+            # Copies of a row in several shards share a hash; at the border they stay in the later part.
+            first, second = (next(found) if rank else 0 for rank in (a, a + b))
+            low, high = (end.low if isinstance(end, Search) else end for end in (first, second))
+            lacking = [end.rank if isinstance(end, Search) else 0 for end in (first, second)]
+            n_validation, n_both = a - lacking[0], a + b - lacking[1]
+            result[key] = (low, high)
+            counts[VALIDATION] += n_validation
+            counts[TEST] += n_both - n_validation
+            counts[TRAIN] += sizes[key] - n_both
+        counts[DROPPED] = n_dropped
+        return result, {PARTS[part]: float(n) for part, n in sorted(counts.items())}
+
+    def _counts(
+        self, executor: Executor, thresholds: Mapping[int, tuple[int, int]], resources: Resources
+    ) -> dict[str, float]:
+        """Count the rows of each part."""
+        totals = np.zeros(len(PARTS), np.int64)
+        work = partial(_part_counts, self, thresholds)
+        for counts in executor.map(work, range(len(self.reader.shards)), resources=resources):
+            totals += counts
+        return {name: float(n) for name, n in zip(PARTS, totals, strict=True)}
+
+    def hashes(self, table: pa.Table) -> Hashes:
+        """Hash of each row of one shard's table, by its key or its content."""
+        if FEATURES not in table.column_names:
+            table = self.reader.read(_shard_of(self.reader, table), [LABEL, GROUP, IS_OUTLIER, FEATURES])
+        found = content_identities(vectors_to_numpy(table[FEATURES]))
+        if self.key is not None and table.num_rows:
+            keys, there = key_hashes(source_column(self.reader, self.key, table))
+            found = np.where(there, keys, found)
+        return row_hashes(found, self.seed, PURPOSE)
+
+    def hash_of(self, shard: int, row_id: int) -> int:
+        """Hash of one row, given its shard and its id."""
+        table = self.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES])
+        mine = np.flatnonzero(table[ROW_ID].to_numpy() == row_id)
+        return int(self.hashes(table)[mine[0]])
 
     def parts(
         self, table: pa.Table, thresholds: Mapping[int, tuple[int, int]]
@@ -133,8 +187,10 @@ class Draw:
         kept = keys >= 0
         parts = np.full(table.num_rows, DROPPED, np.int8)
         thresholds = self.complete(keys[kept], thresholds)
-        hashes = row_hashes(table[ROW_ID].to_numpy()[kept], self.seed)
-        parts[kept] = assign_parts(keys[kept], hashes, thresholds)
+        if not any(last for _, last in thresholds.values()):
+            parts[kept] = TRAIN  # neither validation nor test
+        elif table.num_rows:
+            parts[kept] = assign_parts(keys[kept], self.hashes(table)[kept], thresholds)
         return parts
 
     def complete(
@@ -159,5 +215,17 @@ def _keys(draw: Draw, shard: int) -> Ints:
 
 
 def _hashed(draw: Draw, shard: int) -> tuple[Ints, Hashes]:
-    table = draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER])
-    return draw.keys(table), row_hashes(table[ROW_ID].to_numpy(), draw.seed)
+    table = draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES])
+    return draw.keys(table), draw.hashes(table)
+
+
+def _part_counts(draw: Draw, thresholds: Mapping[int, tuple[int, int]], shard: int) -> Ints:
+    parts = draw.parts(draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES]), thresholds)
+    return np.bincount(parts, minlength=len(PARTS)).astype(np.int64)
+
+
+def _shard_of(reader: ShardReader, table: pa.Table) -> int:
+    """Number of the shard that the rows of a table belong to."""
+    shards = sorted(reader.shards, key=lambda shard: shard.first_row)
+    firsts = [shard.first_row for shard in shards]
+    return shards[bisect_right(firsts, int(table[ROW_ID][0].as_py())) - 1].index

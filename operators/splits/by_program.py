@@ -31,7 +31,7 @@ from operators.base import (
     OperatorParams,
 )
 from operators.columns import vectors_to_numpy
-from operators.splits.adaptor import Split, split_column
+from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, Rest
 from operators.splits.cluster import Strata
@@ -39,8 +39,6 @@ from operators.splits.hashing import TRAIN, VALIDATION, Ints, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
 
-FOLD = "fold"
-NO_FOLD = -1
 RECORD, RULE, MAP = "strata.json", "rule.npz", "map.npz"
 
 

@@ -1,4 +1,4 @@
-"""A random split that depends on nothing but seed and row id, with exact counts in every stratum.
+"""A random split that depends on nothing but seed and rows, with exact counts in every stratum.
 
 Each row has a hash; the rows of a stratum with the smallest hashes are its validation part, the next
 ones its test part. The hash up to which a part reaches is found by radix selection: a histogram of

@@ -50,11 +50,23 @@ class SplitParams(OperatorParams):
 
 
 class RandomParams(SplitParams):
-    """Rows by a hash of seed and row id."""
+    """Rows by a hash of seed and content, or of seed and a key."""
 
     method: Literal["random"] = "random"
     stratify_by_group: bool = True
     """Take these shares of every group and every class's noise."""
+    key: str | None = None
+    """Source column whose value decides, such as a customer's number: rows with one value are in one part and
+    stay there whatever else changes. Shares are then those of the keys, not exact in any group; rows
+    without a value are drawn by their content. Default: the features decide, with exact shares in every
+    stratum, so that a row stays in its part when files are added, moved or cut otherwise, up to a few rows
+    at the border of a stratum; other features or another encoder draw all rows anew."""
+
+    @model_validator(mode="after")
+    def _key_is_not_stratified(self) -> Self:
+        if self.key is not None and "stratify_by_group" in self.model_fields_set and self.stratify_by_group:
+            raise ValueError("stratify_by_group is not read beside key: rows of one key stay together")
+        return self
 
 
 class ClusterParams(SplitParams):

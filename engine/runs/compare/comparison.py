@@ -118,6 +118,7 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
             update={
                 "operators": {**recipe.operators, GROUPS: values},
                 "incremental": IncrementalSection(),
+                "source": recipe.source.model_copy(update={"holdout": None}),
             }
         )
         for method, values in chosen.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,8 +32,19 @@ def splitmix64(x: int) -> int:
     return x ^ (x >> 31)
 
 
+def content(row: int) -> int:
+    """The identity of a row whose only feature is its number, a float32."""
+    bits = int(np.float32(row).view(np.uint32))
+    return bits * (splitmix64(0 ^ salted(0, "row identity/content")) | 1) % END
+
+
+def salted(seed: int, purpose: str) -> int:
+    salt = int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
+    return splitmix64(splitmix64(seed) ^ salt)
+
+
 def reference(found: list[Row], params: RandomParams, seed: int) -> list[str]:
-    parts = ["train"] * len(found)
+    parts, key = ["train"] * len(found), salted(seed % END, "split/parts")
     members: dict[object, list[int]] = {}
     for row, (y, group, outlier) in enumerate(found):
         if params.drop_outliers and outlier:
@@ -40,7 +52,7 @@ def reference(found: list[Row], params: RandomParams, seed: int) -> list[str]:
         else:
             members.setdefault((y, group) if params.stratify_by_group else None, []).append(row)
     for held in members.values():
-        order = sorted(held, key=lambda row: splitmix64(row ^ splitmix64(seed)))
+        order = sorted(held, key=lambda row: splitmix64(content(row) ^ key))
         n_validation = round(params.validation * len(held))
         for row in order[:n_validation]:
             parts[row] = "validation"
@@ -56,7 +68,7 @@ def as_table(found: list[Row]) -> pa.Table:
             LABEL: pa.array(y, pa.int32()),
             GROUP: pa.array(group, pa.int32()),
             IS_OUTLIER: pa.array(outlier),
-            FEATURES: pa.array([[float(row % 5)] for row in range(len(found))], VECTOR),
+            FEATURES: pa.array([[float(row)] for row in range(len(found))], VECTOR),
         }
     )
 
