@@ -170,7 +170,9 @@ class ShardReader(Protocol):
     """Gives an operator the columns that it may read. Picklable: actors open the files themselves.
 
     ``read`` returns ``row_id`` and sidecar columns of earlier operators, for valid rows only, in row order.
-    ``read_source`` returns raw source columns for all rows and refuses truth columns.
+    ``read_source`` returns raw source columns for all rows and refuses truth columns. Where the recipe holds
+    rows out from every ``fit``, the reader of ``fit`` leaves them out of both, and ``read_source`` then adds
+    ``row_id``, as rows no longer stand at their places.
     """
 
     @property

@@ -91,5 +91,8 @@ def source_column(reader: ShardReader, column: str, table: pa.Table) -> pa.Array
     ids = table[ROW_ID].to_numpy()
     shards = sorted(reader.shards, key=lambda shard: shard.first_row)
     shard = shards[bisect_right([one.first_row for one in shards], int(ids[0])) - 1]
-    found = reader.read_source(shard.index, [column])[column].combine_chunks()
-    return found.take(pa.array(ids - shard.first_row))
+    found = reader.read_source(shard.index, [column])
+    places = ids - shard.first_row
+    if ROW_ID in found.column_names:  # the rows of a fit, without those that are held out
+        places = np.searchsorted(found[ROW_ID].to_numpy(), ids)
+    return found[column].combine_chunks().take(pa.array(places))

@@ -61,28 +61,29 @@ class TrainSection(Section):
     when: str = Field(
         default="always",
         description="always; never; drift: if operators were fitted again or a drift exceeds its "
-        'threshold; or a rule of the champion on the new validation rows: "worst_group_accuracy < 0.8"',
+        'threshold; or a rule of the champion on the rows of new shards: "worst_group_accuracy < 0.8"',
     )
     register_as: str | None = Field(
         default=None, description="Name under which MLflow's registry gets the model, as `challenger`"
     )
     promote_if: str | None = Field(
         default=None,
-        description='Condition on which it becomes champion: "worst_group_accuracy > champion + 0.01"',
+        description="Rule by which it becomes champion, on test rows: comparisons joined by `and`, "
+        '"worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"',
     )
     truth: str | None = Field(default=None, description="Column with true groups, used only for scores")
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
         # Imported here, since a recipe without this section does not need the trainers.
-        from engine.recipe.promotion import Condition
+        from engine.recipe.promotion import Condition, PromotionRule
         from engine.recipe.trainers import parse_params
 
         try:
             parse_params({"trainer": self.trainer, **self.params})
             rule = None if self.when in RULES else Condition.parse(self.when, "train.when")
             if self.promote_if:
-                Condition.parse(self.promote_if, "train.promote_if")
+                PromotionRule.parse(self.promote_if, "train.promote_if")
         except InputError as error:
             raise ValueError(str(error)) from None
         if rule and rule.relative:

@@ -1,4 +1,4 @@
-"""The user's condition on which a challenger becomes champion: one comparison of a metric."""
+"""The user's rule by which a challenger becomes champion: comparisons of metrics, joined by `and`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.core.errors import InputError
 from engine.core.suggestions import nearest
@@ -20,12 +21,37 @@ NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 PATTERN = re.compile(
     rf"\s*(?P<metric>[\w.]+)\s*(?P<sign>>=|<=|>|<)\s*"
     rf"(?:(?P<champion>champion)\s*(?P<offset>[+-]\s*{NUMBER})?|(?P<number>{NUMBER}))\s*"
+    rf"(?:with\s+confidence\s+(?P<confidence>{NUMBER})\s*)?"
 )
+AND = re.compile(r"\s+and\s+")
+ACCURACY, WORST = "accuracy", "worst_group_accuracy"
+EXAMPLE = "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
+
+
+class CannotCompareError(Exception):
+    """The champion cannot answer for the rows of a version. The message says why."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Outcome of a comparison that asks for a confidence."""
+
+    holds: bool
+    text: str
+    """What was tested, on how many rows, and the result."""
+
+
+class PairedTest(Protocol):
+    """Answers whether the challenger's metric exceeds the champion's by more than ``bound``."""
+
+    def __call__(self, metric: str, bound: float, confidence: float) -> Finding:
+        """Test on rows that both have answered."""
+        ...
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison such as ``METRIC > champion + 0.01`` or ``METRIC > 0.8``."""
+    """A comparison such as ``METRIC > champion + 0.01``, ``METRIC > champion with confidence .95``."""
 
     text: str
     metric: str
@@ -35,6 +61,8 @@ class Condition:
     bound: float
     key: str = "--promote-if"
     """Option or key that holds the condition, for error messages."""
+    confidence: float | None = None
+    """Confidence with which it must hold; None: the figures are compared as they are."""
 
     @classmethod
     def parse(cls, text: str, key: str = "--promote-if") -> Condition:
@@ -43,14 +71,39 @@ class Condition:
         if match is None:
             raise InputError(
                 f"{key} {text!r}: write METRIC, one of > >= < <=, then a number or `champion`, plus "
-                f'or minus a number if you like: "worst_group_accuracy > champion + 0.01".'
+                f"or minus a number if you like, and `with confidence 0.95` if the gain must exceed chance; "
+                f'several are joined by `and`: "{EXAMPLE}".'
             )
         relative = match["champion"] is not None
         number = (match["offset"] or "0").replace(" ", "") if relative else match["number"]
-        return cls(text, match["metric"], match["sign"], relative, float(number), key)
+        sure = None if match["confidence"] is None else float(match["confidence"])
+        found = cls(text.strip(), match["metric"], match["sign"], relative, float(number), key, sure)
+        found._check_confidence()
+        return found
+
+    def _check_confidence(self) -> None:
+        if self.confidence is None:
+            return
+        if not 0.5 <= self.confidence < 1:
+            raise InputError(
+                f"{self.key} {self.text!r}: give a confidence from 0.5 to below 1, such as 0.95."
+            )
+        if not self.relative or self.sign not in (">", ">="):
+            raise InputError(
+                f"{self.key} {self.text!r}: a confidence says that the challenger is above the champion: "
+                f'"{self.metric} > champion with confidence {self.confidence:g}".'
+            )
+        if self.metric != ACCURACY and not self.metric.endswith(WORST):
+            raise InputError(
+                f"{self.key} {self.text!r}: a confidence is known for accuracy and worst_group_accuracy, "
+                f"which are means over rows; compare {self.metric} without one."
+            )
 
     def evaluate(
-        self, challenger: Mapping[str, float], champion: Mapping[str, float] | None
+        self,
+        challenger: Mapping[str, float],
+        champion: Mapping[str, float] | None,
+        test: PairedTest | None = None,
     ) -> tuple[bool, str]:
         """Return whether the condition holds, and the reason. Without a champion, a comparison with it holds.
 
@@ -65,6 +118,31 @@ class Condition:
         if self.relative and champion is not None and self.metric not in champion:
             return False, f"the champion has no {self.metric} on these rows"
         theirs = (champion or {}).get(self.metric, 0.0) if self.relative else 0.0
-        holds = COMPARISONS[self.sign](mine, theirs + self.bound)
         beside = f"champion {theirs:.4f}, asked: {self.text}" if self.relative else f"asked: {self.text}"
+        if self.confidence is not None and test is not None:
+            found = test(self.metric, self.bound, self.confidence)
+            return found.holds, f"{self.metric} {mine:.4f}, {beside}: {found.text}"
+        holds = COMPARISONS[self.sign](mine, theirs + self.bound)
         return holds, f"{self.metric} {mine:.4f}, {beside}"
+
+
+@dataclass(frozen=True)
+class PromotionRule:
+    """One or several conditions, all of which must hold."""
+
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def parse(cls, text: str, key: str = "--promote-if") -> PromotionRule:
+        """Parse conditions joined by ``and``. Raises InputError, naming the key, for any other text."""
+        return cls(tuple(Condition.parse(part, key) for part in AND.split(text)))
+
+    def evaluate(
+        self,
+        challenger: Mapping[str, float],
+        champion: Mapping[str, float] | None,
+        test: PairedTest | None = None,
+    ) -> tuple[bool, str]:
+        """Return whether all conditions hold, and the reasons; see :meth:`Condition.evaluate`."""
+        found = [condition.evaluate(challenger, champion, test) for condition in self.conditions]
+        return all(holds for holds, _ in found), "; ".join(reason for _, reason in found)

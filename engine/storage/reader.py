@@ -102,7 +102,7 @@ class StoreReader:
         return pa.array(np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64))
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Return raw source columns of all rows, null in rows that are held out from a fit.
+        """Return raw source columns of all rows; of the rows to learn from, with ``row_id``, for a fit.
 
         Raises OperatorError for a truth column.
         """
@@ -116,8 +116,8 @@ class StoreReader:
         parts = self.held_out(shard) if self.fitting else None
         if parts is None or not parts.any():
             return table
-        places = pa.array(np.arange(len(parts)), mask=parts != FITTED)
-        return pa.table({name: table.column(name).take(places) for name in table.column_names})
+        table = table.append_column(ROW_ID, self.row_ids(shard))
+        return table.filter(pa.array(parts == FITTED))
 
     def read_with_truth(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return source columns, truth columns included. Only the engine may call this, never an operator.

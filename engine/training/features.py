@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class FeatureMaker:
         for operator in self.operators:
             stored = None if operator.name == "ingest" else self.reader.stored_state(operator.name)
             if stored is None:
-                operator.fit(self._context, executor)
+                operator.fit(Context(replace(self.reader, fitting=True), self.state), executor)
             else:
                 copy_state(stored, self.state)
 

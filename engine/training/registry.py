@@ -25,10 +25,11 @@ from engine.publish.tracking import (
     param_text,
     tracking_uri,
 )
-from engine.recipe.promotion import Condition
+from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
 from engine.storage.registrations import note_registration
+from engine.training.champion import pair, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.job import FEATURES, TrainingJob
@@ -130,46 +131,58 @@ def promote(
     registered: Registered,
     result: TrainResult,
     job: TrainingJob,
-    condition: Condition,
+    rule: PromotionRule,
     *,
     executor: Executor | None = None,
     truth: str | None = None,
 ) -> Verdict:
-    """Move ``champion`` to the new version if the condition holds on the validation rows of its dataset.
+    """Move ``champion`` to the new version if the rule holds on the test rows of its dataset.
 
-    Champion and challenger are scored on the same rows and groups. Raises InputError where the challenger has
-    no validation rows or no such metric.
+    Champion and challenger are scored on the same rows and groups, each through its own features. Without
+    test rows the validation rows serve, and the reason says that the challenger may have been selected on
+    them. Raises InputError where the challenger has neither or no such metric.
     """
-    mine = result.evaluations.get("validation")
-    if mine is None:
-        raise InputError("--promote-if: there are no validation rows to compare on. Set split.validation.")
+    split = next((name for name in ("test", "validation") if name in result.evaluations), None)
+    if split is None:
+        raise InputError(
+            "--promote-if: there are neither test nor validation rows to compare on. Set source.holdout, or "
+            "split.test."
+        )
+    mine = result.evaluations[split]
     found = client(result.version.output)
     # Beside the challenger's files, where workers can read it.
     with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
         current = champion_of(found, registered.name, scratch)
-        theirs = None
+        theirs = paired = None
         if current is not None:
             version, folder = current
             if version == registered.version:
                 return Verdict(True, f"version {version} is the champion already")
+            try:
+                source = rows_for(folder, job)
+            except CannotCompareError as error:
+                reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
+                return _recorded(found, registered, Verdict(False, reason))
             champion = Ensemble.load(folder)
-            if _shape(champion) != _shape(result.model):
-                reason = f"champion {version} takes {_shape(champion)}, the challenger {_shape(result.model)}"
-                return Verdict(
-                    False, f"{reason} (features, classes): the rows differ. Set the alias by hand."
-                )
             with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
-                scored = score(job, champion, opened, folder=folder, truth=truth, splits=["validation"])
-            theirs = scored["validation"].metrics()
-    holds, reason = condition.evaluate(mine.metrics(), theirs)
+                scored = score(
+                    job, champion, opened, folder=folder, truth=truth, splits=[split], source=source
+                )
+                theirs = scored[split].metrics()
+                paired = pair(job, result.folder, folder, source, opened, split=split, truth=truth)
+    holds, reason = rule.evaluate(mine.metrics(), theirs, paired)
+    if theirs is not None and split == "validation":
+        reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
-    found.set_tag(registered.run_id, "rowsieve.promotion", ("promoted: " if holds else "kept: ") + reason)
-    return Verdict(holds, reason)
+    return _recorded(found, registered, Verdict(holds, reason))
 
 
-def _shape(model: Ensemble) -> tuple[int, int]:
-    return model.spec.n_features, model.spec.n_classes
+def _recorded(mlflow_client: MlflowClient, registered: Registered, verdict: Verdict) -> Verdict:
+    """Write a verdict to the challenger's run; MLflow cuts tags at 5,000 characters."""
+    text = ("promoted: " if verdict.promoted else "kept: ") + verdict.reason
+    mlflow_client.set_tag(registered.run_id, "rowsieve.promotion", text[:5000])
+    return verdict
 
 
 def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:

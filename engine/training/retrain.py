@@ -14,7 +14,7 @@ from connectors.storage import ObjectPath
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
-from engine.recipe.promotion import Condition
+from engine.recipe.promotion import PromotionRule
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw
@@ -63,7 +63,7 @@ def retrain(
 
     Raises InputError for anything the user can correct, before training where that is possible.
     """
-    condition = Condition.parse(promote_if) if promote_if else None
+    condition = PromotionRule.parse(promote_if) if promote_if else None
     if condition and not name:
         raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
     selection = select(spec, grid, executor) if grid else None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, m
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.metric_sums import MetricSums, sum_over_rows
-from engine.training.rows import Ints
+from engine.training.rows import GroupedRows, Ints, join
 from engine.training.version import Version, open_version
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
@@ -169,14 +169,16 @@ def score(
     truth: str | None = None,
     alphas: Sequence[float] = ALPHAS,
     splits: Sequence[str] = ("validation", "test"),
+    source: RowSource | None = None,
+    first_shard: int = 0,
 ) -> dict[str, Evaluation]:
     """Evaluate a model on a version's splits, shard by shard; splits without rows are left out.
 
     The model may be another than the job's, stored in ``folder``: both sides of a comparison see the same
-    rows. Workers load the base models from there.
+    rows. Workers load the base models from there. ``source`` says how it sees the rows; ``first_shard``
+    leaves out the shards before it. Several splits are joined by "+", as in ``train+validation``.
     """
-    n_parts = len(job.version.manifest["parts"])
-    pieces = [part.tolist() for part in np.array_split(np.arange(n_parts), min(PIECES, n_parts))]
+    pieces = row_pieces(job, first_shard)
     known: dict[str, dict[Any, int]] = {INFERRED: _inferred_rows(job)}
     if truth:
         check_column(job.version, truth)
@@ -185,7 +187,13 @@ def score(
     found = {}
     for split in splits:
         work = partial(
-            sum_over_shards, job, folder or job.folder, split, truth, [model.model_weights, *mixtures]
+            sum_over_shards,
+            job,
+            folder or job.folder,
+            split,
+            truth,
+            [model.model_weights, *mixtures],
+            source=source,
         )
         whole, *others = executor.map(work, pieces)
         for tally in others:
@@ -193,6 +201,20 @@ def score(
         if whole.n:
             found[split] = summarise(whole, model, alphas, known)
     return found
+
+
+def row_pieces(job: TrainingJob, first_shard: int = 0) -> list[list[int]]:
+    """Return the shards of a version from ``first_shard`` on, as the work of at most ``PIECES`` tasks."""
+    shards = np.arange(first_shard, len(job.version.manifest["parts"]))
+    return [part.tolist() for part in np.array_split(shards, min(PIECES, len(shards)))]
+
+
+class RowSource(Protocol):
+    """How a model sees the rows of a version that another model's features were made for. Picklable."""
+
+    def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
+        """Return the rows of a shard with the model's own features and class indices."""
+        ...
 
 
 def check_column(version: Version, name: str) -> None:
@@ -210,6 +232,7 @@ def sum_over_shards(
     truth: str | None,
     mixtures: Sequence[npt.NDArray[np.float64]],
     shards: Sequence[int],
+    source: RowSource | None = None,
 ) -> MetricSums:
     """Count at least one shard of a split by the first mixture of the folder's models. Runs on a worker."""
     model = replace(Ensemble.load(folder), model_weights=mixtures[0])
@@ -217,11 +240,12 @@ def sum_over_shards(
     names = np.array([*data.group_names, -1])
     parts_of_sums = []
     for shard in shards:
-        rows = data.splits[split][shard]
+        rows = join([data.splits[name][shard] for name in split.split("+")])
         groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
         if truth:
-            groupings["true"] = _truth(job, truth, shard, rows.row_id)
-        parts_of_sums.append(sum_over_rows(model, rows.X, rows.y, groupings, mixtures[1:]))
+            groupings["true"] = truth_of(job, truth, shard, rows.row_id)
+        seen = rows if source is None or not len(rows) else source(job, rows, shard)
+        parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
     for tally in parts_of_sums[1:]:
         parts_of_sums[0].add(tally)
     return parts_of_sums[0]
@@ -238,7 +262,8 @@ def count_truth(job: TrainingJob, truth: str, shards: Sequence[int]) -> Counter[
     return found
 
 
-def _truth(job: TrainingJob, truth: str, shard: int, row_ids: Ints) -> npt.NDArray[Any]:
+def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Ints) -> npt.NDArray[Any]:
+    """Return the true group of some rows of a shard as text (n,)."""
     reader = job.version.reader()
     values = _texts(reader.read_source(shard, [truth]).column(truth))
     return values[row_ids - reader.shards[shard].first_row]

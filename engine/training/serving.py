@@ -51,6 +51,11 @@ def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path)
     """Write what serving needs: the ensemble, and how features are made of source columns."""
     shutil.rmtree(folder, ignore_errors=True)
     model.save(folder)
+    describe_features(version, maker, folder)
+
+
+def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> None:
+    """Write how features are made of source columns: ``serving.json``, and the state of `encode`."""
     state = json.loads((maker.state / STATE).read_text("utf-8"))
     encoders = [
         {"name": operator.name, "params": operator.params.model_dump(mode="json")}

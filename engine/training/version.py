@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
@@ -15,7 +17,7 @@ from engine.core.output_layout import POINTER, output_of, version_folder
 from engine.core.suggestions import nearest
 from engine.storage.manifest import current_version, is_published, read_manifest
 from engine.storage.stores import store_of
-from operators.base import ROW_ID, ShardInfo
+from operators.base import ROW_ID, SPLIT, ShardInfo
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class VersionReader:
 
     folder: Place
     manifest: dict[str, Any]
+    fitting: bool = False
+    """Whether something is learnt from this reader: rows that ``source.holdout`` holds out are not read."""
 
     @property
     def shards(self) -> list[ShardInfo]:
@@ -96,8 +100,19 @@ class VersionReader:
         return self.read_source(shard, columns)
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Return published columns of all rows of a shard."""
-        return read_columns(self.folder / self.manifest["parts"][shard]["path"], columns)
+        """Return published columns of all rows of a shard; for a fit, of the rows to learn from, with ids."""
+        path = self.folder / self.manifest["parts"][shard]["path"]
+        table, holdout = read_columns(path, columns), self.manifest["source"].get("holdout")
+        if not self.fitting or holdout is None:
+            return table
+        held_out = ["test", *(["validation"] if holdout["validation"] else [])]
+        split = Version(self.folder, self.manifest).prefix + SPLIT
+        mine = pc.is_in(read_columns(path, [split])[split].cast(pa.string()), pa.array(held_out))
+        if ROW_ID not in columns:
+            info = self.shards[shard]
+            ids = np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64)
+            table = table.append_column(ROW_ID, pa.array(ids))
+        return table.filter(pc.invert(mine))
 
     def stored_state(self, operator: str) -> Path | None:
         """Return the folder of an operator's state if the run store beside the versions has it."""

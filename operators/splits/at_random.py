@@ -29,7 +29,7 @@ from operators.base import (
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.hashing import END, Hashes, row_hashes
-from operators.row_identity import content_identities, key_hashes, source_column
+from operators.row_identity import content_hashes, content_identities, key_hashes, source_column
 from operators.splits.adaptor import Split, split_column, stratum_keys
 from operators.splits.hashing import (
     DROPPED,
@@ -84,7 +84,9 @@ class Random(Split[RandomParams]):
         first, second = (float(end) / END for end in draw.complete(np.array([key]), ends)[key])
         if row.value(SPLIT) == PARTS[TEST] and not self.params.test:
             return [*facts, Fact("held out", True, "source.holdout decides, not the hash")]
-        drawn = float(draw.hash_of(row.shard, row.row_id)) / END
+        if not row.has(FEATURES):
+            return facts
+        drawn = float(draw.hash_of_row(row)) / END
         where = "its class and group" if draw.by_group else "all rows"
         note = f"of {where}: below {first:.4f} validation, below {second:.4f} test, else train"
         return [*facts, Fact("hash", drawn, note)]
@@ -173,11 +175,13 @@ class Draw:
             found = np.where(there, keys, found)
         return row_hashes(found, self.seed, PURPOSE)
 
-    def hash_of(self, shard: int, row_id: int) -> int:
-        """Hash of one row, given its shard and its id."""
-        table = self.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES])
-        mine = np.flatnonzero(table[ROW_ID].to_numpy() == row_id)
-        return int(self.hashes(table)[mine[0]])
+    def hash_of_row(self, row: ExplainedRow) -> int:
+        """Hash of one row; of equal rows in a shard it is right for the first."""
+        found = content_hashes(vectors_to_numpy(row.table[FEATURES]))
+        if self.key is not None:
+            keys, there = key_hashes(source_column(self.reader, self.key, row.table))
+            found = np.where(there, keys, found)
+        return int(row_hashes(found, self.seed, PURPOSE)[0])
 
     def parts(
         self, table: pa.Table, thresholds: Mapping[int, tuple[int, int]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from operators.base import (
     GROUP,
     IS_OUTLIER,
     LABEL,
-    ROW_ID,
     Apply,
     Context,
     Executor,
@@ -33,6 +31,7 @@ from operators.base import (
     Resources,
     ShardReader,
 )
+from operators.row_identity import source_column
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw, draw_test_rows
 from operators.splits.hashing import TRAIN, VALIDATION, Ints
@@ -56,15 +55,12 @@ class Domains:
         if self.column == GROUP:
             groups = pc.cast(table[GROUP], pa.string()).combine_chunks()
             return pc.if_else(pc.equal(groups, "-1"), pa.scalar(None, pa.string()), groups)
-        ids = table[ROW_ID].to_numpy()
-        if not len(ids):
+        if not table.num_rows:
             return pa.nulls(0, pa.string())
-        shards = sorted(self.reader.shards, key=lambda shard: shard.first_row)
-        shard = shards[bisect_right([one.first_row for one in shards], int(ids[0])) - 1]
-        found = self.reader.read_source(shard.index, [self.column])[self.column]
+        found = source_column(self.reader, self.column, table)
         if pa.types.is_dictionary(found.type):
             found = found.cast(found.type.value_type)
-        return pc.cast(found, pa.string()).combine_chunks().take(pa.array(ids - shard.first_row))
+        return pc.cast(found, pa.string())
 
     def sizes(self, executor: Executor, kept: Kept, resources: Resources) -> Counter[str]:
         """Count the rows of each domain among those kept. Raises OperatorError for over 10,000 domains."""

@@ -15,7 +15,7 @@ from engine.core.json_files import write_json
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
-from engine.recipe.promotion import Condition
+from engine.recipe.promotion import CannotCompareError, Condition
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
@@ -94,7 +94,10 @@ def decide(
     if section.when == "drift":
         return _by_drift(manifest.get("incremental"))
     rule = Condition.parse(section.when, "train.when")
-    scores = _champion_scores(section, recipe, output, str(manifest["version"]), executor)
+    try:
+        scores = _champion_scores(section, recipe, output, manifest, executor)
+    except CannotCompareError as error:
+        return True, f"the champion cannot answer for the new rows: {error}"
     if scores is None:
         return True, NO_CHAMPION
     holds, reason = rule.evaluate(scores, None)
@@ -111,9 +114,18 @@ def _by_drift(record: Mapping[str, Any] | None) -> tuple[bool, str]:
 
 
 def _champion_scores(
-    section: TrainSection, recipe: Recipe, output: Place, version: str, executor: Callable[[], Executor]
+    section: TrainSection,
+    recipe: Recipe,
+    output: Place,
+    manifest: Mapping[str, Any],
+    executor: Callable[[], Executor],
 ) -> dict[str, float] | None:
-    """Score the champion on the validation rows of a version; None without a champion or such rows."""
+    """Score the champion on the rows of the shards that are new in a version; None without a champion.
+
+    It has been trained on none of them, so its train and validation rows serve alike; test rows stay unseen.
+    A version without a base, or without new shards, is scored on all its validation rows.
+    """
+    from engine.training.champion import rows_for
     from engine.training.ensemble import Ensemble
     from engine.training.job import RECORD, TrainingJob
     from engine.training.registry import champion_of
@@ -127,16 +139,26 @@ def _champion_scores(
         if current is None:
             return None
         params = parse_params({"trainer": section.trainer, **section.params})
-        job = TrainingJob(
-            open_version(version_folder(output, version)), params, recipe.seed, Path(scratch) / "job"
-        )
+        version = open_version(version_folder(output, str(manifest["version"])))
+        job = TrainingJob(version, params, recipe.seed, Path(scratch) / "job")
+        shards = manifest.get("incremental", {}).get("shards", {"old": 0, "new": 0})
+        first, split = (shards["old"], "train+validation") if shards["new"] else (0, "validation")
         remote = output / "runs" / Path(scratch).name
         with synced_executor(executor(), remote, Path(scratch)) as synced:
             job.maker.fit(synced)
             write_json(job.folder / RECORD, {"groups": {}})
             champion = Ensemble.load(current[1])
-            found = score(job, champion, synced, folder=current[1], splits=["validation"])
-    return found["validation"].metrics() if "validation" in found else None
+            source = rows_for(current[1], job)
+            found = score(
+                job,
+                champion,
+                synced,
+                folder=current[1],
+                splits=[split],
+                source=source,
+                first_shard=first,
+            )
+    return found[split].metrics() if split in found else None
 
 
 def _train(

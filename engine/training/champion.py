@@ -1,0 +1,196 @@
+"""The champion on the rows of a newer version, and the paired comparison of a challenger with it.
+
+A champion may have been trained on other columns, in another order, with another encoder or on other classes
+than a version has now. Two models are compared by their numbers of features only where they read the same
+things; otherwise the champion answers through its own serving function, from published source columns.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, Finding
+from engine.training.ensemble import Ensemble
+from engine.training.evaluation import INFERRED, by_class
+from engine.training.features import dataset_of_version
+from engine.training.group_scores import MIN_ROWS, compare_groups
+from engine.training.job import TrainingJob
+from engine.training.rows import GroupedRows
+from engine.training.running import RowSource, row_pieces, truth_of
+from engine.training.serving import ENCODING, SERVING, Served, describe_features
+from operators.base import Executor
+from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
+
+CELLS = ("rows", "right_before", "gained", "lost")
+UNKNOWN = -1
+"""Class index of a label that the champion does not know, and of rows that it cannot read: always wrong."""
+
+
+@dataclass(frozen=True)
+class OwnFeatures(RowSource):
+    """Rows with the features and class indices of another model, made by its serving function. Picklable."""
+
+    folder: Path
+    """Holds the other model's ensemble and ``serving.json``."""
+
+    @cached_property
+    def served(self) -> Served:
+        """The other model's serving function."""
+        return Served(self.folder)
+
+    def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
+        """Return the rows as the other model sees them."""
+        record = json.loads((self.folder / SERVING).read_text("utf-8"))
+        reader, label = job.version.reader(), str(job.version.manifest["source"]["label"])
+        published = {str(field["name"]) for field in job.version.manifest["schema"]}
+        names = [name for name in record["features"] if name in published]
+        table = reader.read_source(shard, [*names, label])
+        table = table.take(pa.array(rows.row_id - reader.shards[shard].first_row))
+        places = {value: index for index, value in enumerate(record["classes"])}
+        y = np.array([places.get(value, UNKNOWN) for value in table[label].to_pylist()], np.int64)
+        features, reasons = self.served.features(table.drop_columns([label]))
+        usable = np.array([reason is None for reason in reasons], bool)
+        X = np.zeros((len(rows), self.served.model.spec.n_features), np.float32)
+        X[usable] = features
+        return replace(rows, X=X, y=np.where(usable, y, UNKNOWN))
+
+
+def _features_of(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return all that decides the features and classes of a model: its record and the state of `encode`."""
+    record = json.loads((folder / SERVING).read_text("utf-8"))
+    state = sorted(path for path in (folder / ENCODING).rglob("*") if path.is_file())
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in state}
+    return {key: value for key, value in record.items() if key != "version"}, files
+
+
+def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
+    """Return how the model in a folder sees the rows of a job; None if as the job's own models do.
+
+    Raises CannotCompareError if it reads a column that the version does not publish.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        describe_features(job.version, job.maker, Path(scratch))
+        if _features_of(Path(scratch)) == _features_of(folder):
+            return None
+    published = {str(field["name"]) for field in job.version.manifest["schema"]}
+    missing = [name for name in Served(folder).needed if name not in published]
+    if missing:
+        raise CannotCompareError(
+            f"it reads the column {missing[0]!r}, which version {job.version.name} does not publish"
+        )
+    return OwnFeatures(folder)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Counts of rows by group and by the answers of champion and challenger; a ``PairedTest``."""
+
+    groupings: Mapping[str, Mapping[Any, PairedCell]]
+    min_rows: int = MIN_ROWS
+
+    def __call__(self, metric: str, bound: float, confidence: float) -> Finding:
+        """Test whether the challenger exceeds the champion by more than ``bound``."""
+        if metric == ACCURACY:
+            return _finding(self.counts(INFERRED).together(), bound, confidence)
+        name = metric.removesuffix(WORST).rstrip("_") or INFERRED
+        return _finding(self.counts(name), bound, confidence)
+
+    def counts(self, grouping: str) -> PairedCounts:
+        """Counts of the groups that carry a statement; small ones are pooled as in every score."""
+        cells = self.groupings[grouping]
+        entries = compare_groups(
+            {name: cell.rows for name, cell in cells.items()}, {}, min_rows=self.min_rows
+        )
+        sums = [[sum(getattr(cells[m], key) for m in e.members) for e in entries] for key in CELLS]
+        return PairedCounts(*(np.array(column, np.int64) for column in sums))
+
+
+@dataclass(frozen=True)
+class PairedCell:
+    """Rows of one group; see :class:`operators.metrics.paired.PairedCounts`."""
+
+    rows: int
+    right_before: int
+    gained: int
+    lost: int
+
+
+def _finding(counts: PairedCounts, bound: float, confidence: float) -> Finding:
+    rows = f"{int(counts.rows.sum())} rows in {len(counts.rows)} groups"
+    rows += f", {int(counts.gained.sum())} gained and {int(counts.lost.sum())} lost"
+    if not bound:
+        p = gain_p_value(counts)
+        return Finding(p <= 1 - confidence, f"p = {p:.4f} ({rows})")
+    low = gain_bound(counts, confidence)
+    return Finding(low > bound, f"gain of at least {low:+.4f} ({rows})")
+
+
+def pair(
+    job: TrainingJob,
+    folder: Path,
+    champion: Path,
+    source: RowSource | None,
+    executor: Executor,
+    *,
+    split: str,
+    truth: str | None = None,
+) -> Paired:
+    """Count the rows of a split by the answers of the model in ``folder`` and of the champion."""
+    work = partial(_pair_shards, job, folder, champion, source, split, truth)
+    total: dict[str, Counter[tuple[Any, str]]] = {}
+    for found in executor.map(work, row_pieces(job)):
+        for name, counts in found.items():
+            total.setdefault(name, Counter()).update(counts)
+    groupings = {
+        name: {
+            group: PairedCell(*(counts[group, key] for key in CELLS))
+            for group in dict.fromkeys(group for group, _ in counts)
+        }
+        for name, counts in total.items()
+    }
+    return Paired(groupings)
+
+
+def _pair_shards(
+    job: TrainingJob,
+    folder: Path,
+    champion: Path,
+    source: RowSource | None,
+    split: str,
+    truth: str | None,
+    shards: Sequence[int],
+) -> dict[str, Counter[tuple[Any, str]]]:
+    """Count the rows of some shards. Runs on a worker."""
+    new, old = Ensemble.load(folder), Ensemble.load(champion)
+    data = dataset_of_version(job.version, job.maker, job.params.noise)
+    names = np.array([*data.group_names, -1])
+    total: dict[str, Counter[tuple[Any, str]]] = {}
+    for shard in shards:
+        rows = data.splits[split][shard]
+        if not len(rows):
+            continue
+        seen = rows if source is None else source(job, rows, shard)
+        right_new = new.predict(rows.X) == rows.y
+        right_old = old.predict(seen.X) == seen.y
+        groupings: dict[str, npt.NDArray[Any]] = {INFERRED: by_class(names[rows.group], rows.y)}
+        if truth:
+            groupings["true"] = truth_of(job, truth, shard, rows.row_id)
+        values = (np.ones(len(rows), bool), right_old, right_new & ~right_old, right_old & ~right_new)
+        for name, groups in groupings.items():
+            kinds, place = np.unique(groups, return_inverse=True)
+            counts = total.setdefault(name, Counter())
+            for key, mask in zip(CELLS, values, strict=True):
+                sums = np.bincount(place, mask, minlength=len(kinds)).astype(int).tolist()
+                counts.update({(group, key): n for group, n in zip(kinds.tolist(), sums, strict=True)})
+    return total

@@ -1,0 +1,161 @@
+"""A champion that reads other columns, or knows other classes, than the rows of a newer version have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.recipe.promotion import CannotCompareError, PromotionRule
+from engine.recipe.recipe import Recipe
+from engine.recipe.trainers import parse_params
+from engine.runs.runner import run
+from engine.training.champion import pair, rows_for
+from engine.training.ensemble import Ensemble
+from engine.training.features import FeatureMaker
+from engine.training.job import FEATURES, TrainingJob
+from engine.training.running import TrainResult, TrainSpec, score, train
+from engine.training.serving import export
+from engine.training.version import open_version
+from tests.data import recipe_for, spurious_table
+
+ERM = parse_params({"trainer": "erm"})
+
+
+def trained(folder: Path, table: pa.Table, **source: Any) -> tuple[TrainResult, TrainingJob, Path]:
+    """Publish and train; returns the result, its job, and what its registered model would hold."""
+    (folder / "data").mkdir(parents=True)
+    pq.write_table(table, folder / "data" / "m.parquet")
+    value = recipe_for(folder / "data", folder / "out", source=source)
+    value["operators"] = {
+        "probe": {"trainer": "in_process"},
+        "groups": {"method": "none"},
+        "outliers": {},
+        "weights": {"method": "uniform", "trust": "all"},
+        "split": {"test": 0.3},
+    }
+    run(Recipe.parse(value))
+    result = train(TrainSpec(folder / "out", ERM), LocalExecutor())
+    maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
+    export(result.model, result.version, maker, folder / "served")
+    return result, TrainingJob(result.version, ERM, 0, result.folder), folder / "served"
+
+
+def pure(n: int, seed: int) -> pa.Table:
+    """Rows whose label follows column ``b`` without exception."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return pa.table(
+        {
+            "a": rng.normal(size=n),
+            "b": y + rng.normal(0, 0.05, n),
+            "label": np.where(y == 1, "yes", "no").tolist(),
+            "truth": ["all"] * n,
+        }
+    )
+
+
+def test_a_champion_of_fewer_columns_in_another_order_answers_through_its_own_features(
+    tmp_path: Path,
+) -> None:
+    """Numbers of features alone would have refused the first and fed the second the wrong columns."""
+    table = pure(400, 0)
+    more = table.append_column("c", pa.array(np.zeros(400)))
+    _, job, _ = trained(tmp_path / "new", more, features=["a", "b", "c"])
+    for name, features in (("fewer", ["b"]), ("order", ["c", "b", "a"])):
+        old, _, served = trained(tmp_path / name, more, features=features)
+        source = rows_for(served, job)
+        assert source is not None
+        champion = Ensemble.load(served)
+        found = score(job, champion, LocalExecutor(), folder=served, splits=["test"], source=source)
+        assert found["test"].accuracy == pytest.approx(1.0, abs=0.02)
+        paired = pair(job, job.folder, served, source, LocalExecutor(), split="test")
+        counts = paired.counts("inferred").together()
+        assert counts.rows[0] == found["test"].rows
+        assert counts.right_before[0] == round(found["test"].accuracy * found["test"].rows)
+        assert old.evaluations["test"].accuracy == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_same_model_is_compared_on_the_features_that_are_there(tmp_path: Path) -> None:
+    result, job, served = trained(tmp_path, spurious_table(400))
+    assert rows_for(served, job) is None
+    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"])
+    assert found["test"] == result.evaluations["test"]
+    counts = pair(job, result.folder, served, None, LocalExecutor(), split="test").counts("inferred")
+    assert counts.gained.sum() == counts.lost.sum() == 0
+
+
+def test_classes_are_compared_by_name(tmp_path: Path) -> None:
+    """A new label that sorts first shifts every class index by one."""
+    table = pure(300, 1)
+    _, _, served = trained(tmp_path / "old", table, features=["a", "b"])
+    extra = pure(60, 2)
+    extra = extra.set_column(1, "b", pa.array(np.full(60, -3.0)))
+    extra = extra.set_column(2, "label", pa.array(["maybe"] * 60))
+    result, job, _ = trained(tmp_path / "new", pa.concat_tables([table, extra]), features=["a", "b"])
+    source = rows_for(served, job)
+    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"], source=source)
+    shares = {row.group: row.accuracy for row in found["test"].groupings["inferred"].groups}
+    by_class = sorted(shares.values())
+    assert by_class[0] == 0.0  # it does not know the class
+    assert by_class[1] >= 0.98
+    rule = PromotionRule.parse("worst_group_accuracy > champion and accuracy > champion with confidence 0.95")
+    paired = pair(job, result.folder, served, source, LocalExecutor(), split="test")
+    mine = result.evaluations["test"].metrics()
+    assert rule.evaluate(mine, found["test"].metrics(), paired)[0]
+
+
+def test_a_champion_whose_column_is_gone_says_so(tmp_path: Path) -> None:
+    table = pure(200, 3)
+    _, _, served = trained(tmp_path / "old", table, features=["a", "b"])
+    _, job, _ = trained(tmp_path / "new", table.drop_columns(["a"]))
+    with pytest.raises(CannotCompareError, match=r"column 'a', which version v.* does not publish"):
+        rows_for(served, job)
+
+
+def test_rows_that_the_champion_cannot_read_are_wrong_answers(tmp_path: Path) -> None:
+    """The challenger dropped column ``a``, which has holes now."""
+    table = pure(300, 4)
+    _, _, served = trained(tmp_path / "old", table, features=["a", "b"])
+    holes = np.where(np.arange(300) % 10 == 0, None, table["a"].to_numpy())
+    _, job, _ = trained(
+        tmp_path / "new", table.set_column(0, "a", pa.array(holes, pa.float64())), features=["b"]
+    )
+    source = rows_for(served, job)
+    found = score(job, Ensemble.load(served), LocalExecutor(), folder=served, splits=["test"], source=source)
+    version = open_version(tmp_path / "new" / "out")
+    rows = pq.read_table(version.folder / "data").to_pandas()
+    missing = rows.loc[rows["split"] == "test", "a"].isna().mean()
+    assert missing > 0
+    assert found["test"].accuracy == pytest.approx(1 - missing, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("accuracy > champion with confidence 2", "give a confidence from 0.5 to below 1"),
+        ("accuracy > 0.8 with confidence 0.9", "above the champion"),
+        ("accuracy < champion with confidence 0.9", "above the champion"),
+        ("ece > champion with confidence 0.9", "known for accuracy and worst_group_accuracy"),
+        ("accuracy > champion and", "write METRIC"),
+        ("accuracy > champion; ece < 1", "write METRIC"),
+    ],
+)
+def test_rules_that_cannot_be_used(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        PromotionRule.parse(text)
+
+
+def test_all_clauses_must_hold() -> None:
+    rule = PromotionRule.parse("worst_group_accuracy > champion and accuracy > champion - .005")
+    old = {"worst_group_accuracy": 0.6, "accuracy": 0.9}
+    assert rule.evaluate({"worst_group_accuracy": 0.7, "accuracy": 0.896}, old)[0]
+    assert not rule.evaluate({"worst_group_accuracy": 0.7, "accuracy": 0.894}, old)[0]
+    assert not rule.evaluate({"worst_group_accuracy": 0.6, "accuracy": 0.95}, old)[0]
+    assert rule.evaluate({"worst_group_accuracy": 0.1, "accuracy": 0.1}, None)[0]

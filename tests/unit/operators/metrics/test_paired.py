@@ -1,0 +1,135 @@
+"""Paired tests of a challenger: how often they promote without a gain, and how often they find one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, binomtest, bootstrap, permutation_test
+
+from engine.recipe.promotion import PromotionRule
+from engine.training.champion import Paired, PairedCell
+from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
+
+ROWS = np.array([2000, 1500, 400, 200])
+ACCURACY = np.array([0.95, 0.93, 0.85, 0.70])
+RULE = PromotionRule.parse(
+    "worst_group_accuracy > champion with confidence 0.95 and accuracy > champion - 0.005"
+)
+NIGHTS = 200
+
+
+def night(rng: np.random.Generator, gain: NDArray[np.float64], differ: float) -> PairedCounts:
+    """Answers of two models whose accuracies differ by ``gain`` and that disagree on a share of the rows."""
+    share = np.maximum(np.minimum(differ, 1.8 * (1 - ACCURACY)), np.abs(gain))
+    gained, lost = (share + gain) / 2, (share - gain) / 2
+    both = ACCURACY - lost
+    cells = np.stack([both, gained, lost, 1 - both - gained - lost], axis=1)
+    drawn = np.array([rng.multinomial(n, cell) for n, cell in zip(ROWS, cells, strict=True)])
+    return PairedCounts(ROWS, drawn[:, 0] + drawn[:, 2], drawn[:, 1], drawn[:, 2])
+
+
+def promoted(counts: PairedCounts) -> bool:
+    """The recipe's rule on these counts."""
+    arrays = (counts.rows, counts.right_before, counts.gained, counts.lost)
+    cells = {g: PairedCell(*(int(a[g]) for a in arrays)) for g in range(len(counts.rows))}
+    new = counts.both + counts.gained
+    scores = [
+        {
+            "worst_group_accuracy": float((right / counts.rows).min()),
+            "accuracy": right.sum() / counts.rows.sum(),
+        }
+        for right in (new, counts.right_before)
+    ]
+    return RULE.evaluate(scores[0], scores[1], Paired({"inferred": cells}))[0]
+
+
+@pytest.mark.parametrize("differ", [0.04, 0.1, 0.25])
+def test_nights_without_change_promote_in_at_most_5_percent(differ: float) -> None:
+    rng = np.random.default_rng(0)
+    none = np.zeros(4)
+    assert sum(promoted(night(rng, none, differ)) for _ in range(NIGHTS)) <= 0.05 * NIGHTS
+
+
+def test_figures_compared_as_they_are_promote_without_change() -> None:
+    """What the rule is there for: the old one promotes noise on more than a quarter of the nights."""
+    rng = np.random.default_rng(0)
+    found = [night(rng, np.zeros(4), 0.1).worst_gain() > 0.01 for _ in range(NIGHTS)]
+    assert np.mean(found) >= 0.25
+
+
+def power(rows: int, gain: float, differ: float, level: float = 0.05) -> float:
+    """Probability that McNemar's exact one-sided test finds a gain: a sum over the rows that differ."""
+    total = 0.0
+    for n in range(rows + 1):
+        weight = binom.pmf(n, rows, differ)
+        if weight > 1e-12:
+            least = next((k for k in range(n + 1) if binom.sf(k - 1, n, 0.5) <= level), n + 1)
+            total += weight * binom.sf(least - 1, n, (differ + gain) / 2 / differ)
+    return total
+
+
+@pytest.mark.parametrize("differ", [0.05, 0.07])
+def test_a_gain_of_5_points_on_a_group_of_200_rows_is_found(differ: float) -> None:
+    rng = np.random.default_rng(1)
+    gain = np.array([0, 0, 0, 0.05])
+    found = np.mean([promoted(night(rng, gain, differ)) for _ in range(NIGHTS)])
+    assert found >= 0.8
+    assert found == pytest.approx(power(200, 0.05, differ), abs=0.08)
+
+
+def test_what_200_rows_can_show() -> None:
+    """Beyond 7.5 % of differing rows no exact test finds five points in 200 rows four times out of five."""
+    assert power(200, 0.05, 0.07) >= 0.8
+    assert power(200, 0.05, 0.1) < 0.7
+    assert power(200, 0.05, 0.43) < 0.4  # two independent models of 70 and 75 %
+    assert power(1200, 0.05, 0.43) >= 0.8
+
+
+def test_one_group_is_mcnemars_exact_test() -> None:
+    counts = PairedCounts(*(np.array([n]) for n in (300, 200, 25, 11)))
+    assert gain_p_value(counts) == binomtest(25, 36, alternative="greater").pvalue
+
+
+def test_several_groups_equal_scipys_permutation_test_over_rows() -> None:
+    counts = PairedCounts(np.array([60, 80]), np.array([40, 60]), np.array([9, 5]), np.array([3, 4]))
+    group = np.repeat([0, 1], [60, 80])
+    new, old = (np.zeros(140) for _ in range(2))
+    for g, start in ((0, 0), (1, 60)):
+        both, gained, lost = (int(a[g]) for a in (counts.both, counts.gained, counts.lost))
+        new[start : start + both + gained] = 1
+        old[start : start + both] = 1
+        old[start + both + gained : start + both + gained + lost] = 1
+
+    def gain(x: NDArray[np.float64], y: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
+        x, y = np.broadcast_arrays(x, y)
+        means = [np.stack([v[..., group == g].mean(-1) for g in (0, 1)]).min(0) for v in (x, y)]
+        return np.asarray(means[0] - means[1])
+
+    found = permutation_test(
+        (new, old), gain, permutation_type="samples", alternative="greater", n_resamples=4000, rng=0
+    )
+    assert found.statistic == pytest.approx(counts.worst_gain())
+    assert gain_p_value(counts) == pytest.approx(found.pvalue, abs=0.03)
+
+
+def test_the_bound_equals_scipys_bootstrap_over_rows() -> None:
+    counts = PairedCounts(*(np.array([n]) for n in (400, 300, 40, 20)))
+    differences = np.repeat([1.0, -1.0, 0.0], [40, 20, 340])
+    found = bootstrap((differences,), np.mean, confidence_level=0.9, method="percentile", rng=0)
+    assert gain_bound(counts, 0.95) == pytest.approx(found.confidence_interval.low, abs=0.004)
+
+
+def test_models_that_never_differ_show_no_gain() -> None:
+    same = PairedCounts(ROWS, np.array([1900, 1400, 350, 150]), np.zeros(4, int), np.zeros(4, int))
+    assert gain_p_value(same) == 1.0
+    assert gain_bound(same) == 0.0
+
+
+def test_small_groups_do_not_decide() -> None:
+    """A group of ten rows, all gained, is pooled with the other small ones."""
+    cells = {0: PairedCell(500, 350, 0, 0), 1: PairedCell(10, 0, 10, 0), 2: PairedCell(45, 45, 0, 10)}
+    counts = Paired({"inferred": cells}).counts("inferred")
+    assert counts.rows.tolist() == [500, 55]
+    assert counts.gained.tolist() == [0, 10]
+    assert not Paired({"inferred": cells})("worst_group_accuracy", 0.0, 0.95).holds
