@@ -34,7 +34,7 @@ class DecisionProbe(Protocol):
         """
 
     def measure_drift(self, plan: Plan) -> list[dict[str, Any]]:
-        """Return the drift figures of the new rows: name, value, excess, threshold and ``over``."""
+        """Return the drift figures of the new rows; see :func:`engine.runs.drift.measure`."""
 
 
 def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
@@ -115,11 +115,18 @@ def read_decision(plan: Plan) -> dict[str, Any] | None:
 def describe(decision: Mapping[str, Any]) -> str:
     """Describe a decision, or the section ``incremental`` of a manifest, in one line."""
     figures = "; ".join(
-        f"{f['name']} {f['excess']:.3f} (threshold {f['threshold']:g}{', over' if f['over'] else ''})"
+        f"{f['name']} {f['excess']:.3f} (threshold {f['threshold']:g}{_chance(f)})"
         for f in decision.get("drift", ())
     )
     why = decision.get("why", "there are no new rows")
     return f"{decision['outcome']}, {why}" + (f": {figures}" if figures else "")
+
+
+def _chance(figure: Mapping[str, Any]) -> str:
+    """Return the p-value of a figure and the columns that moved, as far as it has them."""
+    text = f", p {figure['p']:.1g} of {figure['level']:.1g}" if "p" in figure else ""
+    text += ", over" if figure["over"] else ""
+    return text + (f", {', '.join(figure['columns'])}" if figure.get("columns") else "")
 
 
 def describe_base(record: Mapping[str, Any]) -> str:

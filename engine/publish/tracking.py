@@ -208,7 +208,8 @@ def _metrics(manifest: dict[str, Any], results: Sequence[OperatorResult]) -> dic
     if increment:
         found["refitted"] = float(increment["outcome"] != "predict")
     for figure in increment.get("drift", ()):
-        found |= {f"drift.{figure['name']}.{key}": float(figure[key]) for key in ("excess", "threshold")}
+        keys = [key for key in ("excess", "threshold", "p") if key in figure]
+        found |= {f"drift.{figure['name']}.{key}": float(figure[key]) for key in keys}
     for result in results:
         found[f"{result.name}.seconds"] = result.seconds
         found[f"{result.name}.shards_computed"] = float(result.computed)

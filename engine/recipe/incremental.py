@@ -15,19 +15,41 @@ RULES = ("always", "drift", "never")
 class DriftSection(Section):
     """Thresholds of drift above which operators are fitted again. null: the distance is not computed.
 
-    A threshold applies to the distance less its expectation without drift, and counts only if the distance is
-    also larger than chance alone explains.
+    A threshold applies to the distance less its expectation without drift, and counts only if chance does not
+    explain the distance: ``false_alarms`` is shared out over ``nights`` and over the distances.
     """
 
+    columns: float | None = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Kolmogorov distance of one column of the features, or total variation of few values "
+        "(0 to 1); columns are tested by themselves with a controlled rate of false discoveries",
+    )
     features: float | None = Field(default=0.15, ge=0, description="MMD of standardised features (0 to 1.41)")
     gradients: float | None = Field(default=0.15, ge=0, description="MMD of gradients (0 to 1.41)")
     shares: float | None = Field(
         default=0.1, ge=0, le=1, description="Total variation of the groups' shares, noise being one"
     )
     noise: float | None = Field(default=0.05, ge=0, le=1, description="Rise of the share of rows in no group")
-    sample: int = Field(
-        default=1000, ge=20, le=5000, description="Rows of each side from which an MMD is computed"
+    false_alarms: float = Field(
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="Probability of any false alarm in so many runs as `nights` says",
     )
+    nights: int = Field(default=100, ge=1, description="Runs that share `false_alarms`")
+    sample: int = Field(
+        default=1000,
+        ge=20,
+        le=5000,
+        description="Rows of each side that features and gradients are compared on",
+    )
+
+    def level(self, n_figures: int) -> float:
+        """Return the p-value up to which one of so many figures counts in one run."""
+        a_night = 1 - (1 - self.false_alarms) ** (1 / self.nights)
+        return float(a_night / max(n_figures, 1))
 
 
 class IncrementalSection(Section):

@@ -1,9 +1,13 @@
-"""The drift of new shards against the old ones: features, gradients, shares of groups, and noise."""
+"""The drift of the rows that operators have not learnt from, against those that they have.
+
+The reference is the version at which the operators were last fitted, not everything that has come since: rows
+that were only placed would otherwise become part of the reference, and a slow drift would never be seen.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from connectors.storage import Place
+from engine.core.output_layout import version_folder
 from engine.plan.model import Plan
+from engine.plan.shard_matching import match_shards
+from engine.storage.manifest import is_published, read_manifest
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
 
@@ -20,7 +28,12 @@ if TYPE_CHECKING:
 
 DIGITS = 6
 """Decimals of a figure in the manifest; further ones depend on the machine."""
+LEARNERS = frozenset({"probe", "gradients", "groups", "embed"})
+"""Operators that learn the columns that are compared."""
+NAMED = 5
+"""Most columns that a figure names."""
 Floats = npt.NDArray[np.float32]
+Sides = tuple[Sequence[int], Sequence[int]]
 
 
 def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
@@ -30,50 +43,122 @@ def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
 
     Returns
     -------
-    JSON-able figures: ``name``, ``value``, ``chance`` (the value expected without drift), ``excess``,
-    ``threshold`` and ``over``. Empty without new rows.
+    JSON-able figures: ``name``, ``value``, ``chance`` (the 0.95 quantile without drift), ``excess``,
+    ``threshold``, ``p``, ``level`` (the p-value up to which the figure counts), ``over``, ``against`` (the
+    reference version), and ``columns`` that moved. Empty without new rows.
 
     """
-    from operators.metrics.drift import mmd_shift, rise, share_shift
-
-    found, spec, seed = plan.increment, plan.recipe.incremental.drift, plan.recipe.seed
+    found, spec = plan.increment, plan.recipe.incremental.drift
     if found is None:
         return []
-    n_old = len(found.matching.old)
-    sides = (range(n_old), range(n_old, len(plan.shards)))
+    against, sides = compared_shards(plan)
     placed = {field.name for planned in plan.operators if planned.kept for field in planned.operator.adds}
-    figures: list[dict[str, Any]] = []
+    shifts: dict[str, tuple[Shift, float]] = {}
     with threadpool_limits(limits=1):
-        for name, column, threshold in (
-            ("features", FEATURES, spec.features),
-            ("gradients", GRADIENT, spec.gradients),
-        ):
-            if threshold is None or column not in placed:
-                continue
-            old, new = (_sample(plan, executor, column, side, spec.sample) for side in sides)
-            if len(old) and len(new):
-                rows = _standardised(old, new) if column == FEATURES else np.concatenate([old, new])
-                mask = np.arange(len(rows)) >= len(old)
-                figures.append(_figure(name, mmd_shift(rows, mask, random_state=seed), threshold))
+        if FEATURES in placed and (spec.columns is not None or spec.features is not None):
+            shifts |= _feature_shifts(plan, executor, sides)
+        if GRADIENT in placed and spec.gradients is not None:
+            shifts |= _gradient_shift(plan, executor, sides)
     if GROUP in placed:
-        before, after = (_groups(plan, executor, side) for side in sides)
-        if before.total() and after.total():
-            if spec.shares is not None:
-                figures.append(_figure("shares", share_shift(before, after, random_state=seed), spec.shares))
-            if spec.noise is not None:
-                pairs = [(side[-1], side.total()) for side in (before, after)]
-                figures.append(_figure("noise", rise(*pairs), spec.noise))
-    return figures
+        shifts |= _group_shifts(plan, executor, sides)
+    level = spec.level(len(shifts))
+    return [
+        _figure(name, shift, threshold, level, against, plan.features)
+        for name, (shift, threshold) in shifts.items()
+    ]
 
 
-def _figure(name: str, shift: Shift, threshold: float) -> dict[str, Any]:
+def compared_shards(plan: Plan) -> tuple[str, Sides]:
+    """Return the reference version, its shards in the plan, and the shards that it does not have."""
+    if plan.increment is None:
+        raise ValueError("the plan has no base version")
+    base = plan.increment.manifest
+    name, manifest = fitted_version(plan.output, plan.increment.base, base)
+    matching = match_shards(plan.listing, manifest)
+    known = sorted(matching.order[: len(matching.old)])
+    if not known:
+        name, known = plan.increment.base, list(range(len(plan.increment.matching.old)))
+    rest = sorted(set(range(len(plan.shards))).difference(known))
+    return name, (known, rest)
+
+
+def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
+    """Return the version, from a base backwards, at which operators were last fitted on all rows.
+
+    Where an older version has been removed, the oldest that is left.
+    """
+    while (record := manifest.get("incremental")) and _only_placed(record):
+        earlier = str(record["base"])
+        if not is_published(output, earlier):
+            break
+        name, manifest = earlier, read_manifest(version_folder(output, earlier))
+    return name, manifest
+
+
+def _only_placed(record: Mapping[str, Any]) -> bool:
+    """Return whether a version kept what the operators had learnt whose columns are compared."""
+    return bool(record["outcome"] == "predict") and not LEARNERS.intersection(record.get("fitted", ()))
+
+
+def _feature_shifts(plan: Plan, executor: Executor, sides: Sides) -> dict[str, tuple[Shift, float]]:
+    from operators.metrics.drift import column_shift, mmd_shift
+
+    spec, found = plan.recipe.incremental.drift, {}
+    old, new = (_sample(plan, executor, FEATURES, side, spec.sample) for side in sides)
+    if not len(old) or not len(new):
+        return {}
+    if spec.columns is not None:
+        found["columns"] = (column_shift(old, new), spec.columns)
+    if spec.features is not None:
+        mask = np.arange(len(old) + len(new)) >= len(old)
+        shift = mmd_shift(_standardised(old, new), mask, random_state=plan.recipe.seed)
+        found["features"] = (shift, spec.features)
+    return found
+
+
+def _gradient_shift(plan: Plan, executor: Executor, sides: Sides) -> dict[str, tuple[Shift, float]]:
+    from operators.metrics.drift import mmd_shift
+
+    spec = plan.recipe.incremental.drift
+    old, new = (_sample(plan, executor, GRADIENT, side, spec.sample) for side in sides)
+    if not len(old) or not len(new) or spec.gradients is None:
+        return {}
+    mask = np.arange(len(old) + len(new)) >= len(old)
+    shift = mmd_shift(np.concatenate([old, new]), mask, random_state=plan.recipe.seed)
+    return {"gradients": (shift, spec.gradients)}
+
+
+def _group_shifts(plan: Plan, executor: Executor, sides: Sides) -> dict[str, tuple[Shift, float]]:
+    from operators.metrics.drift import rise, share_shift
+
+    spec, found = plan.recipe.incremental.drift, {}
+    before, after = (_groups(plan, executor, side) for side in sides)
+    if not before.total() or not after.total():
+        return {}
+    if spec.shares is not None:
+        found["shares"] = (share_shift(before, after, random_state=plan.recipe.seed), spec.shares)
+    if spec.noise is not None:
+        pairs = [(side[-1], side.total()) for side in (before, after)]
+        found["noise"] = (rise(*pairs), spec.noise)
+    return found
+
+
+def _figure(
+    name: str, shift: Shift, threshold: float, level: float, against: str, features: Sequence[str]
+) -> dict[str, Any]:
+    named = max(shift.columns, default=0) < len(features)  # not a vector column
+    moved = [features[place] if named else f"x[{place}]" for place in shift.columns]
     return {
         "name": name,
         "value": round(shift.value, DIGITS),
         "chance": round(shift.noise, DIGITS),
         "excess": round(shift.excess, DIGITS),
         "threshold": threshold,
-        "over": shift.beyond(threshold),
+        "p": float(f"{shift.p:.3g}"),
+        "level": float(f"{level:.3g}"),
+        "over": shift.beyond(threshold, level),
+        "against": against,
+        **({"columns": moved[:NAMED]} if moved else {}),
     }
 
 

@@ -185,6 +185,17 @@ def _recorded(mlflow_client: MlflowClient, registered: Registered, verdict: Verd
     return verdict
 
 
+def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
+    """Return the dataset version that the champion was trained on; None without a champion."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = mlflow_client.get_model_version_by_alias(name, CHAMPION)
+    except MlflowException:
+        return None
+    return tag_value(found.tags, VERSION_TAG)
+
+
 def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
     """Download the champion into a folder; return its version number and its folder, or None."""
     from mlflow.exceptions import MlflowException

@@ -1,20 +1,36 @@
-"""Distances between the rows of two datasets, with the distance that chance alone would give.
+"""Distances between the rows of two datasets, each with a p-value for the case that nothing has changed.
 
-Incremental runs decide by them whether operators have to fit again.
+Incremental runs decide by them whether operators have to fit again. A p-value means the same whatever the
+numbers of rows and columns; how far something must move to matter is a threshold on the distance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import (
+    chi2_contingency,
+    false_discovery_control,
+    fisher_exact,
+    ks_2samp,
+    pearson3,
+    skew,
+)
 
+from operators.arrays import Float64
 from operators.metrics.mmd import median_gamma, square_distances
 
 QUANTILE = 0.95
+COUNTED = 10
+"""Draws beyond a value from which their number is the p-value."""
+FEW_VALUES = 10
+"""Most different values of a column that is compared by counts."""
+LEAST_EXPECTED = 5
+"""Least expected count in a chi-square test (Cochran 1954)."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +43,26 @@ class Shift:
     """The 0.95 quantile of the distance of two samples of these sizes from one distribution."""
     excess: float
     """``value`` less the mean contribution of chance, at least 0; it is independent of the sizes."""
+    p: float = 0.0
+    """Probability of so large a distance without drift."""
+    columns: tuple[int, ...] = ()
+    """Columns that have moved, the farthest first, where the distance is one of columns."""
 
-    def beyond(self, threshold: float) -> bool:
-        """Return whether the distance exceeds both chance and the threshold."""
-        return self.value > self.noise and self.excess > threshold
+    def beyond(self, threshold: float, level: float = 1 - QUANTILE) -> bool:
+        """Return whether chance explains the distance at most with probability ``level``, and it is large."""
+        return self.p <= level and self.excess > threshold
 
 
 def mmd_shift(
-    X: npt.ArrayLike, mask: npt.ArrayLike, *, permutations: int = 200, random_state: int = 0
+    X: npt.ArrayLike, mask: npt.ArrayLike, *, permutations: int = 300, random_state: int = 0
 ) -> Shift:
     """Return the maximum mean discrepancy of two samples in an RBF kernel, with a permutation test.
 
     Gretton et al., A Kernel Two-Sample Test, JMLR 2012: the biased estimate of eq. 5, gamma being 1 / median
     squared distance. ``excess`` is the root of the squared MMD less its mean over permutations, which
-    estimates the MMD of the two distributions. O(n^2) memory and O(n^2 (d + permutations)) time.
+    estimates the MMD of the two distributions. O(n^2) memory and O(n^2 (d + permutations)) time. Below ten
+    permutations beyond the distance, the p-value is that of a Pearson type III distribution with the mean,
+    variance and skewness of the permutations, so that small levels need no thousands of them.
 
     Parameters
     ----------
@@ -87,7 +109,74 @@ def share_shift(
     drawn = [rng.multinomial(size, pooled, draws) / size for size in sizes.tolist()]
     null = np.abs(drawn[0] - drawn[1]).sum(axis=1) / 2
     value = float(np.abs(counts[0] / sizes[0] - counts[1] / sizes[1]).sum() / 2)
-    return _against(value, null)
+    return replace(_against(value, null), p=count_p_value(counts))
+
+
+def count_p_value(counts: npt.NDArray[np.int64]) -> float:
+    """Return the p-value of the chi-square test that both rows of counts (2, k) have the same shares.
+
+    Values that are expected less than five times are counted as one, as the test is too eager there.
+    """
+    expected = counts.sum(axis=0) * (counts.sum(axis=1).min() / counts.sum())
+    cells = counts[:, np.argsort(expected, kind="stable")]
+    ordered = np.cumsum(np.sort(expected))
+    # The first cells together make the least one that is expected often enough.
+    joined = min(int(np.searchsorted(ordered, LEAST_EXPECTED)) + 1, cells.shape[1])
+    cells = np.column_stack([cells[:, :joined].sum(axis=1), cells[:, joined:]])
+    if cells.shape[1] < 2:
+        return 1.0
+    if cells.shape[1] == 2:
+        return float(fisher_exact(cells).pvalue)
+    return float(chi2_contingency(cells, correction=False).pvalue)
+
+
+def column_shift(before: npt.ArrayLike, after: npt.ArrayLike, *, level: float = 1 - QUANTILE) -> Shift:
+    """Return how far the column that moved farthest has moved, with a p-value over all columns.
+
+    Each column is tested by itself, by the two-sample Kolmogorov-Smirnov test or, with at most ten different
+    values, by the chi-square test; the p-values are adjusted by Benjamini and Hochberg (1995), so that one
+    column of many is found and many columns raise no alarm. The distance is Kolmogorov's (the largest
+    difference of two distribution functions, 0 to 1), or the total variation of few values; either means the
+    same at any width and any number of rows.
+
+    Parameters
+    ----------
+    before, after : (n, d) and (m, d) finite numbers.
+    level : adjusted p-value up to which a column is listed as moved.
+
+    Raises
+    ------
+    ValueError
+        One of the samples is empty.
+    """
+    old, new = np.asarray(before, np.float64), np.asarray(after, np.float64)
+    if not len(old) or not len(new):
+        raise ValueError(f"column_shift: samples of {len(old)} and {len(new)} rows; both need rows.")
+    found = [_one_column(a, b) for a, b in zip(old.T, new.T, strict=True)]
+    if not found:
+        return Shift(0.0, 0.0, 0.0, 1.0)
+    distances, p = (np.array(values) for values in zip(*found, strict=True))
+    adjusted = false_discovery_control(p)
+    moved = np.flatnonzero(adjusted <= level)
+    ranked = moved[np.argsort(-distances[moved], kind="stable")]
+    place = int(ranked[0]) if len(ranked) else int(distances.argmax())
+    value = float(distances[place])
+    return Shift(value, 0.0, value, float(adjusted[place]), tuple(ranked.tolist()))
+
+
+def _one_column(old: Float64, new: Float64) -> tuple[float, float]:
+    """Return the distance and the p-value of one column."""
+    kinds, place = np.unique(np.concatenate([old, new]), return_inverse=True)
+    if len(kinds) < 2:
+        return 0.0, 1.0
+    if len(kinds) > FEW_VALUES:
+        test = ks_2samp(old, new, method="asymp")
+        return float(test.statistic), float(test.pvalue)
+    counts = np.array(
+        [np.bincount(part, minlength=len(kinds)) for part in np.split(place, [len(old)])], np.int64
+    )
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return float(np.abs(shares[0] - shares[1]).sum() / 2), count_p_value(counts)
 
 
 def rise(before: tuple[int, int], after: tuple[int, int]) -> Shift:
@@ -101,11 +190,24 @@ def rise(before: tuple[int, int], after: tuple[int, int]) -> Shift:
         raise ValueError(f"rise: samples of {n} and {m} rows; both need rows.")
     pooled = (a + b) / (n + m)
     value = b / m - a / n
-    return Shift(value, 1.645 * float(np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))), max(value, 0.0))
+    error = float(np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m)))
+    p = float(fisher_exact([[b, m - b], [a, n - a]], alternative="greater").pvalue)
+    return Shift(value, 1.645 * error, max(value, 0.0), p)
 
 
 def _against(value: float, null: npt.NDArray[np.float64], *, root: bool = False) -> Shift:
     excess, noise = max(value - float(null.mean()), 0.0), float(np.quantile(null, QUANTILE))
+    p = _tail(value, null)
     if root:
-        return Shift(float(np.sqrt(value)), float(np.sqrt(noise)), float(np.sqrt(excess)))
-    return Shift(value, noise, excess)
+        return Shift(float(np.sqrt(value)), float(np.sqrt(noise)), float(np.sqrt(excess)), p)
+    return Shift(value, noise, excess, p)
+
+
+def _tail(value: float, null: npt.NDArray[np.float64]) -> float:
+    """Return the probability of a value at least as large, given draws of the null distribution."""
+    beyond = int((null >= value).sum())
+    spread = float(null.std())
+    if beyond >= COUNTED or spread <= 1e-12 * max(float(null.mean()), 1e-300):
+        return (1 + beyond) / (1 + len(null))
+    fitted = pearson3(max(float(skew(null)), 0.0), loc=float(null.mean()), scale=spread)
+    return float(min(fitted.sf(value), (1 + beyond) / (1 + len(null))))

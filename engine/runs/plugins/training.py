@@ -19,6 +19,7 @@ from engine.recipe.promotion import CannotCompareError, Condition
 from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import parse_params
 from engine.runs.plugins.base import RunContext, RunPlugin
+from engine.storage.manifest import is_published, read_manifest
 from engine.storage.object_run_store import local_cache, synced_executor
 from operators.base import Executor
 
@@ -92,7 +93,7 @@ def decide(
     if section.when in ("always", "never"):
         return section.when == "always", f"train.when is {section.when}"
     if section.when == "drift":
-        return _by_drift(manifest.get("incremental"))
+        return _by_drift(section, output, manifest)
     rule = Condition.parse(section.when, "train.when")
     try:
         scores = _champion_scores(section, recipe, output, manifest, executor)
@@ -104,7 +105,35 @@ def decide(
     return holds, f"champion on the new rows: {reason}"
 
 
-def _by_drift(record: Mapping[str, Any] | None) -> tuple[bool, str]:
+def _by_drift(section: TrainSection, output: Place, manifest: Mapping[str, Any]) -> tuple[bool, str]:
+    """Look for drift in a version and in those between it and the version the champion was trained on.
+
+    A drift whose training failed, or was held back, would otherwise be forgotten the next night.
+    """
+    trains, why = _drifted(manifest.get("incremental"))
+    if trains or not section.register_as:
+        return trains, why
+    trained_on = _champions_version(section, output)
+    if trained_on is None:
+        return True, NO_CHAMPION
+    while not trains and str(manifest["version"]) != trained_on:
+        base = str(manifest["incremental"]["base"])
+        if base == trained_on or not is_published(output, base):
+            break
+        manifest = read_manifest(version_folder(output, base))
+        trains, found = _drifted(manifest.get("incremental"))
+        why = f"the champion is older than version {base}: {found}" if trains else why
+    return trains, why
+
+
+def _champions_version(section: TrainSection, output: Place) -> str | None:
+    """Return the version that the champion was trained on; None without a champion."""
+    from engine.training.registry import trained_on
+
+    return trained_on(client(output), str(section.register_as))
+
+
+def _drifted(record: Mapping[str, Any] | None) -> tuple[bool, str]:
     if record is None:
         return True, "the version has no base, so that nothing was learnt before"
     over = [figure["name"] for figure in record.get("drift", ()) if figure["over"]]

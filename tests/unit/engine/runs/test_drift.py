@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import chi2_contingency, fisher_exact, norm
 
+from engine.recipe.incremental import DriftSection
 from operators.metrics import mmd
-from operators.metrics.drift import Shift, mmd_shift, rise, share_shift
+from operators.metrics.drift import Shift, column_shift, count_p_value, mmd_shift, rise, share_shift
 
 
 def samples(n: int, m: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +78,74 @@ def test_both_samples_need_rows() -> None:
         lambda: mmd_shift(np.zeros((3, 1)), np.zeros(3, bool)),
         lambda: share_shift({0: 1}, {}),
         lambda: rise((0, 0), (1, 1)),
+        lambda: column_shift(np.zeros((3, 1)), np.zeros((0, 1))),
     ):
         with pytest.raises(ValueError, match="need rows"):
             call()
-    assert Shift(0.2, 0.1, 0.15).beyond(0.1)
+    assert Shift(0.2, 0.1, 0.15, 0.01).beyond(0.1)
+    assert not Shift(0.2, 0.1, 0.15, 0.01).beyond(0.1, level=0.001)
+    assert not Shift(0.2, 0.1, 0.05, 0.01).beyond(0.1)
+
+
+def table(n: int, seed: int, moved: int | None = None) -> np.ndarray:
+    """38 columns: 20 normal ones, 6 skewed ones, 6 counts and 6 rare one-hot ones."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack(
+        [
+            rng.normal(size=(n, 20)),
+            rng.exponential(size=(n, 6)),
+            rng.poisson(2, (n, 6)),
+            rng.random((n, 6)) < 0.03,
+        ]
+    )
+    if moved is not None:
+        X[:, moved] += 1
+    return X.astype(np.float32)
+
+
+LEVEL = DriftSection().level(5)
+
+
+def test_the_budget_of_false_alarms_is_shared_out_over_nights_and_figures() -> None:
+    any_alarm = 1 - (1 - 5 * LEVEL) ** 100
+    assert any_alarm == pytest.approx(0.05, rel=0.01)
+    assert DriftSection(nights=1, false_alarms=0.1).level(2) == pytest.approx(0.05)
+
+
+def test_a_hundred_nights_without_drift_raise_no_alarm() -> None:
+    """Before, 30 nights of 20 to 80 rows raised a false alarm with probability .75 to .96."""
+    found = [column_shift(table(1000, 2 * seed), table(80, 2 * seed + 1)) for seed in range(100)]
+    assert sum(shift.beyond(0.1, LEVEL) for shift in found) <= 1
+    # The test keeps its level, too: 5 expected, more than 13 once in 2,000.
+    assert sum(shift.p <= 0.05 for shift in found) <= 13
+
+
+def test_mmd_keeps_small_levels() -> None:
+    nights = [samples(60, 40, 0.0, seed) for seed in range(100)]
+    p = np.array([mmd_shift(*night, permutations=100, random_state=s).p for s, night in enumerate(nights)])
+    assert (p <= 0.05).sum() <= 13
+    assert (p <= 0.001).sum() <= 1
+    assert mmd_shift(*samples(200, 100, 1.0, 0), permutations=100).p < 1e-6
+
+
+def test_one_column_of_38_that_moves_by_one_standard_deviation_is_found() -> None:
+    found = [column_shift(table(1000, 2 * seed), table(100, 2 * seed + 1, moved=7)) for seed in range(20)]
+    assert all(shift.beyond(0.1, LEVEL) for shift in found)
+    assert all(shift.columns[0] == 7 for shift in found)
+    X = np.concatenate([table(300, 0), table(100, 1, moved=7)])
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert not mmd_shift(scaled, np.arange(400) >= 300).beyond(0.15, LEVEL)  # too little of the whole
+
+
+def test_counts_are_compared_as_scipy_does() -> None:
+    counts = np.array([[400, 300, 200], [60, 20, 40]])
+    assert count_p_value(counts) == pytest.approx(chi2_contingency(counts, correction=False).pvalue)
+    rare = np.array([[500, 480, 3, 2, 1], [60, 40, 0, 0, 1]])
+    joined = np.array([[486, 500], [41, 60]])
+    assert count_p_value(rare) == pytest.approx(fisher_exact(joined).pvalue)
+    assert count_p_value(np.array([[10], [20]])) == 1.0
+
+
+def test_constant_columns_and_no_columns_do_not_move() -> None:
+    assert column_shift(np.ones((50, 2)), np.ones((9, 2))).p == 1.0
+    assert column_shift(np.empty((50, 0)), np.empty((9, 0))).p == 1.0

@@ -8,6 +8,7 @@ import pytest
 from engine.core.errors import InputError, RowsieveError
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe
+from engine.runs.plugins import training
 from engine.runs.plugins.training import decide, training_file
 from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
@@ -40,6 +41,38 @@ def test_when_it_trains(when: str, record: dict[str, Any] | None, trains: bool, 
     manifest = {"version": "v1", "incremental": record}
     value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
     found = decide(TrainSection(when=when), Recipe.parse(value), Path("out"), manifest, pytest.fail)
+    assert found[0] is trains
+    assert why in found[1]
+
+
+@pytest.mark.parametrize(
+    ("champion", "drifted", "trains", "why"),
+    [
+        (None, None, True, "no champion yet"),
+        ("v3", "v2", False, "no drift"),
+        ("v1", "v2", True, "the champion is older than version v2: drift of columns"),
+        ("v1", "v1", False, "no drift"),
+    ],
+)
+def test_a_drift_whose_training_failed_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch, champion: str | None, drifted: str | None, trains: bool, why: str
+) -> None:
+    """Version v4 has not drifted; what happened since the champion was trained?"""
+
+    def manifest(_: Any, version: str) -> dict[str, Any]:
+        record = {"outcome": "predict", "base": f"v{int(version[1]) - 1}"}
+        return {
+            "version": version,
+            "incremental": {**record, "drift": [figure("columns", over=version == drifted)]},
+        }
+
+    monkeypatch.setattr(training, "_champions_version", lambda *_: champion)
+    monkeypatch.setattr(training, "version_folder", lambda output, name: name)
+    monkeypatch.setattr(training, "read_manifest", lambda name: manifest(None, name))
+    monkeypatch.setattr(training, "is_published", lambda output, name: name >= "v1")
+    value = {"name": "x", "source": {"path": "p", "label": "y"}, "output": {"path": "out"}}
+    section = TrainSection(when="drift", register_as="m")
+    found = decide(section, Recipe.parse(value), Path("out"), manifest(None, "v4"), pytest.fail)
     assert found[0] is trains
     assert why in found[1]
 
