@@ -35,7 +35,9 @@ STANDARD: dict[str, Any] = {
 
 
 def numbered(n: int, seed: int = 0, first: int = 0) -> pa.Table:
-    return spurious_table(n, seed).append_column("customer", pa.array([f"c{first + i}" for i in range(n)]))
+    customers = pa.array([f"c{first + i}" for i in range(n)])
+    towns = pa.array(np.random.default_rng(seed).choice(["Ulm", "Jena", "Kiel"], n).tolist())
+    return spurious_table(n, seed).append_column("customer", customers).append_column("town", towns)
 
 
 def published(folder: Path, tables: dict[str, pa.Table], **sections: Any) -> tuple[Any, dict[str, Any]]:
@@ -95,6 +97,8 @@ def test_held_out_rows_are_read_by_no_fit(tmp_path: Path, operators: dict[str, A
     wrecked = table.set_column(table.column_names.index("label"), "label", pa.array(other.tolist()))
     a = np.where(held, 50.0 - table["a"].to_numpy(), table["a"].to_numpy())
     wrecked = wrecked.set_column(0, "a", pa.array(a))
+    town = np.where(held, None, np.asarray(table["town"].to_pylist(), object))
+    wrecked = wrecked.set_column(wrecked.column_names.index("town"), "town", pa.array(town, pa.string()))
     second, _ = published(tmp_path / "b", {"m": wrecked}, source=source, operators=operators)
     for name in ("group", "is_outlier", "outlier_source", "weight", "split"):
         assert first.loc[~held, name].tolist() == second.loc[~held, name].tolist(), name

@@ -34,6 +34,7 @@ def trained(folder: Path, table: pa.Table, **source: Any) -> tuple[TrainResult, 
     pq.write_table(table, folder / "data" / "m.parquet")
     value = recipe_for(folder / "data", folder / "out", source=source)
     value["operators"] = {
+        "encode": {"numeric": {"missing": "fail"}},
         "probe": {"trainer": "in_process"},
         "groups": {"method": "none"},
         "outliers": {},
