@@ -1,4 +1,4 @@
-"""The drift of the rows that operators have not learnt from, against those that they have.
+"""The drift of the new rows against those that the operators have learnt from.
 
 The reference is the version at which the operators were last fitted, not everything that has come since: rows
 that were only placed would otherwise become part of the reference, and a slow drift would never be seen.
@@ -69,7 +69,7 @@ def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
 
 
 def compared_shards(plan: Plan) -> tuple[str, Sides]:
-    """Return the reference version, its shards in the plan, and the shards that it does not have."""
+    """Return the reference version, its shards in the plan, and the shards that are new in this plan."""
     if plan.increment is None:
         raise ValueError("the plan has no base version")
     base = plan.increment.manifest
@@ -78,8 +78,7 @@ def compared_shards(plan: Plan) -> tuple[str, Sides]:
     known = sorted(matching.order[: len(matching.old)])
     if not known:
         name, known = plan.increment.base, list(range(len(plan.increment.matching.old)))
-    rest = sorted(set(range(len(plan.shards))).difference(known))
-    return name, (known, rest)
+    return name, (known, range(len(plan.increment.matching.old), len(plan.shards)))
 
 
 def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:

@@ -60,7 +60,8 @@ def test_three_nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = [(result.manifest.get("incremental") or {}).get("outcome") for result in results]
     assert outcomes == [None, "predict", "refit"]
     drift = {figure["name"]: figure["over"] for figure in results[2].manifest["incremental"]["drift"]}
-    assert drift == {"features": False, "gradients": True, "shares": True, "noise": False}
+    expected = {"columns": False, "features": False, "gradients": True, "shares": True, "noise": False}
+    assert drift == expected
     output = Path("demo/drift-out")
     assert [entry["models"] for entry in history(output)] == [["nightly 3"], ["nightly 2"], ["nightly 1"]]
     found = trace(results[2].version, output)

@@ -21,7 +21,7 @@ from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table
 
 BASE = {"incremental": {"base": "current", "mode": "predict"}}
-KEPT = {"ingest", "probe", "gradients", "groups", "outliers", "split"}
+KEPT = {"encode", "ingest", "probe", "gradients", "groups", "outliers", "split"}
 
 
 def nights(folder: Path, *counts: int, seed: int = 0, name: str = "night") -> None:
@@ -182,7 +182,13 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     add_night(tmp_path, spurious_table(120, seed=1), "y")
     calm = run(recipe(tmp_path, **sections)).manifest["incremental"]
     assert calm["outcome"] == "predict"
-    assert {figure["name"] for figure in calm["drift"]} == {"features", "gradients", "shares", "noise"}
+    assert {figure["name"] for figure in calm["drift"]} == {
+        "columns",
+        "features",
+        "gradients",
+        "shares",
+        "noise",
+    }
     assert not any(figure["over"] for figure in calm["drift"])
     add_night(tmp_path, shifted(120, seed=2), "z")
     undecided = make_plan(recipe(tmp_path, **sections))
@@ -192,7 +198,7 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     record = stormy.manifest["incremental"]
     assert record["outcome"] == "refit"
     assert next(figure for figure in record["drift"] if figure["name"] == "features")["over"]
-    assert set(record["kept"]) == {"ingest", "probe", "gradients"}
+    assert set(record["kept"]) == {"encode", "ingest", "probe", "gradients"}
     assert record["fitted"]["groups"] == "it learns from all rows"
     assert record["fitted"]["split"] == "groups is fitted again"
     assert computed(stormy)["gradients"] == (1, 2)
@@ -246,7 +252,7 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     operators = {**recipe(tmp_path).operators, "groups": {"min_samples": [5]}}
     record = run(recipe(tmp_path, operators=operators)).manifest["incremental"]
     assert record["fitted"]["groups"] == "its parameters or its inputs have changed"
-    assert set(record["kept"]) == {"ingest", "probe", "gradients"}
+    assert set(record["kept"]) == {"encode", "ingest", "probe", "gradients"}
 
 
 @pytest.mark.slow
