@@ -13,7 +13,13 @@ from pydantic import ValidationError
 from operators.grasp import GroupInference
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
-from operators.grasp.selection import group_counts, noise_shares, pick_cell, second_group_shares
+from operators.grasp.selection import (
+    _at_edge,
+    group_counts,
+    noise_shares,
+    pick_cell,
+    second_group_shares,
+)
 from operators.grasp.state import class_record
 
 
@@ -160,3 +166,10 @@ def test_coverage_is_the_default_and_unknown_rules_are_refused() -> None:
         GroupInference(select="best").fit(np.eye(3), [0, 0, 0])  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         GroupsParams(select="best")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("n_values", [1, 2, 3, 4, 7, 8])
+def test_the_edge_of_a_grid_is_its_first_and_its_last_value(n_values: int) -> None:
+    """Of odd and of even lengths; a grid of one value has no edge."""
+    found = [position for position in range(n_values) if _at_edge(position, n_values)]
+    assert found == ([] if n_values == 1 else [0, n_values - 1])
