@@ -25,7 +25,7 @@ RAMPS = {
     "agreement": (0.5, 0.6),
     "mistake_confidence": (0.28, 0.35),
     "crispness": (0.88, 0.91),
-    "recovery": (0.35, 0.5),
+    "recovery": (0.45, 0.55),
     "error": (0.25, 0.20),
 }
 SPREAD_RAMPS = {
@@ -140,7 +140,8 @@ def measure(
     agreement
         From ``class_correlation``.
     weights
-        The robust weights in question, class balance included, shape (n,).
+        Weights to try, class balance included, shape (n,): those that give the twins' mistakes half of each
+        class, whatever the number of classes.
     l2
         Ridge penalty of the refits: as many fits of the probe as there are splits.
 

@@ -9,6 +9,8 @@ from operators.cues.listing import yaml_reference
 from operators.report import Finding, RecipeChoice, RecipeChoices, ReportSection, ReportTable
 
 MOST_CLASSES = 4
+NO_AGREEMENT = 0.5
+"""Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 OPTIONS = ("spurious", "legitimate")
 EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
@@ -56,10 +58,15 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found["gate"] is None:
         return "The shortcuts that the recipe names are balanced against the label."
     if found["gate"] > 0:
-        return f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
+        spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
+        extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
+        return (
+            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full.{extra}"
+        )
     weakest = str(found["weakest"]).replace("_", " ")
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
-    return f"The evidence for a shortcut is weak ({weakest}), so that the weights balance the classes.{extra}"
+    how = "balance the classes" if found["class_strength"] >= 1 else "balance the classes in part"
+    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:

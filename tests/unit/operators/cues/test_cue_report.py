@@ -21,6 +21,8 @@ SUSPECT: dict[str, Any] = {
 FOUND: dict[str, Any] = {
     "reason": "",
     "gate": 0.8,
+    "evidence": {"agreement": 0.9},
+    "class_strength": 1.0,
     "weakest": "agreement",
     "slice_blend": 0.0,
     "spurious": [],
@@ -73,6 +75,10 @@ def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
 
 
 def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
+    spread = cue_section({**FOUND, "evidence": {"agreement": 0.2}})
+    assert "No single feature carries it" in str(spread.content[0])
+    partly = cue_section({**FOUND, "gate": 0.0, "class_strength": 0.5})
+    assert "balance the classes in part" in str(partly.content[0])
     weak = cue_section({**FOUND, "gate": 0.0, "suspects": []})
     assert "is weak (agreement)" in str(weak.content[0])
     assert len(weak.content) == 1

@@ -205,7 +205,7 @@ def test_one_missing_kind_of_evidence_shuts_the_gate():
         "error": 0.1,
         "cost": 0.0,
     }
-    weak = good | {"recovery": 0.5}  # enough where slices and twins agree
+    weak = good | {"error": 0.2}  # enough where slices and twins agree
     assert evidence.Evidence(**weak).gate() == 1.0
     for name, bad in (
         ("agreement", 0.4),
