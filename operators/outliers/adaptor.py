@@ -61,7 +61,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 2
+    version = 3
     cpu_seconds_per_million_rows = 110.0
     Params = OutliersParams
 

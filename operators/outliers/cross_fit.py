@@ -1,8 +1,8 @@
 """Four stages of cross-fitted linear models that disagree about rare rows and agree about corrupt ones.
 
 * *plain*: an ordinary logistic regression, which confident learning ranks by (Northcutt et al. 2021).
-* *biased*: trained on labels replaced by the plain model's held-out predictions, so that it leans on
-  whatever the plain model leans on (the label flipping of XRM, Pezeshki et al. 2024).
+* *biased*: trained on labels replaced by predictions of twins, each trained on the other half of the rows,
+  so that it leans on whatever they lean on (the label flipping of XRM, Pezeshki et al. 2024).
 * *robust*: within each class, the rows that the biased model gets right and those that it gets wrong have
   the same total weight.
 * *denied*: trained without the column that separates the classes best on its own.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.outliers.linear import CrossFitted, Features, Floats, Ints, fit_without_folds
+from operators.outliers.linear import CrossFitted, Features, Floats, Ints, fit_linear, log_proba
 
 STAGES = ("plain", "biased", "robust", "denied")
 MAX_RATIO = 20.0
@@ -24,28 +24,43 @@ MAX_RATIO = 20.0
 
 
 def fit_stages(Z: Features, y: Ints, folds: Ints, priors: Floats) -> CrossFitted:
-    """Fit all stages, four models a fold.
+    """Fit all stages, six models a fold, each of them on rows outside the fold alone.
+
+    Nothing that a fold's models learn from has seen the labels of the fold: neither the predictions that
+    replace labels nor the weights. Otherwise the observed label of a row would leave a trace, however faint,
+    that planted flips lack, and calibration would learn that trace.
 
     Parameters
     ----------
-    Z : (n, d) standardised features.
+    Z : (n, d) standardised features, in random order.
     y, folds : (n,) class index; fold in 0 .. n_folds - 1.
     priors : (n_classes,) shares of the classes.
     """
+    fits = []
+    for fold in range(int(folds.max()) + 1):
+        rows = np.flatnonzero(folds != fold)
+        fits.append(_fit_stages(Z[rows], y[rows], priors))
+    coef, intercept = (np.stack(parts, axis=1) for parts in zip(*fits, strict=True))
+    return CrossFitted(coef, intercept)
+
+
+def _fit_stages(Z: Features, y: Ints, priors: Floats) -> tuple[Floats, Floats]:
+    """Return coefficients (n_stages, n_classes, d) and intercepts (n_stages, n_classes) of all stages."""
     n_classes = len(priors)
-    plain = fit_without_folds(Z, y, folds, n_classes)
-    leaning = balanced_prediction(plain.log_proba(Z, folds)[0], priors)
-    biased = fit_without_folds(Z, leaning, folds, n_classes)
+    plain = fit_linear(Z, y, n_classes)
+    leaning = np.empty_like(y)
+    for half in (slice(0, None, 2), slice(1, None, 2)):
+        other = slice(1 - (half.start or 0), None, 2)
+        twin = fit_linear(Z[other], y[other], n_classes)
+        leaning[half] = balanced_prediction(log_proba(Z[half], *twin), priors)
+    biased = fit_linear(Z, leaning, n_classes)
+    wrong = 1 - np.exp(log_proba(Z, *biased)[np.arange(len(y)), y])
+    robust = fit_linear(Z, y, n_classes, balanced_weights(y, wrong))
     kept = np.ones(Z.shape[1], np.float32)
     kept[strongest_column(Z, y)] = 0.0
-    denied = fit_without_folds(Z * kept, y, folds, n_classes)
-    wrong = 1 - np.exp(biased.log_proba(Z, folds)[0][np.arange(len(y)), y])
-    robust = fit_without_folds(Z, y, folds, n_classes, balanced_weights(y, wrong))
-    stages = (plain, biased, robust, denied)
-    return CrossFitted(
-        np.concatenate([stage.coef for stage in stages]),
-        np.concatenate([stage.intercept for stage in stages]),
-    )
+    denied = fit_linear(Z * kept, y, n_classes)
+    coef, intercept = (np.stack(parts) for parts in zip(plain, biased, robust, denied, strict=True))
+    return coef, intercept
 
 
 def balanced_prediction(log_p: Floats, priors: Floats) -> Ints:

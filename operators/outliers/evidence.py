@@ -16,8 +16,9 @@ from sklearn.covariance import ledoit_wolf
 from operators.outliers.cross_fit import STAGES, fit_stages
 from operators.outliers.linear import CrossFitted, Features, Floats, Ints, principal_directions
 from operators.outliers.neighbours import NeighbourTable, clipped, cue_directions, principal_basis
+from operators.outliers.trees import CrossFittedTrees, fit_trees
 
-MARGINS = (*STAGES, "votes", "cue_free_votes", "balanced_votes")
+MARGINS = (*STAGES, "votes", "cue_free_votes", "trees")
 DISTANCES = ("distance", "cue_free_distance", "mahalanobis")
 NAMES = (*MARGINS, *DISTANCES, "rarity")
 DISTANCE_COLUMNS = range(len(MARGINS), len(MARGINS) + len(DISTANCES))
@@ -82,6 +83,8 @@ class Sources:
 
     models: CrossFitted
     """The stages ``STAGES``."""
+    trees: CrossFittedTrees | None
+    """None where there are too many classes."""
     raw: NeighbourTable
     cue_free: NeighbourTable
     mahalanobis: Mahalanobis
@@ -114,17 +117,20 @@ class Sources:
 
     def view_block(self, Z: Features, folds: Ints, ids: Ints) -> View:
         """Look at exactly ``BLOCK`` rows; see :meth:`view`."""
-        votes, _, near = self.raw.search(Z, ids)
-        free, balanced, near_free = self.cue_free.search(Z, ids)
+        votes, near = self.raw.search(Z, ids)
+        free, near_free = self.cue_free.search(Z, ids)
+        models = self.models.log_proba(Z, folds)
+        # Without trees the linear model stands in: its column then adds nothing.
+        trees = models[0] if self.trees is None else self.trees.log_proba(Z, folds, len(self.priors))
         distances = np.stack([near, near_free, self.mahalanobis(Z, folds)], axis=1)
-        voted = np.log(np.stack([votes, free, balanced]))
-        return View(np.concatenate([self.models.log_proba(Z, folds), voted]), np.log(distances + 1e-6))
+        others = np.stack([np.log(votes), np.log(free), trees])
+        return View(np.concatenate([models, others]), np.log(distances + 1e-6))
 
 
 def fit_sources(
     Z: Features, y: Ints, folds: Ints, ids: Ints, n_classes: int, *, k: int, max_index: int
 ) -> Sources:
-    """Fit models (20 fits for 5 folds), two neighbour tables and covariances on the n rows of the sample.
+    """Fit all models on the n rows of the sample: of 5 folds, 30 linear ones and 5 of trees.
 
     Parameters
     ----------
@@ -136,31 +142,23 @@ def fit_sources(
     priors = (np.bincount(y, minlength=n_classes) + 1.0) / (len(y) + n_classes)
     models = fit_stages(Z, y, folds, priors)
     breaks = breaks_cue(models, Z, y, folds)
-    weights = vote_weights(y, breaks)
 
     def table(basis: Features) -> NeighbourTable:
         kept = slice(0, max_index)
         points = np.ascontiguousarray(clipped(Z[kept]) @ basis)
-        return NeighbourTable(basis, points, y[kept], weights[kept], ids[kept], n_classes, k)
+        return NeighbourTable(basis, points, y[kept], ids[kept], n_classes, k)
 
     cue_free = principal_basis(Z, cue_directions(Z, y, breaks, n_classes))
-    return Sources(models, table(principal_basis(Z)), table(cue_free), Mahalanobis.fit(Z, folds), priors)
+    trees = fit_trees(Z, y, folds, n_classes)
+    return Sources(
+        models, trees, table(principal_basis(Z)), table(cue_free), Mahalanobis.fit(Z, folds), priors
+    )
 
 
 def breaks_cue(models: CrossFitted, Z: Features, y: Ints, folds: Ints) -> Floats:
     """Return (n,) in [0, 1], how surely the biased model gets a row wrong that the robust one gets right."""
     p = np.exp(models.log_proba(Z, folds)[:, np.arange(len(y)), y])
     return np.asarray((1 - p[STAGES.index("biased")]) * p[STAGES.index("robust")], np.float64)
-
-
-def vote_weights(y: Ints, breaks: Floats) -> Floats:
-    """Return (n,) weights that balance rows with and without the cue, and classes; at most 20."""
-    weights = np.zeros(len(y))
-    for c in np.unique(y):
-        rows = y == c
-        minority, majority = breaks[rows], 1 - breaks[rows]
-        weights[rows] = minority / max(minority.sum(), 1.0) + majority / max(majority.sum(), 1.0)
-    return np.asarray(np.minimum(weights * (len(y) / weights.sum()), 20.0), np.float64)
 
 
 def inverse_covariance(Z: Features) -> Features:
@@ -173,7 +171,8 @@ def inverse_covariance(Z: Features) -> Features:
 def evidence(view: View, y: Ints, priors: Floats) -> Floats:
     """Return (n, len(NAMES)) evidence at labels ``y``; larger is more suspicious.
 
-    The first seven are margins: log probability of the best other class minus that of ``y``, within +-12.
+    The first seven are margins: log odds that the row is of any other class, within +-12. They rank rows as
+    the self-confidence of confident learning does, and are the log odds of a flip to a uniformly drawn class.
     ``rarity`` is -log of the class's share: flips hit classes in another proportion than they occur.
     """
     rows = np.arange(len(y))
@@ -181,5 +180,6 @@ def evidence(view: View, y: Ints, priors: Floats) -> Floats:
     for log_p in view.log_p:
         others = log_p.copy()
         others[rows, y] = -np.inf
-        columns.append(np.clip(others.max(axis=1) - log_p[rows, y], -MAX_MARGIN, MAX_MARGIN))
+        odds = np.logaddexp.reduce(others, axis=1) - log_p[rows, y]
+        columns.append(np.clip(odds, -MAX_MARGIN, MAX_MARGIN))
     return np.column_stack([*columns, view.distances, -np.log(priors)[y]])

@@ -77,23 +77,11 @@ class CrossFitted:
         return np.asarray(found.transpose(1, 0, 2), np.float64)
 
 
-def fit_without_folds(
-    Z: Features, y: Ints, folds: Ints, n_classes: int, weights: Floats | None = None
-) -> CrossFitted:
-    """Fit one stage: a model without each fold.
-
-    Parameters
-    ----------
-    Z : (n, d) standardised features.
-    y, folds : (n,) class index; fold in 0 .. n_folds - 1.
-    weights : (n,) sample weights; default all 1.
-    """
-    fits = []
-    for fold in range(int(folds.max()) + 1):
-        rows = np.flatnonzero(folds != fold)
-        fits.append(fit_linear(Z[rows], y[rows], n_classes, None if weights is None else weights[rows]))
-    coef, intercept = (np.stack(parts)[None] for parts in zip(*fits, strict=True))
-    return CrossFitted(coef, intercept)
+def log_proba(Z: Features, coef: Floats, intercept: Floats) -> Floats:
+    """Return (n, n_classes) log probabilities of rows (n, d) by one model."""
+    logits = Z.astype(np.float64) @ coef.T + intercept
+    logits -= logits.max(axis=1, keepdims=True)
+    return np.asarray(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.float64)
 
 
 def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = None) -> tuple[Floats, Floats]:

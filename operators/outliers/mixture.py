@@ -26,6 +26,10 @@ START = 0.02
 MAX_TOTAL = 0.3
 """Bound on the share of all damaged rows."""
 MAX_LOG_RATIO = 50.0
+FLIP_ROUNDS = 12
+"""Rounds of weighting for flipped labels; by then the shares have settled."""
+MIN_CONFIRMED = 0.2
+"""Lower 95 % limit of the share of suspected rows that labels must confirm as damaged."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,42 @@ def prevalence_bound(log_ratio: Floats, planted: Floats, min_share: float = 0.02
     return float((upper / (above / len(planted))).min())
 
 
+def flip_ratios(
+    E: Floats, flipped: Floats, narrow: Sequence[int], wide: Sequence[int], min_separation: float
+) -> tuple[Ratios, float]:
+    """Fit the density ratio of flipped labels, and estimate their share.
+
+    The ratio is the mean of two: one of few columns, whose ranking is never far below that of the best of
+    them, and one of all columns on labels, which knows rows that break a cue.
+
+    Parameters
+    ----------
+    E, flipped : (n, m) evidence of the observed rows, and of the same rows with another label.
+    narrow, wide : columns; ``wide`` contains ``narrow``.
+    min_separation : area under ROC, flipped rows against clean ones, below which the share counts as 0.
+
+    Returns
+    -------
+    ratios : of one kind, on the columns ``wide``.
+    share : in [0, 1].
+    """
+    shares, parts = [], []
+    for columns in (narrow, wide):
+        part = fit_ratios(E, [flipped], columns, rounds=FLIP_ROUNDS)
+        parts.append(part)
+        seen = part.log_ratios(flipped)[:, 0]
+        bound = prevalence_bound(part.log_ratios(E)[:, 0], seen)
+        # On rows without damage both agree that nothing is there; otherwise EM is low and the bound high.
+        shares.append(np.sqrt(min(float(part.prevalence[0]), bound) * bound))
+    few, many = parts
+    coef, share = many.coef / 2, float(np.mean(shares))
+    coef[:, np.isin(many.columns, few.columns)] += few.coef / 2
+    intercept = (few.intercept + many.intercept) / 2
+    both = Ratios(many.columns, many.mean, many.deviation, coef, intercept, np.array([share]))
+    found = separation(both.log_ratios(E)[:, 0], both.log_ratios(flipped)[:, 0])
+    return both, share if (found - share / 2) / (1 - share) >= min_separation else 0.0
+
+
 def estimate_prevalence(E: Floats, planted: Floats, columns: Sequence[int], min_separation: float) -> float:
     """Estimate the share of one kind from some evidence alone; 0 where planted rows hardly stand out."""
     ratios = fit_ratios(E, [planted], columns)
@@ -151,13 +191,13 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
 
     Parameters
     ----------
-    wrong, planted_wrong : (n,) 1 where a model that did not see the row predicts another label.
+    wrong, planted_wrong : (n,) in [0, 1], share of the models without the row that predict another label.
     suspected, planted_suspected : (n,) bool, by evidence from distances alone.
 
     Returns
     -------
     float
-        In [0, 1]; 0 where the lower 95 % limit is below .3 or labels say nothing.
+        In [0, 1]; 0 where its lower 95 % limit is below ``MIN_CONFIRMED`` or labels say nothing.
     """
     m = int(suspected.sum())
     if m < 5 or m == len(wrong) or not planted_suspected.any():
@@ -168,7 +208,7 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
         return 0.0
     share = (found - rest) / span
     error = np.sqrt(max(found * (1 - found), 1 / m) / m) / span
-    return float(min(share, 1.0)) if share - 1.64 * error >= 0.3 else 0.0
+    return float(min(share, 1.0)) if share - 1.64 * error >= MIN_CONFIRMED else 0.0
 
 
 def damage_prevalence(
@@ -180,14 +220,13 @@ def damage_prevalence(
     ----------
     E, planted : (n, m) evidence of observed rows, and of the same rows damaged.
     columns : distances, in the evidence.
-    margins : columns of margins. The one that contradicts most planted rows more than observed ones
-        confirms: damage can leave a cue in place, as permuted pixels keep their mean.
+    margins : columns of margins, which confirm together: each of them may be blind to some damage, as
+        permuted pixels keep a cue in their mean, and the best of several is too often right by chance.
     """
     share = estimate_prevalence(E, planted, columns, min_separation)
     if share <= 0:
         return 0.0
     ratios = fit_ratios(E, [planted], columns, prevalence=np.array([share]))
     suspected, seen = (posteriors(ratios.log_ratios(A), ratios.prevalence)[:, 0] >= 0.5 for A in (E, planted))
-    wrong, planted_wrong = ((A[:, margins] > 0).astype(np.float64) for A in (E, planted))
-    best = int((planted_wrong.mean(axis=0) - wrong.mean(axis=0)).argmax())
-    return share * label_check(wrong[:, best], planted_wrong[:, best], suspected, seen)
+    wrong, planted_wrong = ((A[:, margins] > 0).mean(axis=1) for A in (E, planted))
+    return share * label_check(wrong, planted_wrong, suspected, seen)

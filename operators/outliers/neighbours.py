@@ -24,15 +24,13 @@ class NeighbourTable:
     """(m, r) mapped sample rows."""
     labels: Ints
     """(m,) their class."""
-    weights: Floats
-    """(m,) weight of each row's vote."""
     ids: Ints
     """(m,) row ids: a row is never its own neighbour."""
     n_classes: int
     k: int
     """Neighbours that vote."""
 
-    def search(self, Z: Features, ids: Ints) -> tuple[Floats, Floats, Floats]:
+    def search(self, Z: Features, ids: Ints) -> tuple[Floats, Floats]:
         """Find the k nearest other rows of each row.
 
         Parameters
@@ -42,8 +40,7 @@ class NeighbourTable:
 
         Returns
         -------
-        votes, weighted : (n, n_classes) shares of the votes of each class, plain and weighted, smoothed
-            with one vote of the sample's mix.
+        votes : (n, n_classes) shares of the votes of each class, smoothed with one vote of the sample's mix.
         distance : (n,) mean Euclidean distance of the neighbours.
         """
         k = min(self.k, len(self.points) - 1)
@@ -52,21 +49,18 @@ class NeighbourTable:
         drop = np.where(own.any(axis=1), own.argmax(axis=1), k)
         keep = np.arange(k + 1)[None, :] != drop[:, None]
         found, distances = found[keep].reshape(-1, k), distances[keep].reshape(-1, k)
-        plain = np.ones(len(self.points))
-        mean = distances.mean(axis=1, dtype=np.float64)
-        return self._votes(found, plain), self._votes(found, self.weights), mean
+        return self._votes(found), np.asarray(distances.mean(axis=1, dtype=np.float64), np.float64)
 
     @cached_property
     def _index(self) -> NearestNeighbors:
         return NearestNeighbors(algorithm="brute").fit(self.points)
 
-    def _votes(self, found: Ints, weights: Floats) -> Floats:
-        mix = np.bincount(self.labels, weights, self.n_classes)
+    def _votes(self, found: Ints) -> Floats:
+        mix = np.bincount(self.labels, minlength=self.n_classes)
         votes = np.tile(mix / mix.sum(), (len(found), 1))
-        scale = weights.mean()
         rows = np.arange(len(found))
         for j in range(found.shape[1]):
-            votes[rows, self.labels[found[:, j]]] += weights[found[:, j]] / scale
+            votes[rows, self.labels[found[:, j]]] += 1.0
         return np.asarray(votes / votes.sum(axis=1, keepdims=True), np.float64)
 
 

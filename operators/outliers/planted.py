@@ -18,9 +18,35 @@ def flip_labels(y: Ints, n_classes: int, rng: np.random.Generator) -> Ints:
 def mix_columns(Z: Features, rng: np.random.Generator) -> Features:
     """Return (n, d) rows of which every column is drawn from another row.
 
-    The values are plausible one by one and implausible together.
+    The values are plausible one by one and implausible together. Columns that encode one category are drawn
+    together (:func:`category_of`): apart they would be damage that no source contains, and too easy to see.
     """
-    return np.column_stack([Z[rng.permutation(len(Z)), j] for j in range(Z.shape[1])])
+    mixed, category = np.empty_like(Z), category_of(Z)
+    for each in range(int(category.max()) + 1):
+        columns = np.flatnonzero(category == each)
+        mixed[:, columns] = Z[np.ix_(rng.permutation(len(Z)), columns)]
+    return mixed
+
+
+def category_of(Z: Features) -> Ints:
+    """Return (d,) a number for each column, the same for neighbouring columns that encode one category.
+
+    Such columns have two values each, and exactly one of them its larger value in every row.
+    """
+    low, high = Z.min(axis=0), Z.max(axis=0)
+    binary = (high > low) & ((low == Z) | (high == Z)).all(axis=0)
+    category, start = np.arange(Z.shape[1]), 0
+    while start < Z.shape[1]:
+        stop, total = start, np.zeros(len(Z), np.int64)
+        while stop < Z.shape[1] and binary[stop] and total.max(initial=0) <= 1 and not (total == 1).all():
+            total += Z[:, stop] == high[stop]
+            stop += 1
+        if stop > start + 1 and (total == 1).all():
+            category[start:stop] = start
+            start = stop
+        else:
+            start += 1
+    return np.unique(category, return_inverse=True)[1].astype(np.int64)
 
 
 def permute_within(Z: Features, rng: np.random.Generator) -> Features:

@@ -14,13 +14,14 @@ from operators.outliers.evidence import Mahalanobis, Sources
 from operators.outliers.linear import CrossFitted, Scaler
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
+from operators.outliers.trees import CrossFittedTrees
 from operators.outliers.verdict import Estimates, State
 
 ARRAYS = "evidence.npz"
 RECORD = "evidence.json"
 TABLES = ("raw", "cue_free")
-TABLE_ARRAYS = ("basis", "points", "labels", "weights", "ids")
-SCALARS = ("combined_share", "threshold", "n_folds", "seed")
+TABLE_ARRAYS = ("basis", "points", "labels", "ids")
+SCALARS = ("threshold", "n_folds", "seed")
 
 
 def save_state(state: State, folder: Path) -> None:
@@ -31,8 +32,9 @@ def save_state(state: State, folder: Path) -> None:
         "models": sources.models,
         "mahalanobis": sources.mahalanobis,
         "ratios": state.ratios,
-        "plain": state.plain,
     }
+    if sources.trees is not None:
+        parts["trees"] = sources.trees
     arrays: dict[str, Any] = {
         f"{name}.{field.name}": np.asarray(getattr(part, field.name))
         for name, part in parts.items()
@@ -80,6 +82,7 @@ def load_state(folder: Path) -> State | None:
     mahalanobis = part("mahalanobis")
     sources = Sources(
         CrossFitted(**part("models")),
+        CrossFittedTrees(**part("trees")) if part("trees") else None,
         table("raw"),
         table("cue_free"),
         Mahalanobis(**{**mahalanobis, "residual": float(mahalanobis["residual"])}),
@@ -92,7 +95,6 @@ def load_state(folder: Path) -> State | None:
         Scaler(**part("scaler")),
         sources,
         Ratios(**part("ratios")),
-        Ratios(**part("plain")),
         prevalence=arrays["prevalence"],
         classes=arrays["classes"],
         sample_ids=arrays["sample_ids"],

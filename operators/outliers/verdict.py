@@ -32,10 +32,11 @@ from operators.outliers.evidence import (
 )
 from operators.outliers.linear import Bools, Features, Floats, Ints, Scaler
 from operators.outliers.mixture import (
+    MAX_LOG_RATIO,
     Ratios,
     damage_prevalence,
-    estimate_prevalence,
     fit_ratios,
+    flip_ratios,
     posteriors,
 )
 from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
@@ -43,8 +44,12 @@ from operators.outliers.sample import SAMPLE
 
 FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
-SHRINKAGE = 500
-"""Rows with planted damage at which the score is half the calibrated combination, half the plain margin."""
+NARROW = tuple(MARGINS.index(name) for name in ("plain", "trees"))
+"""Evidence that ranks flipped labels well on every table; see :func:`flip_ratios`."""
+DAMAGE_ROUNDS = 3
+"""Rounds of weighting rows by how surely they are clean, where features are damaged too."""
+MAIN_KIND = 0.75
+"""Share of the more common kind in all damage of features."""
 MIN_ROWS = 100
 """Rows of judged classes below which there is no evidence."""
 MIN_CLASS = 20
@@ -67,8 +72,10 @@ class Config:
     """Rows in the neighbour tables."""
     n_folds: int = 5
     neighbours: int = 15
-    min_separation: float = 0.9
-    """Area under ROC, planted rows against clean ones, below which a kind counts as undetectable."""
+    min_flip_separation: float = 0.85
+    """Area under ROC, planted flips against clean rows, below which flips count as undetectable."""
+    min_damage_separation: float = 0.9
+    """The same for damaged features."""
     min_precision: float = 0.7
     """Bound on the estimated precision of the marked rows."""
     min_posterior: float = 0.5
@@ -104,10 +111,6 @@ class State:
     scaler: Scaler
     sources: Sources
     ratios: Ratios
-    plain: Ratios
-    """Of flipped labels, from the plain margin alone."""
-    combined_share: float
-    """Share of the calibrated combination in the score; the rest is the plain margin."""
     prevalence: Floats
     """(3,) shares with rare kinds set to 0: what is marked follows from them."""
     threshold: float
@@ -164,7 +167,7 @@ def fit(X: Features, y: Ints, row_ids: Ints, *, seed: int = 0, config: Config | 
     with threadpool_limits(1):
         sources = fit_sources(Z, y, folds, ids, len(classes), k=config.neighbours, max_index=config.max_index)
         E, planted = planted_evidence(sources, Z[m], y[m], folds[m], ids[m], seed)
-        ratios, plain, prevalence = calibrate(E, planted, config)
+        ratios, prevalence = calibrate(E, planted, config)
         trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
         posterior, *seen = (posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted))
     threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
@@ -172,8 +175,6 @@ def fit(X: Features, y: Ints, row_ids: Ints, *, seed: int = 0, config: Config | 
         scaler,
         sources,
         ratios,
-        plain,
-        len(E) / (len(E) + SHRINKAGE),
         trusted,
         threshold,
         classes,
@@ -241,22 +242,32 @@ def planted_evidence(
     return E, planted
 
 
-def calibrate(E: Floats, planted: list[Floats], config: Config) -> tuple[Ratios, Ratios, Floats]:
-    """Estimate the density ratios, that of flips by the plain margin alone, and the (3,) prevalences.
+def calibrate(E: Floats, planted: list[Floats], config: Config) -> tuple[Ratios, Floats]:
+    """Estimate the density ratios of all kinds and the (3,) prevalences.
 
-    Of the two kinds of damaged features only the more common one counts, as they overlap.
+    Evidence from distances counts only where damaged features are confirmed. On tables without such damage
+    it would rank rows that are merely far from others before flipped labels.
     """
-    flipped = estimate_prevalence(E, planted[0], LABEL_COLUMNS, config.min_separation)
-    margins = range(len(MARGINS))
-    damaged = np.array(
-        [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, config.min_separation) for kind in planted[1:]]
-    )
-    damaged[1 - damaged.argmax()] = 0.0
+    flips, flipped = flip_ratios(E, planted[0], NARROW, LABEL_COLUMNS, config.min_flip_separation)
+    margins, least = range(len(MARGINS)), config.min_damage_separation
+    damage = [damage_prevalence(E, kind, DISTANCE_COLUMNS, margins, least) for kind in planted[1:]]
+    total, main = max(damage), int(np.argmax(damage))
+    if total < config.min_prevalence:
+        return _without_damage(flips, config), np.array([flipped, 0.0, 0.0])
+    # The kinds overlap: of both only the larger share counts.
+    damaged = np.where(np.arange(2) == main, MAIN_KIND, 1 - MAIN_KIND) * total
     prevalence = np.concatenate([[flipped], damaged])
-    ranked = np.maximum(prevalence, [config.rank_prevalence, 1e-4, 1e-4])
-    ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked)
-    plain = fit_ratios(E, planted[:1], [MARGINS.index("plain")], prevalence=ranked[:1])
-    return ratios, plain, prevalence
+    ranked = np.maximum(prevalence, [config.rank_prevalence, 0, 0])
+    ratios = fit_ratios(E, planted, range(len(NAMES)), prevalence=ranked, rounds=DAMAGE_ROUNDS)
+    return ratios, prevalence
+
+
+def _without_damage(flips: Ratios, config: Config) -> Ratios:
+    """Extend the ratios of flips by kinds that no row has."""
+    coef = np.vstack([flips.coef, np.zeros((2, len(flips.columns)))])
+    intercept = np.concatenate([flips.intercept, [-MAX_LOG_RATIO, -MAX_LOG_RATIO]])
+    share = max(float(flips.prevalence[0]), config.rank_prevalence)
+    return Ratios(flips.columns, flips.mean, flips.deviation, coef, intercept, np.array([share, 0.0, 0.0]))
 
 
 def choose_threshold(p: Floats, min_precision: float, min_posterior: float) -> float:
@@ -295,7 +306,7 @@ def judge(state: State, X: Features, y: Ints, row_ids: Ints) -> Verdicts:
             E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places)
             by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)[places]
             posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
-            score[rows] = _score(state, E)[places]
+            score[rows] = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)[places]
     marked = posterior >= state.threshold
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
@@ -312,16 +323,6 @@ def row_evidence(state: State, X: Features, y: Ints, row_ids: Ints) -> tuple[Flo
         E = _block_evidence(state, X, y, row_ids, place)
         by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
-
-
-def _score(state: State, E: Floats) -> Floats:
-    """Return (n,) log odds: the calibrated combination, shrunk towards the plain margin.
-
-    Of small samples the combination alone ranks worse than the plain margin.
-    """
-    combined = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)
-    plain = state.plain.log_ratios(E)[:, 0] + np.log(state.plain.prevalence[0])
-    return np.asarray(state.combined_share * combined + (1 - state.combined_share) * plain, np.float64)
 
 
 def _block_evidence(state: State, X: Features, y: Ints, row_ids: Ints, places: Ints) -> Floats:

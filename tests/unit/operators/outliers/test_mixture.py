@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from operators.outliers.mixture import fit_ratios, label_check, mixture_shares, prevalence_bound, separation
-from operators.outliers.planted import flip_labels, mix_columns, permute_within
+from operators.outliers.mixture import (
+    fit_ratios,
+    flip_ratios,
+    label_check,
+    mixture_shares,
+    prevalence_bound,
+    separation,
+)
+from operators.outliers.planted import category_of, flip_labels, mix_columns, permute_within
 
 
 def test_shares_of_a_known_mixture_are_recovered() -> None:
@@ -30,6 +37,34 @@ def test_every_label_changes_and_rows_keep_their_values() -> None:
     Z = rng.normal(size=(300, 5)).astype(np.float32)
     np.testing.assert_array_equal(np.sort(permute_within(Z, rng), axis=1), np.sort(Z, axis=1))
     np.testing.assert_array_equal(np.sort(mix_columns(Z, rng), axis=0), np.sort(Z, axis=0))
+
+
+def test_columns_of_one_category_are_damaged_together() -> None:
+    rng = np.random.default_rng(0)
+    first, second = np.eye(3)[rng.integers(0, 3, 200)], np.eye(2)[rng.integers(0, 2, 200)]
+    flag = rng.integers(0, 2, 200)
+    Z = np.column_stack([rng.normal(size=200), first, second, flag, np.zeros(200)]).astype(np.float32)
+    Z = (Z - Z.mean(axis=0)) / 2
+    assert category_of(Z).tolist() == [0, 1, 1, 1, 2, 2, 3, 4]
+    mixed = mix_columns(Z, rng)
+    assert len(np.unique(mixed[:, 1:4].round(5), axis=0)) == 3
+    assert len(np.unique(mixed[:, 4:6].round(5), axis=0)) == 2
+    assert not (mixed == Z).all()
+
+
+def test_the_ratio_of_flips_is_the_mean_of_a_narrow_and_a_wide_one() -> None:
+    rng = np.random.default_rng(0)
+    wrong = rng.random(3000) < 0.06
+    E = rng.normal(-2, 1, (3000, 3)) + np.where(wrong, 4, 0)[:, None]
+    flipped = rng.normal(2, 1, (3000, 3))
+    ratios, share = flip_ratios(E, flipped, [0], [0, 1, 2], 0.85)
+    assert share == pytest.approx(0.06, abs=0.015)
+    parts = [fit_ratios(E, [flipped], columns, rounds=12).log_ratios(E)[:, 0] for columns in ([0], [0, 1, 2])]
+    inside = (np.abs(parts) < 40).all(axis=0)
+    np.testing.assert_allclose(ratios.log_ratios(E)[inside, 0], np.mean(parts, axis=0)[inside], rtol=1e-6)
+    clean = rng.normal(-2, 1, (3000, 3))
+    assert flip_ratios(clean, flipped, [0], [0, 1, 2], 0.85)[1] < 0.0015
+    assert flip_ratios(E, E + 0.3, [0], [0, 1, 2], 0.85)[1] == 0
 
 
 def test_suspected_rows_are_damaged_only_if_labels_contradict_them() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
-from operators.outliers.evidence import Mahalanobis
+from operators.outliers.evidence import LABEL_COLUMNS, Mahalanobis, fit_sources
 from operators.outliers.linear import principal_directions
+from operators.outliers.mixture import fit_ratios, separation
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
     NOBODY,
@@ -19,6 +19,7 @@ from operators.outliers.verdict import (
     fit,
     folds_of,
     judge,
+    planted_evidence,
 )
 from tests.unit.operators.outliers.problems import clean_digits, demo_digits, separable
 
@@ -159,13 +160,31 @@ def test_state_survives_files(tmp_path: Path) -> None:
     assert load_state(tmp_path) is None
 
 
-def test_the_score_of_few_rows_is_close_to_the_plain_margin() -> None:
+def test_the_observed_label_leaves_no_trace_that_planted_flips_lack() -> None:
+    # Labels that nothing predicts: whatever tells observed rows from planted flips here is a leak.
     rng = np.random.default_rng(0)
-    X, y, ids, _ = separable(n=120)
-    X += 3 * rng.normal(size=X.shape).astype(np.float32)
-    few = fit(X, y, ids)
-    assert few.combined_share == pytest.approx(120 / 620)
-    Z, folds = few.scaler(X), folds_of(ids, few.n_folds, few.seed)
-    plain = few.sources.models.log_proba(Z, folds)[0]
-    margin = plain[np.arange(120), 1 - y] - plain[np.arange(120), y]
-    assert spearmanr(judge(few, X, y, ids).score, margin).statistic > 0.8
+    Z = rng.normal(size=(600, 60)).astype(np.float32)
+    y, ids = rng.integers(0, 2, 600), np.arange(600)
+    folds = folds_of(ids, 5, 0)
+    sources = fit_sources(Z, y, folds, ids, 2, k=15, max_index=10_000)
+    observed, planted = planted_evidence(sources, Z, y, folds, ids, 0)
+    ratios = fit_ratios(observed, planted[:1], LABEL_COLUMNS, prevalence=np.array([0.02]), rounds=1)
+    found = separation(ratios.log_ratios(observed)[:, 0], ratios.log_ratios(planted[0])[:, 0])
+    assert 0.45 < found < 0.6
+
+
+def test_without_damaged_features_distances_do_not_rank_rows() -> None:
+    X, y, ids, bad = separable(flips=0.08)
+    X[:20] += np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32) * np.r_[0, 0, 30 * np.ones(6)]
+    state = fit(X, y, ids, config=SMALL)
+    score = judge(state, X, y, ids).score
+    assert set(state.ratios.columns.tolist()) == set(LABEL_COLUMNS)
+    assert score[bad].mean() > score[:20][~bad[:20]].max()
+
+
+def test_many_classes_are_judged_without_trees() -> None:
+    X, y, ids, bad = separable(n=2000, d=14, classes=14, flips=0.06)
+    state = fit(X, y, ids, config=SMALL)
+    assert state.sources.trees is None
+    score = judge(state, X, y, ids).score
+    assert np.median(score[bad]) > np.quantile(score[~bad], 0.95)
