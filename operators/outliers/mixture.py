@@ -28,8 +28,12 @@ MAX_TOTAL = 0.3
 MAX_LOG_RATIO = 50.0
 FLIP_ROUNDS = 12
 """Rounds of weighting for flipped labels; by then the shares have settled."""
-MIN_CONFIRMED = 0.2
-"""Lower 95 % limit of the share of suspected rows that labels must confirm as damaged."""
+MIN_CONFIRMED = 0.5
+"""Share of suspected rows that labels must confirm as damaged.
+
+Where fewer are confirmed, most rows that look damaged are rare, and marking them would be wrong."""
+MIN_CONFIRMED_LOWER = 0.2
+"""Its lower 95 % limit."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
     Returns
     -------
     float
-        In [0, 1]; 0 where its lower 95 % limit is below ``MIN_CONFIRMED`` or labels say nothing.
+        In [0, 1]; 0 where it or its lower 95 % limit is below the constants above, or labels say nothing.
     """
     m = int(suspected.sum())
     if m < 5 or m == len(wrong) or not planted_suspected.any():
@@ -208,7 +212,8 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
         return 0.0
     share = (found - rest) / span
     error = np.sqrt(max(found * (1 - found), 1 / m) / m) / span
-    return float(min(share, 1.0)) if share - 1.64 * error >= MIN_CONFIRMED else 0.0
+    confirmed = share >= MIN_CONFIRMED and share - 1.64 * error >= MIN_CONFIRMED_LOWER
+    return float(min(share, 1.0)) if confirmed else 0.0
 
 
 def damage_prevalence(

@@ -208,7 +208,7 @@ def main() -> None:
         dict[Case, list[Figures]](),
     )
     for title, names in ((DESIGNED, ["demo", *DESIGN]), (FRESH_TITLE, [*FRESH])):
-        there, missing = available(names)
+        there, missing = (names, list[str]()) if given.kept else available(names)
         notes += missing
         found = cells(there, given.seeds, compute=not given.kept)
         every |= found
