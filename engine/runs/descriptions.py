@@ -35,7 +35,7 @@ from operators.cues.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
 from operators.hashing import row_hashes
 
-FORMAT = 2
+FORMAT = 3
 """Raise it when descriptions have to be made again."""
 MOST_ROWS = 24_000
 ROWS_PER_GROUP = 2_000

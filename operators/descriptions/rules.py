@@ -28,7 +28,7 @@ MOST_VALUES = 3_000_000
 TERMS_PER_GROUP = 40
 LEVEL = 0.01
 """Chance of calling a rule of no use better than chance, over all groups together."""
-CONDITION_PRICE = 0.01
+CONDITION_PRICE = 0.02
 """Rise of the F1 score that a further condition must bring."""
 MIN_ROWS = 20
 """Fewest drawn rows on either side, in the fit and in the check."""

@@ -299,8 +299,9 @@ def readable_cuts(values: Floats, scale: Scale = "number") -> Floats:
 
     Returns
     -------
-    At most ``MOST_CUTS`` thresholds t, each with values on both sides (value < t and value >= t). Between
-    few distinct values every gap has one; else each lies within half a step of an even quantile.
+    At most twice ``MOST_CUTS`` thresholds t, each with values on both sides (value < t and value >= t).
+    Between few distinct values every gap has one; else each lies within half a step of an even quantile of
+    the values, or of the distinct values.
 
     """
     distinct = np.unique(values)
@@ -311,8 +312,13 @@ def readable_cuts(values: Floats, scale: Scale = "number") -> Floats:
     else:
         step = 1 / (MOST_CUTS + 1)
         middle = np.arange(1, MOST_CUTS + 1) * step
-        low, high = (np.quantile(values, middle + side * step / 2, method="lower") for side in (-0.5, 0.5))
-        pairs = list(zip(low, high, strict=True))
+        pairs = []
+        for of in (
+            values,
+            distinct,
+        ):  # quantiles of the rows miss rare large values, those of the values do not
+            low, high = (np.quantile(of, middle + side * step / 2, method="lower") for side in (-0.5, 0.5))
+            pairs += list(zip(low, high, strict=True))
     cuts = [readable_between(float(a), float(b), scale) for a, b in pairs if b > distinct[0]]
     return np.unique(np.array([cut for cut in cuts if distinct[0] < cut <= distinct[-1]], np.float64))
 
