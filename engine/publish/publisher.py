@@ -128,6 +128,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "shards": record["shards"],
             "skipped": record["skipped"],
             "on_corrupt": plan.recipe.source.on_corrupt,
+            **_cleaning(plan),
             "columns": recorded_columns(plan),
             **(
                 {"holdout": holdout.model_dump(mode="json")}
@@ -147,6 +148,14 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         **({"incremental": record["incremental"]} if plan.increment else {}),
         "packages": package_versions(),
     }
+
+
+def _cleaning(plan: Plan) -> dict[str, Any]:
+    """Return how texts were cleaned when they were read, for models that read rows of the same source."""
+    spec = plan.recipe.source
+    if not (spec.strip or spec.missing):
+        return {}
+    return {"texts": {"strip": spec.strip, "missing": list(spec.missing)}}
 
 
 def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:

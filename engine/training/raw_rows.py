@@ -100,6 +100,14 @@ def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema | None
     return table
 
 
+def clean_columns(table: pa.Table, missing: Sequence[str], strip: bool) -> pa.Table:
+    """Clean the texts of a request as the source of training was cleaned (``source.missing``, ``strip``)."""
+    for index, field in enumerate(table.schema):
+        if _is_text(field.type):
+            table = table.set_column(index, field, clean_texts(table.column(index), missing, strip))
+    return table
+
+
 def _table(arrays: Mapping[str, Any], rows: int) -> pa.Table:
     if arrays:
         return pa.table(dict(arrays))

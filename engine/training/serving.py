@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
-from engine.training.raw_rows import read_columns, table_of, with_missing, write_columns
+from engine.training.raw_rows import clean_columns, read_columns, table_of, with_missing, write_columns
 from engine.training.version import Version
 from operators.base import (
     FEATURE_FAULT,
@@ -71,6 +71,7 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
         "features": _columns(version, folder / ENCODING),
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
+        "texts": version.manifest["source"].get("texts"),
     }
     write_json(folder / SERVING, record)
     write_columns(input_schema(version, record["features"], image_columns(maker)), folder)
@@ -102,6 +103,8 @@ class Served:
     """Source columns whose values may be missing, because `encode` has a rule for them."""
     missing_texts: tuple[str, ...] = ()
     """Texts that stand for a missing value."""
+    _cleaning: tuple[tuple[str, ...], bool] | None = None
+    """Texts that were read as missing, and whether space around texts was dropped; None for neither."""
     networks: bool = False
     """Whether features are made of texts or images by a pretrained network."""
 
@@ -113,6 +116,9 @@ class Served:
         self._encoder = None if encoder is None else _open(encoder, Path(folder) / ENCODING)
         if encoder is not None and encoder["name"] == "encode":
             self.optional, self.missing_texts = _gaps(encoder["params"], Path(folder) / ENCODING)
+        if texts := self._about.get("texts"):
+            self._cleaning = (tuple(texts["missing"]), bool(texts["strip"]))
+            self.missing_texts = (*self.missing_texts, *texts["missing"])
         self.networks = encoder is not None and _has_network(encoder, Path(folder) / ENCODING)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -193,6 +199,8 @@ class Served:
         if missing:
             raise ValueError(f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}")
         table = with_missing(table, names, self.schema)
+        if self._cleaning is not None:
+            table = clean_columns(table, *self._cleaning)
         known = faults or {}
         reasons: list[str | None] = [known.get(row) for row in range(table.num_rows)]
         if self._encoder is not None:

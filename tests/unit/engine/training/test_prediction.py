@@ -118,12 +118,18 @@ def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tm
 def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
     """Without the vector, which a CSV cannot hold."""
     folder = tmp_path / "run"
-    engine.run(small_recipe(folder, source={"features": ["a", "b"]}, tracking={"enabled": True}))
+    engine.run(
+        small_recipe(
+            folder,
+            source={"features": ["a", "b"], "missing": ["-"], "strip": True},
+            tracking={"enabled": True},
+        )
+    )
     done = CliRunner().invoke(app, ["retrain", "--dataset", str(folder / "out"), "--register", "m", *QUICK])
     assert done.exit_code == 0, done.output
     rows = spurious_table(30, seed=4).select(["a", "b"])
     lines = rows.to_pandas().astype(str)
-    lines.loc[4, "b"] = "many"
+    lines.loc[4, "b"], lines.loc[6, "b"] = "many", "-"
     pv.write_csv(pa.Table.from_pandas(lines, preserve_index=False), tmp_path / "rows.csv")
     found = predict(
         "models:/m/1",
