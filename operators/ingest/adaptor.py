@@ -43,9 +43,10 @@ from operators.ingest.kernel import (
     feature_widths,
     shorten,
 )
+from operators.ingest.label_checks import LabelCounts, check_labels
 from operators.ingest.labels import class_indices, count_labels
 from operators.ingest.params import IngestParams
-from operators.report import ReportSection
+from operators.report import Finding, ReportSection
 
 STATE = "classes.json"
 MAX_CLASSES = 10_000
@@ -141,12 +142,18 @@ class Ingest(Operator[IngestParams]):
         return dict(delta.metrics)
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Draw maps of feature space, unless another operator adds the features."""
-        if not self.params.features:
-            return None
+        """Name faults of the label; draw maps of feature space unless another operator adds the features."""
         from operators.report.planes import vector_maps
 
-        return ReportSection("Feature space", point_maps=vector_maps(context, FEATURES, "Feature space"))
+        state = json.loads((context.state / STATE).read_text("utf-8"))
+        counts = dict(zip(state["classes"], state.get("counts", ()), strict=False))
+        label = LabelCounts(self.params.label, {value: rows for value, rows in counts.items() if rows}, 0)
+        checked = check_labels(label, classes=self.params.classes, balanced=False) if counts else []
+        maps = vector_maps(context, FEATURES, "Feature space") if self.params.features else []
+        findings = [Finding(found.text, "warning") for found in checked]
+        return (
+            ReportSection("Feature space", findings=findings, point_maps=maps) if maps or findings else None
+        )
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""

@@ -221,7 +221,8 @@ def _mixed(label: LabelCounts) -> list[LabelFinding]:
 
 def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
     rows, n = sum(label.counts.values()), len(label.counts)
-    rare = [(value, count) for value, count in reversed(label.sorted) if count < FEW_ROWS]
+    few = min(FEW_ROWS, rows / max(n, 1) / 2)  # all classes of a small table are small
+    rare = [(value, count) for value, count in reversed(label.sorted) if count < few]
     if not rare or not label.is_exact:
         return []
     value, count = rare[0]

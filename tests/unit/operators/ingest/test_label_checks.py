@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from operators.ingest.adaptor import Ingest
 from operators.ingest.label_checks import LabelCounts, check_labels, look_alike, merging_map
+from operators.ingest.params import IngestParams
 
 
 def kinds(counts: dict[Any, int], missing: int = 0, **settings: Any) -> list[str]:
@@ -52,6 +57,7 @@ def test_a_class_of_six_rows_is_named_with_its_weight() -> None:
     assert "source.filter: [[y, '!=', c]]" in said
     assert "Class balance" not in text(counts, balanced=False)
     assert kinds({"a": 50, "b": 50}) == []
+    assert kinds({"a": 9, "b": 8}) == []  # a small table, not a rare class
     sampled = LabelCounts("y", counts, 0, is_exact=False)
     assert check_labels(sampled) == []  # six rows of a sample are many of all
 
@@ -93,3 +99,16 @@ def test_numbers_among_words_are_named() -> None:
     )
     assert "words such as 'yes' (60 rows)" in said
     assert kinds({"1": 400, "0": 300}) == []
+
+
+def test_the_report_names_faults_of_the_label(tmp_path: Path) -> None:
+    state = {"classes": ["a", "a.", "b"], "counts": [500, 400, 6], "label": "y"}
+    (tmp_path / "classes.json").write_text(json.dumps(state))
+    context: Any = SimpleNamespace(state=tmp_path)
+    section = Ingest(IngestParams(label="y", features=None)).report_section(context)
+    assert section is not None
+    assert [finding.severity for finding in section.findings] == ["warning", "warning"]
+    assert "look like one class: 'a' (500 rows) and 'a.' (400 rows)" in section.findings[0].text
+    state["counts"] = [500, 0, 600]
+    (tmp_path / "classes.json").write_text(json.dumps(state))
+    assert Ingest(IngestParams(label="y", features=None)).report_section(context) is None
