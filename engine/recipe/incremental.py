@@ -31,6 +31,13 @@ class DriftSection(Section):
     shares: float | None = Field(
         default=0.1, ge=0, le=1, description="Total variation of the groups' shares, noise being one"
     )
+    levels: float | None = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Total variation of the shares of a source column's categories, infrequent, new and "
+        "missing ones included, by exact counts; of the column where it is largest",
+    )
     noise: float | None = Field(default=0.05, ge=0, le=1, description="Rise of the share of rows in no group")
     false_alarms: float = Field(
         default=0.05,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,11 +62,15 @@ def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
             shifts |= _gradient_shift(plan, executor, sides)
     if GROUP in placed:
         shifts |= _group_shifts(plan, executor, sides)
+    column, levels = _level_shift(plan)
+    if levels is not None and spec.levels is not None:
+        shifts["levels"] = (levels, spec.levels)
     level = spec.level(len(shifts))
-    return [
-        _figure(name, shift, threshold, level, against, plan.features)
+    figures = [
+        _figure(name, shift, threshold, level, against, _feature_names(plan))
         for name, (shift, threshold) in shifts.items()
     ]
+    return [figure | ({"columns": [column]} if figure["name"] == "levels" else {}) for figure in figures]
 
 
 def compared_shards(plan: Plan) -> tuple[str, Sides]:
@@ -159,6 +164,38 @@ def _figure(
         "against": against,
         **({"columns": moved[:NAMED]} if moved else {}),
     }
+
+
+def _kept_encoding(plan: Plan) -> Path | None:
+    """Return the state of `encode` if this plan keeps it."""
+    kept = [planned.fingerprint for planned in plan.operators if planned.name == "encode" and planned.kept]
+    return plan.store.state(kept[0]) if kept else None
+
+
+def _feature_names(plan: Plan) -> Sequence[str]:
+    """Return the features in words, or the source columns where they are used as they are."""
+    from operators.encode.outputs import provenance
+
+    state = _kept_encoding(plan)
+    return plan.features if state is None else [output.label for output in provenance(state)]
+
+
+def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
+    """Return the column of `encode` whose categories or gaps have moved most since the fit, and how far."""
+    from operators.encode.tally import read_tally
+    from operators.metrics.drift import share_shift
+
+    state = _kept_encoding(plan)
+    if state is None:
+        return "", None
+    seen, new = read_tally(state, "seen"), read_tally(state, "new")
+    shifts = {
+        name: share_shift(seen[name].shares(), counts.shares(), random_state=plan.recipe.seed)
+        for name, counts in new.items()
+        if counts.rows and name in seen and seen[name].rows
+    }
+    worst = max(shifts, key=lambda name: (shifts[name].excess, name), default="")
+    return worst, shifts.get(worst)
 
 
 def _standardised(old: Floats, new: Floats) -> npt.NDArray[np.float64]:

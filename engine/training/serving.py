@@ -64,7 +64,7 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
     ]
     if any(operator.name == "encode" for operator in maker.operators):
         (folder / ENCODING).mkdir()
-        copy_state(maker.state, folder / ENCODING, leave_out=(STATE,))
+        copy_state(maker.state, folder / ENCODING, leave_out=(STATE, "categories-*", "tally.json"))
     record = {
         "version": version.name,
         "classes": state["classes"],

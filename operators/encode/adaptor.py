@@ -15,10 +15,12 @@ from operators.base import (
     VECTOR,
     Apply,
     Context,
+    DatasetDelta,
     Executor,
     Operator,
     ReportContext,
     Resources,
+    copy_state,
 )
 from operators.columns import vectors_with_gaps
 from operators.encode.params import EncodeParams
@@ -37,7 +39,6 @@ class Encode(Operator[EncodeParams]):
     name = NAME
     version = 1
     Params = EncodeParams
-    state_needs_row_ids = True
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -73,9 +74,11 @@ class Encode(Operator[EncodeParams]):
 
         """
         from operators.encode.fitting import fit_table
+        from operators.encode.tally import write_tally
 
-        fitted = fit_table(self.params, context, executor)
+        fitted, tally = fit_table(self.params, context, executor)
         fitted.save(context.state)
+        write_tally(context.state, tally, {})
         used = len(fitted.columns)
         return {
             "features": float(len(fitted.outputs)),
@@ -87,6 +90,26 @@ class Encode(Operator[EncodeParams]):
     def can_predict(self) -> bool:
         """Return True: new rows are encoded by the state."""
         return True
+
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Keep the encoding, and count missing values and categories of the new rows for their drift.
+
+        Raises
+        ------
+        CannotPredictError
+            More than ``max_new_share`` of the new rows have a new category, or the share of missing values of
+            a column has changed by more.
+
+        """
+        from operators.encode.encoding import TableEncoding
+        from operators.encode.tally import check_new_rows, count_shards, read_tally, write_tally
+
+        copy_state(delta.state, context.state)
+        encoding, seen = TableEncoding.load(context.state), read_tally(delta.state, "seen")
+        new = count_shards(context.shards, encoding, context.state, delta.new_shards, executor)
+        check_new_rows(seen, new, self.params.max_new_share)
+        write_tally(context.state, seen, new)
+        return dict(delta.metrics)
 
     def open(self, context: Context) -> Apply:
         """Load the state. Class shares of categories are those without the row's own fold."""

@@ -71,9 +71,6 @@ class CategoryEncoding:
         How texts are compared.
     frequent
         Categories with a 0/1 feature, ascending; None among them, as the last, is the missing value.
-    known
-        All categories with their rows, as far as they are kept: beyond ``frequent`` they tell an infrequent
-        category from one that is new.
     bucket
         Whether there is a 0/1 feature for all other values.
     binary
@@ -125,22 +122,30 @@ class CategoryEncoding:
         if self.target is not None:
             x[:, start:] = self.target.shares(texts, rows, folds)
 
-    def counts(self, column: pa.ChunkedArray, known: pa.Array) -> tuple[Counts, int]:
-        """Count rows by level: those of ``frequent``, infrequent ones, and values that are not ``known``.
+    def counts(self, column: pa.ChunkedArray, known: pa.Array | None) -> tuple[Counts, int, int]:
+        """Count rows by level.
+
+        Parameters
+        ----------
+        column : the column's values.
+        known : all categories that ``fit`` has seen; None if they were too many to keep.
 
         Returns
         -------
-        (len(frequent) + 1,) rows of each level, and how many of them have a new category.
+        Rows of each of ``frequent`` (0 for the missing value), and in the last entry of all other categories;
+        how many of the latter are not ``known``; and rows without a value.
         """
         texts, rows = self.reading.levels(column)
         per_text = np.bincount(rows, minlength=len(texts))
-        levels = self._levels(texts)
-        found = np.bincount(
-            np.where(levels < 0, len(self.frequent), levels), per_text, len(self.frequent) + 1
-        )
-        new = pc.invert(pc.is_in(texts, value_set=known)).to_numpy(zero_copy_only=False)
-        new &= texts.is_valid().to_numpy(zero_copy_only=False)
-        return found.astype(np.int64), int(per_text[new].sum())
+        there = texts.is_valid().to_numpy(zero_copy_only=False)
+        levels = self._levels(texts)[there]
+        places = np.where(levels < 0, len(self.frequent), levels)
+        found = np.bincount(places, per_text[there], len(self.frequent) + 1).astype(np.int64)
+        new = 0
+        if known is not None:
+            unseen = pc.invert(pc.is_in(texts, value_set=known)).to_numpy(zero_copy_only=False)
+            new = int(per_text[unseen & there].sum())
+        return found, new, int(per_text[~there].sum())
 
     def _indicators(self) -> list[tuple[str | None, Role]]:
         """Return the levels with a 0/1 feature; for infrequent ones the text is empty."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from operators.base import ROW_ID, Context, Executor, OperatorError, ShardReader
 from operators.encode.categories import (
@@ -32,6 +33,7 @@ from operators.encode.numeric import fit_number
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES, Counts
 from operators.encode.summary import ColumnSummary, TextRules, summarise
+from operators.encode.tally import INFREQUENT, NEW, ColumnTally, Tally, write_vocabulary
 from operators.encode.targets import N_FOLDS, TargetTable, count_targets, folds_of
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
 from operators.ingest.labels import class_indices, count_labels
@@ -89,8 +91,12 @@ class Fitted:
     classes: list[Any] = field(default_factory=list)
 
 
-def fit_table(params: EncodeParams, context: Context, executor: Executor) -> TableEncoding:
-    """Fit the encodings of all columns.
+def fit_table(params: EncodeParams, context: Context, executor: Executor) -> tuple[TableEncoding, Tally]:
+    """Fit the encodings of all columns; leaves the categories of every column in the state folder.
+
+    Returns
+    -------
+    The encodings, and counts of missing values and categories.
 
     Raises
     ------
@@ -119,7 +125,28 @@ def fit_table(params: EncodeParams, context: Context, executor: Executor) -> Tab
     fitted = TableEncoding(ordered, about)
     if not fitted.outputs:
         raise OperatorError(_nothing_left(found))
-    return fitted
+    return fitted, _tally(fitted, found, context)
+
+
+def _tally(fitted: TableEncoding, found: Fitted, context: Context) -> Tally:
+    """Count missing values and categories from the summaries, and keep the categories that are all known."""
+    tally: Tally = {}
+    for index, encoding in enumerate(fitted.columns):
+        summary = found.summaries[encoding.source]
+        tally[encoding.source] = ColumnTally(summary.rows, summary.missing)
+        sketch = summary.values
+        if not isinstance(encoding, CategoryEncoding) or sketch is None:
+            continue
+        if sketch.is_exact:
+            write_vocabulary(context.state, index, sketch.values)
+        places = pc.index_in(sketch.values, value_set=pa.array(list(encoding.frequent), pa.large_string()))
+        rows = np.zeros(len(encoding.frequent) + 1, np.int64)
+        np.add.at(rows, places.fill_null(len(encoding.frequent)).to_numpy(), sketch.counts)
+        rows[-1] = summary.present - rows[:-1].sum()
+        levels = {f"= {name}": int(n) for name, n in zip(encoding.frequent, rows, strict=False) if name}
+        levels |= {INFREQUENT: int(rows[-1]), NEW: 0}
+        tally[encoding.source] = ColumnTally(summary.rows, summary.missing, levels)
+    return tally
 
 
 def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fitted:
