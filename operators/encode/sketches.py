@@ -265,7 +265,8 @@ def _text_hashes(values: pa.Array) -> Hashes:
 def _smallest(hashes: Hashes) -> Hashes:
     if len(hashes) > 2 * MAX_HASHES:  # of two sketches, so that each hash may be there twice
         hashes = np.partition(hashes, 2 * MAX_HASHES)[: 2 * MAX_HASHES]
-    return np.unique(hashes)[:MAX_HASHES]
+    found = np.sort(hashes)
+    return found[_starts(found[1:] != found[:-1])][:MAX_HASHES] if len(found) else found
 
 
 def _estimate(hashes: Hashes) -> int:

@@ -11,7 +11,19 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-NAMES = ("dbscan", "dckm", "eos", "factored", "gradients", "lp", "scale", "sharded", "splits", "training")
+NAMES = (
+    "dbscan",
+    "dckm",
+    "encode",
+    "eos",
+    "factored",
+    "gradients",
+    "lp",
+    "scale",
+    "sharded",
+    "splits",
+    "training",
+)
 
 
 def commands(arguments: Sequence[str]) -> list[list[str]]:
