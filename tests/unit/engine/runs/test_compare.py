@@ -109,10 +109,10 @@ def test_only_what_a_method_needs_runs(tmp_path: Path) -> None:
         for method, variant in variants(recipe, ["feasp", "grasp", "george", "oracle"]).items()
     }
     assert chains == {
-        "feasp": ["ingest", "groups"],
-        "grasp": ["ingest", "probe", "gradients", "groups"],
-        "george": ["ingest", "probe", "groups"],
-        "oracle": ["ingest", "groups"],
+        "feasp": ["encode", "ingest", "groups"],
+        "grasp": ["encode", "ingest", "probe", "gradients", "groups"],
+        "george": ["encode", "ingest", "probe", "groups"],
+        "oracle": ["encode", "ingest", "groups"],
     }
 
 

@@ -107,7 +107,7 @@ def plugins() -> Any:
 def output(plugins: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explained")
     table = spurious_table()
-    table = table.set_column(0, "a", pa.array([None, *table["a"].to_pylist()[1:]], pa.float64()))
+    table = table.set_column(0, "a", pa.array([float("inf"), *table["a"].to_pylist()[1:]], pa.float64()))
     write_shards(folder / "data", table, 3)
     recipe = recipe_for(folder / "data", folder / "out")
     recipe["operators"] = {**OPERATORS, "doubled": {}, "talking": {}, "broken": {}}
@@ -194,7 +194,7 @@ def test_the_command_prints_text_and_json(output: Path) -> None:
     as_json = CliRunner().invoke(app, ["explain", str(output), "7", "--json"])
     found = json.loads(as_json.output)
     assert found["row_id"] == 7
-    assert found["operators"][0]["operator"] == "ingest"
+    assert found["operators"][0]["operator"] == "encode"
     assert set(found["source"]) == {"a", "b", "vector", "label", "truth"}
 
 

@@ -186,6 +186,7 @@ def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
         "columns",
         "features",
         "gradients",
+        "levels",
         "shares",
         "noise",
     }
@@ -299,7 +300,7 @@ def test_a_broken_off_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def quarantined(rows: Sequence[int], n: int = 80) -> pa.Table:
     table = spurious_table(n, seed=9)
-    values = [None if row in rows else value for row, value in enumerate(table["a"].to_pylist())]
+    values = [float("inf") if row in rows else value for row, value in enumerate(table["a"].to_pylist())]
     return table.set_column(0, "a", pa.array(values, pa.float64()))
 
 

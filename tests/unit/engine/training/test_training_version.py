@@ -33,7 +33,7 @@ def publish(folder: Path, **sections: Any) -> Path:
     """Publish a version with a few faulty rows, which are set aside."""
     table = spurious_table()
     a = table.column("a").to_numpy().copy()
-    a[[3, 100]] = np.nan
+    a[[3, 100]] = np.inf
     write_shards(folder / "data", table.set_column(0, "a", pa.array(a)))
     source = {"on_error": "quarantine", "max_error_rate": 0.1}
     recipe = recipe_for(folder / "data", folder / "out", source=source, operators=SPLIT, **sections)

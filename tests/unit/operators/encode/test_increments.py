@@ -107,7 +107,7 @@ def recipe(folder, **drift):
             incremental={
                 "base": "current",
                 "mode": "auto",
-                "drift": {"features": None, "gradients": None, **drift},
+                "drift": {"columns": None, "features": None, "gradients": None, **drift},
             },
         )
     )
@@ -121,17 +121,15 @@ def test_drift_of_categories_and_missing_values_decides_a_run(tmp_path):
     found = run(recipe(tmp_path)).manifest["incremental"]
     figures = {figure["name"]: figure for figure in found["drift"]}
     assert found["outcome"] == "predict"
-    assert figures["categories"]["column"] == "city"
-    assert not figures["categories"]["over"]
+    assert not figures["levels"]["over"]
     moved = pa.array(["Lima"] * 60 + ["Oslo"] * 90)
     gaps = pa.array([None] * 30 + [1.0] * 120, pa.float64())
     pq.write_table(rows(150, 2, city=moved, age=gaps), tmp_path / "data" / "c.parquet")
     found = run(recipe(tmp_path)).manifest["incremental"]
     assert found["outcome"] == "refit"
-    assert "categories of 'city'" in found["why"]
     figures = {figure["name"]: figure for figure in found["drift"]}
-    assert figures["missing"]["column"] == "age"
-    assert figures["missing"]["value"] == pytest.approx(0.2 - 0.1, abs=0.04)
+    assert figures["levels"]["over"]
+    assert figures["levels"]["columns"] == ["city"]
     assert "encode" in found["kept"]
 
 
