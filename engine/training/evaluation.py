@@ -92,6 +92,10 @@ class Evaluation:
     groupings: dict[str, GroupTable]
     cvar: tuple[CvarPoint, ...]
     calibration: CalibrationCurve
+    balanced_accuracy: float | None = None
+    """Mean of the classes' accuracies, whatever their sizes."""
+    log_loss: float | None = None
+    """Mean of -log of the probability of the true class, in nats."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scores as JSON-able values."""
@@ -99,7 +103,12 @@ class Evaluation:
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
         """Return the scores under flat names, as MLflow takes them."""
-        found: dict[str, float | None] = {"accuracy": self.accuracy, "ece": self.calibration.ece}
+        found: dict[str, float | None] = {
+            "accuracy": self.accuracy,
+            "balanced_accuracy": self.balanced_accuracy,
+            "log_loss": self.log_loss,
+            "ece": self.calibration.ece,
+        }
         for name, table in self.groupings.items():
             start = "" if name == INFERRED else f"{name}_"
             found[f"{start}worst_group_accuracy"] = table.worst_group_accuracy
@@ -165,12 +174,23 @@ def summarise(
         name: _table(name, found, known.get(name, {}), min_rows) for name, found in sums.groupings.items()
     }
     return Evaluation(
-        sums.n, _accuracy(sums), tables, _curve(sums, model.spec.n_classes, alphas), _reliability(sums)
+        sums.n,
+        _accuracy(sums),
+        tables,
+        _curve(sums, model.spec.n_classes, alphas),
+        _reliability(sums),
+        _balanced_accuracy(sums),
+        sums.log_loss / sums.n if sums.n else None,
     )
 
 
 def _accuracy(sums: MetricSums) -> float | None:
     return sums.correct / sums.n if sums.n else None
+
+
+def _balanced_accuracy(sums: MetricSums) -> float | None:
+    shares = [sums.labels.right[label] / rows for label, rows in sums.labels.rows.items() if rows]
+    return sum(shares) / len(shares) if shares else None
 
 
 def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_rows: int) -> GroupTable:

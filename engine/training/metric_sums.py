@@ -16,6 +16,8 @@ from operators.metrics.calibration import Calibration, calibration
 STEPS = 10**6
 """Expected losses are counted to this part of one, so that a dataset's are never held one by one."""
 BINS = 15
+LEAST_PROBABILITY = 1e-15
+"""Probability that an impossible class counts with, so that one row does not make the log-loss infinite."""
 
 
 @dataclass
@@ -44,11 +46,17 @@ class MetricSums:
     calibration: Calibration
     correct: int
     """Rows that the served model, the mean of the base models' probabilities, classifies correctly."""
+    labels: GroupSums
+    """Rows of each class, and those classified correctly."""
+    log_loss: float
+    """Sum of -log of the probability of the true class."""
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of other rows."""
         self.n += other.n
         self.correct += other.correct
+        self.labels.add(other.labels)
+        self.log_loss += other.log_loss
         for name, found in other.groupings.items():
             self.groupings.setdefault(name, GroupSums(Counter(), Counter())).add(found)
         for mine, theirs in zip(self.losses, other.losses, strict=True):
@@ -76,7 +84,18 @@ def sum_over_rows(
     correct = (probabilities.argmax(axis=1) == y).astype(np.float64)
     found = {name: _by_group(np.asarray(groups), correct) for name, groups in groupings.items()}
     shape = calibration(probabilities, y, BINS)
-    return MetricSums(len(y), found, [_steps(column) for column in columns], shape, int(correct.sum()))
+    known = y >= 0  # a class that the model does not know has probability 0
+    p = np.zeros(len(y))
+    p[known] = probabilities[known, y[known]]
+    return MetricSums(
+        len(y),
+        found,
+        [_steps(column) for column in columns],
+        shape,
+        int(correct.sum()),
+        _by_group(y, correct),
+        float(-np.log(p.clip(LEAST_PROBABILITY)).sum()),
+    )
 
 
 def cvar_of_steps(losses: Counter[int], alpha: float) -> float:

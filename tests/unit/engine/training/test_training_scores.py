@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from sklearn.metrics import balanced_accuracy_score, log_loss
 
 from engine.core.errors import InputError
 from engine.training import Ensemble, evaluate, fit_arrays, parse_params
@@ -164,6 +165,9 @@ def test_evaluation_by_definition() -> None:
     assert right.mean() != pytest.approx(1 - losses.mean())  # one drawn base model is another classifier
     assert table.without_rows == ("7",)
     assert next(s for s in table.groups if s.group == "7").accuracy is None
+    assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, model.predict(X)))
+    assert found.log_loss == pytest.approx(log_loss(y, model.predict_proba(X), labels=[0, 1, 2]))
+    assert found.metrics("test.")["test.log_loss"] == found.log_loss
     for point in found.cvar:
         assert point.value == pytest.approx(cvar(losses, point.alpha), abs=1e-6)
         mixed = model.losses(X, y) @ model.reweight(point.alpha).model_weights
@@ -192,6 +196,8 @@ def test_counts_add_up_over_shards() -> None:
     for part in parts[1:]:
         parts[0].add(part)
     assert (parts[0].n, parts[0].losses) == (whole.n, whole.losses)
+    assert (parts[0].labels.rows, parts[0].labels.right) == (whole.labels.rows, whole.labels.right)
+    assert parts[0].log_loss == pytest.approx(whole.log_loss)
     assert parts[0].groupings["g"].rows == whole.groupings["g"].rows
     assert parts[0].groupings["g"].right == pytest.approx(whole.groupings["g"].right)
     assert parts[0].calibration.ece == pytest.approx(whole.calibration.ece)
