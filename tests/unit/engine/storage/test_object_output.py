@@ -39,7 +39,7 @@ def recipe_at(folder: Path, output: str, operators: dict[str, Any] | None = None
     """A recipe over three shards, with a faulty row."""
     if not (folder / "data").exists():
         table = spurious_table()
-        column = [None, *table.column("a").to_pylist()[1:]]
+        column = [float("inf"), *table.column("a").to_pylist()[1:]]
         write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
     recipe = recipe_for(folder / "data", output, source={"on_error": "quarantine"})  # type: ignore[arg-type]
     return Recipe.parse(recipe | {"operators": operators or CHEAP, "report": {}})
