@@ -111,7 +111,7 @@ def test_an_increment_from_which_rows_are_gone_fits_the_weights_again(
     )
     second = rowsieve.run(recipe)
     assert second.manifest["rows"] == 600
-    assert second.manifest["incremental"]["fitted"]["cues"] == "encode is fitted again"
+    assert second.manifest["incremental"]["fitted"]["cues"] == "rows are gone"
 
 
 def test_a_version_without_cues_says_what_to_do(frame: pd.DataFrame, tmp_path: Path) -> None:
