@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import yaml
 
+from operators.class_shares import class_shares
 from operators.ingest.kernel import shorten
 
 FEW_ROWS = 50
@@ -227,9 +229,10 @@ def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
         return []
     value, count = rare[0]
     others = f", as {'have' if len(rare) > 2 else 'has'} {len(rare) - 1} more" if len(rare) > 1 else ""
+    share = float(class_shares(np.array(list(label.counts.values())))[list(label.counts).index(value)])
     weight = (
-        f" Class balance would give it 1/{n} of all weight, so that each of its rows weighs as much as "
-        f"{rows / n / count:,.0f} average ones."
+        f" Class balance gives it {share:.1%} of all weight, so that each of its rows weighs as much as "
+        f"{share * rows / count:,.0f} average ones."
         if balanced
         else ""
     )
