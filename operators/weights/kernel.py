@@ -61,8 +61,8 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
     """Return the inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
 
     With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
-    sum to n / k. Where rows have masses, sizes are their sums. Rows of a group that ``sizes`` does not
-    hold raise KeyError; a group without mass weighs 1.
+    sum to n / k. Where rows have masses, sizes are their sums. A group without mass weighs 1, and so does one
+    that ``sizes`` does not hold: rows that were held out may be placed in a group that no other row is in.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
     """
     names, place = np.unique(keys, return_inverse=True)
     share = sum(sizes.values()) / len(sizes) if sizes else 0.0
-    weights = [share / sizes[name] if name != OUTLIER and sizes[name] else 1.0 for name in names.tolist()]
+    weights = [share / sizes[name] if name != OUTLIER and sizes.get(name) else 1.0 for name in names.tolist()]
     return np.array(weights, np.float64)[place]
 
 

@@ -84,13 +84,12 @@ def test_uniform_weights_are_one(tmp_path: Path) -> None:
     assert result.to_pydict() == {WEIGHT: [1, 1]}
 
 
-def test_unknown_groups_are_an_error() -> None:
+def test_unknown_groups_weigh_one() -> None:
     keys = balance_keys(
         np.array([0, 1, 1, 1]), np.array([0, 1, -1, -1]), np.array([False, False, False, True])
     )
     assert group_masses(keys, np.array([1.0, 2.0, 0.5, 9.0])) == {0: 1, 1: 2, -2: 0.5}
-    with pytest.raises(KeyError):
-        balanced_weights(keys, {0: 1, 1: 1})
+    assert balanced_weights(keys, {0: 1, 1: 1})[2] == 1.0
 
 
 def test_unknown_methods_are_refused() -> None:
@@ -187,3 +186,9 @@ def test_no_classifier_is_trained_where_each_class_is_one_group(tmp_path: Path) 
     assert set(result[WEIGHT].to_pylist()) == {1.0}
     assert [path.name for path in tmp_path.iterdir()] == ["weights.json"]
     assert metrics["doubted"] == 0
+
+
+def test_a_group_that_fit_has_not_seen_weighs_one() -> None:
+    """Held-out rows may be noise where no row that was learnt from is."""
+    found = balanced_weights(np.array([0, 0, 1, -1]), {0: 2, 1: 1})
+    assert found[-1] == 1.0
