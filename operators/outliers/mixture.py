@@ -34,6 +34,11 @@ MIN_CONFIRMED = 0.5
 Where fewer are confirmed, most rows that look damaged are rare, and marking them would be wrong."""
 MIN_CONFIRMED_LOWER = 0.2
 """Its lower 95 % limit."""
+MIN_LABEL_SPAN = 0.2
+"""Least rise of the share of contradicted labels from other rows to planted damaged ones.
+
+Where labels are hardly predictable anyway, rare rows are contradicted nearly as often as damaged ones, and
+labels confirm nothing."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +213,7 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
         return 0.0
     found, rest = wrong[suspected].mean(), wrong[~suspected].mean()
     span = planted_wrong[planted_suspected].mean() - rest
-    if span < 0.05:
+    if span < MIN_LABEL_SPAN:
         return 0.0
     share = (found - rest) / span
     error = np.sqrt(max(found * (1 - found), 1 / m) / m) / span

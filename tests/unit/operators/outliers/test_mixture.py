@@ -75,3 +75,12 @@ def test_suspected_rows_are_damaged_only_if_labels_contradict_them() -> None:
     everyone = np.ones(1000, bool)
     assert label_check(np.where(suspected, damaged, natural), damaged, suspected, everyone) > 0.8
     assert label_check(natural, damaged, suspected, everyone) == 0
+
+
+def test_labels_that_are_hardly_predictable_confirm_nothing() -> None:
+    rows = np.arange(1000)
+    suspected = rows < 100
+    natural, damaged = (rows % 3 == 0).astype(float), (rows % 9 < 4).astype(float)  # .33 against .44
+    wrong = np.where(suspected, damaged, natural)
+    assert wrong[suspected].mean() > wrong[~suspected].mean() + 0.1
+    assert label_check(wrong, damaged, suspected, np.ones(1000, bool)) == 0
