@@ -22,6 +22,18 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
 """The standard chain, with what each operator is for."""
 
 
+class _OneLine(yaml.SafeDumper):
+    """Writes texts with line ends or control characters in double quotes, which escape them."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Represent a text."""
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_OneLine.add_representer(str, _OneLine.represent_str)
+
+
 def recipe_yaml(draft: Draft, command: str, file: str) -> str:
     """Return the text of a recipe.
 
@@ -38,16 +50,18 @@ def recipe_yaml(draft: Draft, command: str, file: str) -> str:
 
 def inline(value: Any) -> str:
     """A value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...")
+    text = yaml.dump(
+        value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
+    )
+    return str(text).removesuffix("\n").removesuffix("\n...")
 
 
 def _head(draft: Draft, command: str, file: str) -> Iterator[str]:
     yield from _wrapped(
         f"Written by `{command}`. It is a beginning: read the comments, change what you know better, and then"
     )
-    yield f"#     rowsieve validate {file}"
-    yield f"#     rowsieve run {file}"
+    yield _one_line(f"#     rowsieve validate {file}")
+    yield _one_line(f"#     rowsieve run {file}")
     yield f"# A run is expected to take {draft.estimate.text}."
     for finding in draft.preview.findings:
         yield from _wrapped(f"Warning: {finding.text}")
@@ -94,7 +108,7 @@ def _operators(draft: Draft) -> Iterator[str]:
     ]
     for column in draft.preview.columns:
         name, kind = (cell.ljust(width) for cell, width in zip(_cells(column), widths, strict=True))
-        yield f"#   {name}  {kind}  {column.about}".rstrip()
+        yield _one_line(f"#   {name}  {kind}  {column.about}").rstrip()
     yield "operators:"
     for name, params in draft.operators.items():
         yield _with(f"  {name}: {inline(params)}", NETWORKS[name])
@@ -116,7 +130,7 @@ def _tail(draft: Draft) -> Iterator[str]:
 
 
 def _cells(column: SourceColumn) -> tuple[str, str]:
-    return column.name, column.kind
+    return _one_line(column.name), column.kind
 
 
 def _with(text: str, comment: str) -> str:

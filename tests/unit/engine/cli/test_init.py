@@ -188,3 +188,27 @@ def test_the_operators_are_the_standard_chain() -> None:
 )
 def test_names_come_from_the_path(path: str, name: str) -> None:
     assert recipe_name(path) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\nname: evil", "a\r- b", "a\x85", "a\u2028operators: {}", "\x7f", "- a: b # c", "\x1b[31m'\"", "null"],
+)
+def test_names_and_values_cannot_change_the_meaning_of_the_recipe(tmp_path: Path, name: str) -> None:
+    late = np.array(["x", f"{name}."])[Y]
+    columns = {"pay": PEOPLE["pay"], name: Y * 3.0, f"{name}?": late, "label": late}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    done = init("t.parquet", "--label", "label", "-o", tmp_path / "t.yaml")
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load((tmp_path / "t.yaml").read_text()) == {
+        "name": "t",
+        "seed": 0,
+        "source": {"path": "t.parquet", "label": "label", "exclude": [name, f"{name}?"]},
+        "operators": {key: params for key, params, _ in OPERATORS},
+        "output": {"path": "curated/t"},
+    }
+    assert all(line.isprintable() for line in (tmp_path / "t.yaml").read_text().split("\n"))
+    done = init("t.parquet", "--label", f"{name}?", "-o", tmp_path / f"{name.replace('/', '')}.yaml")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / f"{name}.yaml").read_text()
+    assert yaml.safe_load(text)["source"]["label"] == f"{name}?"
