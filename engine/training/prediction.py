@@ -32,7 +32,8 @@ from engine.training.serving import SERVING, Served
 from operators.base import Executor
 
 BLOCK_ROWS = 8_192
-RECORD = "predictions.json"
+RECORD = "_predictions.json"
+"""Readers of a Parquet folder skip names that begin with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def predict(
 
     Returns
     -------
-    What was written; ``predictions.json`` in the output holds the same.
+    What was written; ``_predictions.json`` in the output holds the same.
 
     Raises
     ------

@@ -63,7 +63,8 @@ def test_a_folder_is_predicted_shard_by_shard(output: Path, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     record = json.loads(done.output)
     assert (record["rows"], record["failed"], len(record["parts"])) == (100, 0, 3)
-    assert json.loads((tmp_path / "out" / "predictions.json").read_text()) == record
+    assert json.loads((tmp_path / "out" / "_predictions.json").read_text()) == record
+    assert len(pd.read_parquet(tmp_path / "out")) == 100  # the record does not stand in the way
     found = read(tmp_path / "out")
     assert found.column_names == ["label", "prediction", "probability_no", "probability_yes", "reason"]
     assert found["label"].to_pylist() == rows["label"].to_pylist()
