@@ -20,6 +20,9 @@ LEAK = 0.95
 """Balanced accuracy on unseen rows from which a column is called a likely leak."""
 MIN_ROWS = 100
 """Rows below which nothing is said: chance predicts a few rows well."""
+MIN_CLASS_ROWS = 50
+"""Rows below which a class does not count, as long as two others do: a column that tells all but a handful
+of rows leaks, although it is wrong on the whole of a tiny class."""
 MOST_LEAVES, LEAF_ROWS = 16, 5
 
 Indices = npt.NDArray[np.int32]
@@ -35,9 +38,9 @@ class Leak:
     name
         The column.
     score
-        Balanced accuracy of the column alone on the held-out half, from 0 to 1.
+        Balanced accuracy of the column alone on the held-out half, from 0 to 1, over the classes that count.
     chance
-        Balanced accuracy of a guess: 1 / number of classes.
+        Balanced accuracy of a guess: 1 / number of classes that count.
 
     """
 
@@ -54,12 +57,13 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
     columns
         Source columns of n rows each; those of other types than numbers, texts and times are passed over.
     y
-        Class of each row, (n,); negative for rows without one.
+        Class of each row, (n,); negative for rows without one. Classes of fewer than 50 rows are left out
+        where at least two larger ones remain.
     seed
         Seed of the division into halves.
 
     """
-    labelled = np.flatnonzero(y >= 0)
+    labelled = _rows_that_count(y)
     if len(labelled) < MIN_ROWS or len(np.unique(y[labelled])) < 2:
         return []
     shuffled = np.random.default_rng(seed).permutation(labelled)
@@ -74,6 +78,15 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
         if score >= max(LEAK, (1 + chance) / 2):
             found.append(Leak(name, score, chance))
     return sorted(found, key=lambda leak: (-leak.score, leak.name))
+
+
+def _rows_that_count(y: Indices) -> Rows:
+    """Rows with a label, without those of tiny classes where at least two larger classes remain."""
+    labelled = np.flatnonzero(y >= 0)
+    sizes = np.bincount(y[labelled])
+    large = sizes >= MIN_CLASS_ROWS
+    rows: Rows = labelled[large[y[labelled]]] if np.count_nonzero(large) >= 2 else labelled
+    return rows
 
 
 def _predicted(column: pa.ChunkedArray, y: Indices, fit: Rows, rows: Rows) -> Indices | None:

@@ -62,6 +62,21 @@ def test_a_rare_class_is_not_hidden_by_accuracy() -> None:
     assert leaks(["always the same"] * N, y) == []
 
 
+def test_a_tiny_class_does_not_hide_a_leak() -> None:
+    y = np.where(np.arange(N) % 3 == 0, 2, 0).astype(np.int32)
+    y[:8] = 1
+    code = np.where(y == 2, 1 + np.arange(N) % 4, 0)  # tells 0 and 1 not apart
+    (leak,) = find_leaks({"c": pa.chunked_array([pa.array(code)])}, y)
+    assert leak.score == 1.0
+    assert leak.chance == 0.5
+    assert leaks(RNG.normal(size=N), y) == []
+
+
+def test_a_tiny_class_counts_where_it_is_one_of_two() -> None:
+    y = (np.arange(N) < 30).astype(np.int32)
+    assert leaks(y, y) == ["c"]
+
+
 def test_scores_are_of_unseen_rows_and_in_order() -> None:
     columns = {
         "exact": pa.chunked_array([pa.array(Y)]),
