@@ -47,8 +47,10 @@ def guess_options(spec: SourceSpec) -> dict[str, Any]:
     body = [*zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True)]
     if not _has_header(rows[0], body):
         found["header"] = False
-    elif len({*rows[0]}) < len(rows[0]):
-        found["duplicate_names"] = "number"
+    else:
+        named = [name for name in map(str.strip, rows[0]) if name]
+        found |= {"empty_names": "number"} if len(named) < len(rows[0]) else {}
+        found |= {"duplicate_names": "number"} if len({*named}) < len(named) else {}
     return found | _marks(body)
 
 

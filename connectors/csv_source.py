@@ -40,6 +40,11 @@ class CsvOptions(SourceOptions):
         description="number: a second column `x` becomes `x.1`, a third `x.2`. Those that `source.rename` "
         "names so are accepted without it",
     )
+    empty_names: Literal["error", "number"] = Field(
+        default="error",
+        description="number: a column that the header gives no name, such as the index that pandas writes, "
+        "becomes `column_1`, by its place",
+    )
     header: bool = Field(default=True, description="false: the first line is a row, not the names of columns")
     column_names: tuple[str, ...] | None = Field(
         default=None,
@@ -107,7 +112,7 @@ class CsvSource(TextSource):
 
     def _body(self, path: str, first_path: str) -> int:
         names, start = self._header(path)
-        check_names(path, names, self._how_to_tell_apart(names))
+        check_names(path, names, self._how_to_tell_apart(names), "source.options.empty_names: number")
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
         return start
@@ -148,6 +153,8 @@ class CsvSource(TextSource):
         if not self.options.header:
             return [f"column_{place}" for place in range(1, len(cells) + 1)]
         names = [cell.strip() for cell in cells] if self.spec.strip else cells
+        if self.options.empty_names == "number":
+            names = [name or f"column_{place}" for place, name in enumerate(names, 1)]
         numbered = number_repeated(names)
         later = {new for old, new in zip(names, numbered, strict=True) if old != new}
         wanted = self.options.duplicate_names == "number" or later <= {*self.spec.renamed}

@@ -21,9 +21,12 @@ def number_repeated(names: Sequence[str]) -> list[str]:
     return found
 
 
-def check_names(path: str, names: Sequence[str], or_else: str = "") -> None:
-    """Raise ConnectorError if a column has no name or two have the same."""
-    twice = [name for name, times in Counter(names).items() if times > 1]
+def check_names(path: str, names: Sequence[str], or_else: str = "", key: str = "") -> None:
+    """Raise ConnectorError if a column has no name or two have the same.
+
+    ``or_else`` are the remedies for two of one name, and ``key`` is the setting that names those without one.
+    """
+    twice = [name for name, times in Counter(names).items() if times > 1 and (name or not key)]
     if twice:
         places = ", ".join(str(i + 1) for i, name in enumerate(names) if name == twice[0])
         raise ConnectorError(
@@ -33,7 +36,8 @@ def check_names(path: str, names: Sequence[str], or_else: str = "") -> None:
     if "" in names:
         raise ConnectorError(
             f"{path}: column {names.index('') + 1} has no name. Name it in the header, or drop it "
-            f"(pandas writes such an index column unless told index=False)."
+            f"(pandas writes such an index column unless told index=False)"
+            f"{f'; {key} numbers it' if key else ''}."
         )
 
 

@@ -78,7 +78,7 @@ def _source(draft: Draft) -> Iterator[str]:
     about = f"{draft.format}, {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB, {shards}"
     yield _with(f"  path: {inline(plan.recipe.source.path)}", about)
     rows = max(sum(label.counts.values()), 1)
-    shown = ", ".join(f"{value} ({n / rows:.1%})" for value, n in label.sorted[:4])
+    shown = ", ".join(f"{value} ({share_text(n / rows)})" for value, n in label.sorted[:4])
     more = ", ..." if len(label.counts) > 4 else ""
     where = "" if label.is_exact else " in a sample"
     yield _with(f"  label: {inline(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")

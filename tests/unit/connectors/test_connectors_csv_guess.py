@@ -22,6 +22,8 @@ CASES: dict[str, dict[str, Any]] = {
     "yes,3\nno,4\nyes,5\n": {"header": False},
     "name,2019,2020\nanna,1,2\nbert,2,3\n": {},
     "a,b,a\n1,2,3\n": {"duplicate_names": "number"},
+    ",a,b\n0,2,3\n1,2,3\n": {"empty_names": "number"},
+    ",a,,a\n0,2,3,4\n": {"empty_names": "number", "duplicate_names": "number"},
     "a,b\n1.234,x\n2.345,y\n": {},
     "text\nhello, you\nb\n": {},
     "a,b\n": {},

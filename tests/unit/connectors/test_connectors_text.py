@@ -132,11 +132,25 @@ BAD_CSV = {
     "quote in field": ('a,b\n1,5" pipe\n', ["line 2", "byte 7", "quote"]),
     "quote left open": ('a,b\n1,"2\n3,4\n', ["line 2", "byte 6", "never closed"]),
     "same name twice": ("a,b,a\n1,2,3\n", ["'a'", "columns 1, 3"]),
-    "no name": (",a\n0,1\n", ["column 1 has no name", "index=False"]),
+    "no name": (",a\n0,1\n", ["column 1 has no name", "index=False", "options.empty_names: number"]),
     "blank": ("\n\n", ["no header"]),
     "no bytes": ("", ["0 bytes"]),
     "header only": ("a,b\n", ["no rows"]),
 }
+
+
+@pytest.mark.parametrize("header", [",a,", " ,a, "])
+def test_columns_without_a_name_are_numbered_by_their_place(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "index.csv", f"{header}\n0,5,x\n1,6,y\n")
+    source = open_source(path, options={"empty_names": "number"}, strip=header != ",a,")
+    assert source.list().schema.names == ["column_1", "a", "column_3"]
+    assert read_all(source).column("column_3").to_pylist() == ["x", "y"]
+
+
+def test_a_numbered_column_does_not_take_the_name_of_another(tmp_path: Path) -> None:
+    path = write(tmp_path / "index.csv", ",column_1\n0,5\n")
+    with pytest.raises(ConnectorError, match="more than once"):
+        read_all(open_source(path, options={"empty_names": "number"}))
 
 
 @pytest.mark.parametrize("case", BAD_CSV)
