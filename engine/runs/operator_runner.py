@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
+from connectors.base import ConnectorError
 from engine.core.errors import InfeasibleError, InputError
 from engine.core.events import Listener, Meter
 from engine.execution.cluster import executor as open_executor
@@ -134,7 +135,7 @@ class OperatorRunner:
                 raise InputError(f"operators.{planned.name}: {error}") from None
             except ResourceError as error:
                 raise InfeasibleError(str(error)) from None
-            except OperatorError as error:
+            except (OperatorError, ConnectorError) as error:
                 raise InputError(str(error)) from None
         self._lease.check()
         plan.store.commit_fit(planned.fingerprint, metrics, meter.seconds)

@@ -68,7 +68,7 @@ def test_datatrove(write: Any, tmp_path: Path) -> None:
     write(tmp_path / "data")
     rename = {"metadata.label": "label", "metadata.language_score": "score", "id": "document"}
     plan = plan_of(tmp_path, tmp_path / "data", rename=rename, filter=[["score", ">", 0.55]])
-    assert plan.features == ("score",)  # neither the id nor the struct is one
+    assert plan.features == ("text", "document", "score")  # the struct is none; encode leaves the id out
     wanted = [
         row for rank in (0, 1) for row in documents(rank) if row["metadata"].get("language_score", 0) > 0.55
     ]
@@ -120,7 +120,7 @@ def test_data_juicer(kind: str, tmp_path: Path) -> None:
             path.write_text("".join(json.dumps(row) + "\n" for row in half))
     (tmp_path / f"processed_stats.{kind}").write_text('{"__dj__stats__": {}}\n')
     plan = plan_of(tmp_path, tmp_path / f"processed-*.{kind}", rename={"__dj__stats__.text_len": "length"})
-    assert plan.features == ("quality", "length")
+    assert plan.features == ("text", "quality", "length")
     assert [row["length"] for row in rows_of(plan)] == [*range(N)]
     assert [row["__dj__stats__"]["perplexity"] for row in rows_of(plan)] == [[1.5, 2.5]] * N
 
@@ -154,9 +154,9 @@ def curator_recipe(folder: Path, kind: str) -> Recipe:
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_nemo_curator(kind: str, tmp_path: Path) -> None:
-    """Its running number is no feature, embeddings are."""
+    """Its running number is no feature; embeddings are, and columns that `encode` looks at."""
     plan = make_plan(curator_recipe(tmp_path, kind))
-    assert plan.features == ("embeddings",)
+    assert plan.features == ("id", "text", "language", "embeddings")
     assert rows_of(plan) == curator_rows()
 
 

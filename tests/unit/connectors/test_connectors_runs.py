@@ -44,7 +44,9 @@ def test_a_run_sets_faulty_rows_aside(kind: str, tmp_path: Path) -> None:
         "filter": ["n", ">=", 20],
         "columns": ["n"],
     }
-    recipe = Recipe.parse(recipe_for(data, tmp_path / "out", source=source, truth={"group": None}))
+    encode = {"encode": {"numeric": {"missing": "fail"}}}
+    sections = {"source": source, "truth": {"group": None}, "operators": encode}
+    recipe = Recipe.parse(recipe_for(data, tmp_path / "out", **sections))
     result = run(recipe)
     kept = [row for row in rows() if row["n"] >= 20]
     published = pq.read_table(result.path / "data").to_pylist()

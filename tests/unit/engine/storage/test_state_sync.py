@@ -159,7 +159,7 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
         (folder / "weights").write_text("weights")
         return "1", folder
 
-    def score(job: Any, champion: Any, executor: Any, *, folder: Path, splits: list[str]) -> dict[str, Any]:
+    def score(job: Any, champion: Any, executor: Any, *, folder: Path, **_: Any) -> dict[str, Any]:
         read = executor.map(lambda name: (folder / name).read_text(), ["weights", "weights", "weights"])
         assert list(read) == ["weights"] * 3
         return {}
@@ -168,6 +168,7 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
     monkeypatch.setattr("engine.training.running.score", score)
     monkeypatch.setattr("engine.training.version.open_version", lambda _: None)
     monkeypatch.setattr("engine.training.ensemble.Ensemble.load", lambda _: None)
+    monkeypatch.setattr("engine.training.champion.rows_for", lambda *_: None)
     monkeypatch.setattr("engine.training.job.TrainingJob.maker", SimpleNamespace(fit=lambda _: None))
     monkeypatch.setattr("engine.training.job.write_json", lambda *_: None)
     monkeypatch.setattr(training, "write_json", lambda *_: None)
@@ -176,6 +177,6 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
     section = TrainSection(when="accuracy < 0.8", register_as="m")
     executor = OtherHosts(cache)
     found = training._champion_scores(
-        section, recipe_at(tmp_path, uri), cast(Any, place_of(uri)), "v1", lambda: executor
+        section, recipe_at(tmp_path, uri), cast(Any, place_of(uri)), {"version": "v1"}, lambda: executor
     )
     assert found is None

@@ -145,7 +145,7 @@ def test_a_recipe_runs_both(tmp_path: Path) -> None:
 def test_rows_that_are_not_valid_get_nulls(tmp_path: Path) -> None:
     table = spurious_table()
     values = table.column("a").to_pylist()
-    values[5], values[100] = float("nan"), None
+    values[5], values[100] = float("inf"), -float("inf")
     write_shards(tmp_path / "data", table.set_column(0, "a", pa.array(values)))
     source = {"on_error": "quarantine", "max_error_rate": 0.01}
     found = recipe_for(tmp_path / "data", tmp_path / "out", source=source, operators={"decorrelation": {}})

@@ -91,11 +91,12 @@ def test_planning_refuses(
         make_plan(recipe.model_copy(update={"operators": changed}))
 
 
-def test_without_embed_text_is_no_feature_and_the_fix_is_named(tmp_path: Path) -> None:
+def test_without_embed_the_features_are_those_of_encode(tmp_path: Path) -> None:
     recipe = text_recipe(tmp_path)
     operators = {name: params for name, params in recipe.operators.items() if name != "embed"}
-    with pytest.raises(InputError, match=r"no numeric or vector column .* by `embed`"):
-        make_plan(recipe.model_copy(update={"operators": operators}))
+    plan = make_plan(recipe.model_copy(update={"operators": operators}))
+    assert [planned.name for planned in plan.operators][:2] == ["encode", "ingest"]
+    assert "word" in plan.features
 
 
 def test_what_reads_vectors_alone_waits_for_the_rows_that_are_taken(tmp_path: Path) -> None:
