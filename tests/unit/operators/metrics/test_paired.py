@@ -46,7 +46,7 @@ def promoted(counts: PairedCounts) -> bool:
 
 @pytest.mark.parametrize("differ", [0.04, 0.1, 0.25])
 def test_nights_without_change_promote_in_at_most_5_percent(differ: float) -> None:
-    """The rates are 1.6, 3.3 and 3.0 % over 1,500 nights: 600 leave the bound three standard deviations away."""
+    """The rates are 1.6, 3.3 and 3.0 % over 1,500 nights: of 600 nights, the bound is two deviations away."""
     rng = np.random.default_rng(0)
     none = np.zeros(4)
     assert np.mean([promoted(night(rng, none, differ)) for _ in range(3 * NIGHTS)]) <= 0.05
