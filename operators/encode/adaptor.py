@@ -37,7 +37,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 1
+    version = 2
     Params = EncodeParams
 
     @property

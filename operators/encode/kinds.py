@@ -20,6 +20,8 @@ from operators.encode.texts import DATES
 
 UNIQUE = 0.95
 """Distinct values per row from which a column counts as nearly unique."""
+NAMED_UNIQUE = 0.5
+"""The same for a column whose name says that it is an identifier: a patient may have several rows."""
 MIN_UNIQUE_ROWS = 50
 """Rows with a value below which no column is called an identifier: a small table may lack repetitions."""
 NUMBERING = 1.5
@@ -32,6 +34,8 @@ ID_NAME = re.compile(
     r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$|[a-z]I[dD]$"
 )
 """Names of columns that number or identify rows; the first alternatives are compared in lower case."""
+OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")
+"""Those of them that cannot be a measure, as an index or a number can: whom or what a row is about."""
 
 
 class Kind(StrEnum):
@@ -183,8 +187,7 @@ def _by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
             return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
         if _is_free_text(summary):
             return ColumnUse(Kind.TEXT)
-    nearly_unique = summary.distinct >= UNIQUE * summary.present
-    if nearly_unique and summary.present >= MIN_UNIQUE_ROWS and not options.explicit:
+    if _nearly_unique(summary) and summary.present >= MIN_UNIQUE_ROWS and not options.explicit:
         return _identifier(summary)
     return ColumnUse(Kind.CATEGORICAL)
 
@@ -228,12 +231,18 @@ def _fitting(summary: ColumnSummary, kind: str) -> str:
     return f" {rows:,} of its {summary.present:,} values could be read so." if keys and summary.values else ""
 
 
+def _nearly_unique(summary: ColumnSummary) -> bool:
+    """Whether hardly a value is there twice; in a column that is named an identifier, half may be."""
+    named = OWNER_NAME.search(summary.name.lower()) or OWNER_NAME.search(summary.name)
+    return summary.distinct >= (NAMED_UNIQUE if named else UNIQUE) * summary.present
+
+
 def _is_numbering(summary: ColumnSummary) -> bool:
     """Whether whole numbers are nearly unique, and numbered without gaps or named as an identifier."""
     histogram = summary.histogram or summary.parsed.get(NUMBER)
     if histogram is None or summary.present < MIN_UNIQUE_ROWS:
         return False
-    if summary.distinct < UNIQUE * summary.present or bool((histogram.low % 1).any()):
+    if not _nearly_unique(summary) or bool((histogram.low % 1).any()):
         return False
     span = float(histogram.high[-1] - histogram.low[0]) + 1
     return span <= NUMBERING * summary.present or looks_like_id(summary.name)
@@ -264,10 +273,11 @@ def _dates_note(formats: list[str]) -> str:
 
 def _identifier(summary: ColumnSummary) -> ColumnUse:
     about = "" if summary.is_exact else "about "
+    distinct = min(summary.distinct, summary.present)  # an estimate may exceed the rows
     kind = Kind.CATEGORICAL if summary.form in (Form.TEXT, Form.CATEGORY) else Kind.NUMERIC
     return unused(
         Unused.IDENTIFIER,
-        f"{about}{summary.distinct:,} distinct values in {summary.present:,} rows; used if "
+        f"{about}{distinct:,} distinct values in {summary.present:,} rows; used if "
         f"operators.encode.columns says `{summary.name}: {kind}`",
     )
 

@@ -188,6 +188,37 @@ def test_a_named_feature_is_used_though_it_looks_like_an_identifier():
         assert decide_kind(found[name], KindOptions(explicit=True)).used
 
 
+def one_of(name, values):
+    return summarise(pa.table({name: pa.array(values)}))[name]
+
+
+@pytest.mark.parametrize("name", ["ID", "patient_id", "patientId", "customer.uuid"])
+def test_a_column_that_is_named_an_identifier_may_repeat_values(name):
+    numbers = np.random.default_rng(0).permutation(10**6)[:400] * 7
+    repeated = np.r_[numbers, numbers[:200]]
+    for values in (repeated, [f"C{value}" for value in repeated]):
+        use = decide_kind(one_of(name, values))
+        assert use.reason == Unused.IDENTIFIER
+        assert "400 distinct values in 600 rows" in use.note
+    assert decide_kind(one_of(name, repeated), KindOptions(explicit=True)).used
+
+
+@pytest.mark.parametrize("name", ["price_index", "paid", "bid", "balance", "house_no"])
+def test_whole_numbers_of_another_name_are_a_measure_where_they_repeat(name):
+    numbers = np.random.default_rng(0).permutation(10**6)[:400] * 7
+    assert decide_kind(one_of(name, np.r_[numbers, numbers[:200]])).kind == Kind.NUMERIC
+
+
+def test_an_identifier_of_few_values_is_a_category():
+    assert decide_kind(one_of("store_id", [f"s{row % 40}" for row in range(600)])).kind == Kind.CATEGORICAL
+
+
+def test_an_estimated_number_of_distinct_values_does_not_exceed_the_rows():
+    use = decide_kind(one_of("row", np.arange(20_000)))
+    assert use.note.startswith("about ")
+    assert int(use.note.split()[1].replace(",", "")) <= 20_000
+
+
 def test_a_category_of_ten_megabytes_and_a_million_distinct_values():
     long = summary_of("x" * 10_000_000, "y", "y")
     assert long.longest == 10_000_000
