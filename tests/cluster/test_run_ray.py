@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from engine.core.errors import InfeasibleError, InputError
@@ -10,7 +11,7 @@ from engine.execution.ray_executor import RayExecutor
 from engine.plan.planner import make_plan
 from engine.report.survey import survey
 from engine.runs.runner import run
-from tests.data import small_recipe
+from tests.data import small_recipe, spurious_table, write_shards
 from tests.unit.engine.runs.test_full_chain import CHAIN
 from tests.unit.engine.runs.test_run import changed, computed, content
 
@@ -40,10 +41,13 @@ def test_ray_publishes_what_one_process_publishes(tmp_path: Path) -> None:
 
 
 def test_errors_of_rows_reach_the_driver(tmp_path: Path) -> None:
-    recipe = small_recipe(
-        tmp_path, run={"executor": "ray"}, source={"features": ["a", "truth"]}, truth={"group": None}
-    )
-    with pytest.raises(InputError, match="'truth'"):
+    recipe = small_recipe(tmp_path, run={"executor": "ray"})
+    table = spurious_table()
+    values = table.column("a").to_pylist()
+    values[130] = float("inf")
+    place = table.schema.get_field_index("a")
+    write_shards(tmp_path / "data", table.set_column(place, "a", pa.array(values)))
+    with pytest.raises(InputError, match=r"s2\.parquet.*'a' is infinite"):
         run(recipe)
 
 
