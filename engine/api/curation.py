@@ -19,11 +19,13 @@ from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
+from engine.plan.sample import count_label, draw_sample
 from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
 from engine.training.version import open_version
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
+from operators.ingest.label_checks import check_labels
 from operators.ingest.labels import class_indices
 
 from .execution import run
@@ -264,11 +266,25 @@ def curate(
     path = str(write_input(data, folder / "input") if in_memory else data)
     recipe = recipe.model_copy(update={"source": recipe.source.model_copy(update={"path": path})})
     try:
+        _check_label(recipe)
         run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary)
+
+
+def _check_label(recipe: Recipe) -> None:
+    """Raise InputError for a label that is a quantity, free text or an identifier."""
+    if recipe.source.on_corrupt == "skip":  # the sample may lie in a shard that the run passes over
+        return
+    plan = make_plan(recipe)
+    label = count_label(
+        plan.source, plan.listing, recipe.source.label, draw_sample(plan.source, plan.listing)
+    )
+    for finding in check_labels(label, classes=recipe.source.classes):
+        if finding.kind == "quantity" and finding.fatal:
+            raise InputError(finding.text)
 
 
 def _with_faulty_rows(error: RowsieveError, recipe: Recipe) -> str:

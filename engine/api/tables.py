@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import uuid
 from pathlib import Path
@@ -46,14 +47,26 @@ def as_arrow(data: Any) -> pa.Table:
         schema = pa.schema([pa.field(field.name, plain_type(field.type)) for field in table.schema])
         plain = table.replace_schema_metadata(None).cast(schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"curate: data cannot be read as a table: {reason}") from None
+        raise InputError(f"curate: data cannot be read as a table: {_reason(error)}") from None
     duplicates = sorted({name for name in plain.column_names if plain.column_names.count(name) > 1})
     if duplicates:
         raise InputError(
             f"curate: data has more than one column named {duplicates[0]!r}. Rename one of them."
         )
     return plain
+
+
+def _reason(error: Exception) -> str:
+    """Return what Arrow says; for a pandas column of several types, its name and a remedy."""
+    reason = " ".join("; ".join(map(str, error.args)).split())
+    column = re.search(r"Conversion failed for column (.+) with type object$", reason)
+    if column is None:
+        return reason
+    name = column[1]
+    return (
+        f"column {name!r} holds values that are not of one type ({reason.partition(';')[0]}). Give it one, "
+        f"such as frame[{name!r}].astype(str), or drop it."
+    )
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

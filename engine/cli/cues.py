@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 console = SafeConsole(highlight=False)
 MOST_CLASSES = 6
 """Classes whose accuracies stand in a cell."""
+MIN_SLICE_WIDTH = 12
+"""Columns of the terminal that the name of a slice keeps; accuracies of many classes wrap instead."""
 
 
 def cues(
@@ -82,7 +84,14 @@ def _show(found: dict[str, Any]) -> None:
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
         left = name in ("slice", "answer")
-        table.add_column(name, justify="left" if left else "right", no_wrap=name != "slice", overflow="fold")
+        wraps = name == "slice" or name.startswith("accuracy")
+        table.add_column(
+            name,
+            justify="left" if left else "right",
+            no_wrap=not wraps,
+            overflow="fold",
+            min_width=MIN_SLICE_WIDTH if name == "slice" else 4 if wraps else len(name),
+        )
     for suspect in found["suspects"]:
         table.add_row(
             escape(suspect["slice"]),

@@ -155,6 +155,21 @@ def test_without_a_probe_no_accuracy_is_known(table: pa.Table) -> None:
         ({"data": ""}, "data is an empty text"),
         ({"data": "no/such/place"}, "no/such/place"),
         ({"data": pd.DataFrame({"label": [1, "a", None, {}]})}, "cannot be read as a table"),
+        (
+            {"data": pd.DataFrame({"size": ["a", 1], "label": [0, 1]})},
+            "column 'size' holds values that are not of one type",
+        ),
+        (
+            {
+                "data": pd.DataFrame({"x": range(90), "label": [f"k{row}" for row in range(90)]}),
+                "truth": None,
+            },
+            "'label' has 90 distinct values, such as 'k0', 'k1', 'k10': it is free text",
+        ),
+        (
+            {"data": pd.DataFrame({"x": range(90), "label": np.arange(90) / 7}), "truth": None},
+            "'label' has 90 distinct values",
+        ),
         ({"data": pd.DataFrame([[1, 2]], columns=["label", "label"])}, "label"),
     ],
 )

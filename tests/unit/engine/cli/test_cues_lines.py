@@ -1,8 +1,37 @@
-"""The lines of ``rowsieve cues``: accuracies stay on one line, however many classes there are."""
+"""The lines of ``rowsieve cues``: every column stays readable, however many classes there are."""
 
+import pytest
+from rich.console import Console
+
+from engine.cli import cues
 from engine.cli.cues import accuracies
 
 
 def test_accuracies_stand_in_the_order_of_the_classes() -> None:
     assert accuracies({"low": 0.5, "middle": None, "a long name of a class": 0.987}) == "0.50 – 0.99"
     assert accuracies({str(n): 1.0 for n in range(9)}) == "1.00 1.00 1.00 1.00 1.00 1.00 ..."
+
+
+def test_the_slice_is_named_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_class = dict.fromkeys("abcdef", 0.25)
+    suspect = {
+        "slice": "education = P",
+        "reference": "education",
+        "share": 0.4,
+        "accuracy_inside": by_class,
+        "accuracy_outside": by_class,
+        "gain": 0.1,
+        "cost": 0.02,
+        "strength": 0.5,
+        "answer": "open",
+    }
+    monkeypatch.setattr(cues, "console", Console(width=80))
+    monkeypatch.setattr("operators.cues.report.verdict", lambda found: "weak")
+    cues._show({"version": "v1", "suspects": [suspect], "recipe_section": ""})
+    header, first, *_ = capsys.readouterr().out.splitlines()[1:]
+    assert header.split()[0] == "slice"
+    assert header.rstrip().endswith("answer")
+    for cell in ("education", "40.0%", "+0.100", "+0.020", "0.50", "open"):
+        assert cell in first
