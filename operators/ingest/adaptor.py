@@ -91,8 +91,8 @@ class Ingest(Operator[IngestParams]):
         Raises
         ------
         OperatorError
-            Fewer than two classes, or very many; a feature that is no number; a vector column without
-            vectors.
+            Fewer than two classes, or very many; a label that is a quantity or an identifier; a feature that
+            is no number; a vector column without vectors.
 
         """
         shards = range(len(context.shards.shards))
@@ -100,6 +100,7 @@ class Ingest(Operator[IngestParams]):
         for found in executor.map(partial(_count, context.shards, self.params.label), shards):
             counts.update(found)
             _check_few(self.params.label, len(counts))
+        _refuse_quantity(LabelCounts(self.params.label, counts, 0), self.params.classes)
         classes = self._classes(counts)
         widths = self._widths(context, executor) if self.params.features else _encoded_widths(context)
         state = {
@@ -281,6 +282,13 @@ def _check_few(label: str, n_classes: int) -> None:
             f"The label column {label!r} has more than {MAX_CLASSES} different values, so it names no "
             f"classes. Name another column as source.label."
         )
+
+
+def _refuse_quantity(label: LabelCounts, classes: Sequence[Any] | None) -> None:
+    """Raise OperatorError for what `validate` refuses too: a run need not have been validated."""
+    for finding in check_labels(label, classes=classes, balanced=False):
+        if finding.fatal and finding.kind == "quantity":
+            raise OperatorError(finding.text)
 
 
 def _shard_widths(reader: ShardReader, features: Sequence[str], shard: int) -> tuple[int | None, ...]:

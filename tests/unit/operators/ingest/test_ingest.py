@@ -132,6 +132,12 @@ def test_an_id_is_no_label(tmp_path: Path) -> None:
         fitted(tmp_path, [table])
 
 
+def test_a_label_that_is_a_quantity_is_refused_without_validate(tmp_path: Path) -> None:
+    table = pa.table({"label": [f"c{i}" for i in range(200)] * 2, "v": [[1.0]] * 400, "a": range(400)})
+    with pytest.raises(OperatorError, match="'label' has 200 distinct values.*free text or an identifier"):
+        fitted(tmp_path, [table])
+
+
 def test_features_are_never_empty() -> None:
     with pytest.raises(ValidationError, match="at least 1"):
         IngestParams(label="y", features=())
