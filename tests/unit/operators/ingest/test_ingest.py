@@ -134,7 +134,7 @@ def test_an_id_is_no_label(tmp_path: Path) -> None:
 
 def test_a_label_that_is_a_quantity_is_refused_without_validate(tmp_path: Path) -> None:
     table = pa.table({"label": [f"c{i}" for i in range(200)] * 2, "v": [[1.0]] * 400, "a": range(400)})
-    with pytest.raises(OperatorError, match="'label' has 200 distinct values.*free text or an identifier"):
+    with pytest.raises(OperatorError, match=r"'label' has 200 distinct values.*free text or an identifier"):
         fitted(tmp_path, [table])
 
 
