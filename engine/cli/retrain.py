@@ -101,7 +101,9 @@ def show_retrained(found: Retrained) -> None:
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")
-            console.print(_groups(table))
+            console.print(group_table(table))
+            if any(group.pooled for group in table.groups):
+                console.print("  few rows: such groups are compared as one, not each by itself")
         if len(result.model.models) > 1:
             console.print(_tails(evaluation))
     if found.registered:
@@ -114,7 +116,8 @@ def show_retrained(found: Retrained) -> None:
     console.print(f"  report: {escape(str(result.folder / PAGE))}", soft_wrap=True)
 
 
-def _groups(table: GroupTable) -> Table:
+def group_table(table: GroupTable) -> Table:
+    """Return the accuracy of each group; the worst is marked, and so are those with too few rows to be it."""
     shown = Table(box=None, header_style="bold", pad_edge=False)
     shown.add_column("group")
     for name in ("rows", "accuracy", "95 % interval", "train rows"):
@@ -122,6 +125,7 @@ def _groups(table: GroupTable) -> Table:
     for group in table.groups[:MOST_GROUPS]:
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = escape(group.group) + (" (worst)" if group.group == table.worst_group else "")
+        label += " (few rows)" if group.pooled and group.rows else ""
         accuracy = _number(group.accuracy) if group.rows else "no rows"
         shown.add_row(label, f"{group.rows:,}", accuracy, interval, f"{group.train_rows:,}")
     return shown
