@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, shown_errors
 from engine.cli.groups import VersionName
+from engine.cli.safe_output import SafeConsole
 
 if TYPE_CHECKING:
     from engine.runs.explain import Explanation
 
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 
 
 def explain(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import SafeConsole
 
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 VersionName = Annotated[
     str | None, typer.Option("--version", metavar="V", help="Version; default: the current one")
 ]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.common import Verbose, shown_errors
+from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError
 
 
@@ -40,24 +41,24 @@ def init(
         command = f"rowsieve init {path} --label {label}"
         text = recipe_yaml(found, command, str(out) if out else f"{found.name}.yaml")
         if out is None:
-            typer.echo(text, nl=False)
+            echo(text, nl=False)
         else:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(text, "utf-8")
         used = sum(column.use.used for column in found.preview.columns)
-        typer.echo(
+        echo(
             f"{out or 'recipe'}: {found.plan.n_rows:,} rows, {used} of {len(found.preview.columns)} columns "
             f"are used as features; a run takes {found.estimate.text}.",
             err=True,
         )
         for leak in found.leaks:
-            typer.echo(
+            echo(
                 f"likely leak: {leak.name} alone is right on {leak.score:.1%} of unseen rows (classes "
                 f"balanced; {leak.chance:.0%} by chance). It is excluded.",
                 err=True,
             )
         for finding in found.preview.findings:
-            typer.echo(f"warning: {finding.text}", err=True)
+            echo(f"warning: {finding.text}", err=True)
 
 
 def _list_candidates(path: str, format: str, shards: int) -> None:
@@ -66,13 +67,11 @@ def _list_candidates(path: str, format: str, shards: int) -> None:
     from engine.plan.first_recipe import candidates
 
     found = candidates(path, format, shards)
-    typer.echo("error: --label is missing, and Rowsieve does not guess it.", err=True)
+    echo("error: --label is missing, and Rowsieve does not guess it.", err=True)
     if not found:
-        typer.echo(
-            "No column has few values that repeat: name the column with the class of each row.", err=True
-        )
+        echo("No column has few values that repeat: name the column with the class of each row.", err=True)
         return
-    typer.echo("Columns with few values, which could be the label, and rows that were looked at:\n", err=True)
+    echo("Columns with few values, which could be the label, and rows that were looked at:\n", err=True)
     rows = []
     for candidate in found:
         values = candidate.counts.sorted
@@ -81,4 +80,4 @@ def _list_candidates(path: str, format: str, shards: int) -> None:
         )
         rows.append((f"  {candidate.name}", f"{len(values)} values", shown))
     for line in aligned(rows):
-        typer.echo(line, err=True)
+        echo(line, err=True)

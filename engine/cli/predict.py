@@ -6,13 +6,13 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
-console = Console(highlight=False)
+console = SafeConsole(highlight=False)
 
 
 def predict(

@@ -17,6 +17,7 @@ from engine.core.redaction import redact
 from engine.execution.job import Job
 from engine.plan.model import Plan
 from operators.base import ROW_ID, VALID, Fault
+from operators.values import python_rows
 
 SCHEMA = pa.schema(
     [
@@ -58,7 +59,7 @@ def write_records(
     raw = [""] * len(rows)
     if read is not None:
         names = [name for name in job.reader.schema.names if name not in job.reader.hidden]
-        raw = [_as_json(values) for values in read(shard, names).take(rows).to_pylist()]
+        raw = [_as_json(values) for values in python_rows(read(shard, names).take(rows))]
     places = job.reader.file_rows(shard, rows)
     records = [
         {

@@ -20,6 +20,7 @@ from engine.report.survey import SMALL, Survey, gather
 from operators.base import GROUP, IS_OUTLIER, LABEL, LOSS, MARKED_BY, OUTLIER_SOURCE, PREDICTION, ROW_ID
 from operators.report import ExampleRows
 from operators.report.text import count, number, percent, short
+from operators.values import python_value
 
 MOST_GROUPS = 24
 MOST_EXAMPLES = 24
@@ -206,7 +207,7 @@ def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[S
                 wrong=prediction is not None and prediction != row[LABEL],
                 loss="" if loss is None else number(loss, 2),
                 why=why,
-                fields=[short(column[i].as_py()) for column in columns],
+                fields=[short(python_value(column[i])) for column in columns],
             )
         )
     return rows

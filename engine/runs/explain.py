@@ -23,6 +23,7 @@ from operators.base import ROW_ID, VALID, Context, Operator, OperatorError
 from operators.explanations import ExplainedRow, Fact, shown
 from operators.ingest.adaptor import STATE
 from operators.registry import operator_class
+from operators.values import python_rows
 
 _log = logging.getLogger("rowsieve")
 
@@ -94,7 +95,7 @@ def explain(version: Version, row_id: int) -> Explanation:
     row = ExplainedRow(row_id, shard, table, _classes(store, fingerprints))
     ours = {version.prefix + field.name for field in CONTRACT}
     ours |= {version.prefix + field.name for operator in chain for field in operator.publishes}
-    values = published.to_pylist()[0]
+    values = python_rows(published)[0]
     return Explanation(
         version.name,
         row_id,
@@ -181,8 +182,20 @@ def _facts(
         facts = operator.explain(context, row)
     except Exception as error:
         _log.debug("explain of %s failed", operator.name, exc_info=True)
-        facts = [Fact("error", None, f"{type(error).__name__}: {error}")]
+        facts = [Fact("error", None, _why(version, operator, error))]
     return OperatorFacts(operator.name, (*facts, *reasons))
+
+
+def _why(version: Version, operator: Operator[Any], error: Exception) -> str:
+    """Say why an operator could not explain a row: its state may be that of another version of it."""
+    text = f"{type(error).__name__}: {error}"
+    made = next(entry["version"] for entry in version.manifest["operators"] if entry["name"] == operator.name)
+    if made == operator.version:
+        return text
+    return (
+        f"made by version {made} of the operator, which version {operator.version}, installed here, cannot "
+        f"explain ({text}); run the recipe again"
+    )
 
 
 def _quarantine_reasons(store: RunStore, fingerprint: str, row: ExplainedRow) -> list[Fact]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from connectors.cells import clean_texts
+from operators.values import python_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +89,9 @@ def conform(table: pa.Table, schema: pa.Schema, missing: Sequence[str] = ()) -> 
         try:
             arrays[field.name] = _cast(column, field.type, missing)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-            arrays[field.name] = _from_values(column.to_pylist(), field, faults, missing)
+            arrays[field.name] = _from_values(
+                [python_value(value) for value in column], field, faults, missing
+            )
     return _table(arrays, table.num_rows), faults
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.base import OperatorError
+from operators.values import python_value
 
 Codes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -170,7 +171,7 @@ def _judge(column: pa.ChunkedArray) -> tuple[Floats, Codes]:
 
 def explain_value(column: pa.ChunkedArray, row: int, reason: Reason, width: int = 1) -> tuple[str, str]:
     """The value of a row as text, and what is wrong with it."""
-    value = column[row].as_py()
+    value = python_value(column[row])
     if reason == Reason.LENGTH:
         return f"length {len(value)}", f"is a vector of length {len(value)}, the others have {width}"
     if isinstance(value, list):

@@ -205,3 +205,31 @@ def test_a_copied_version_without_its_store_says_what_is_missing(output: Path, t
     assert found.published["row_id"] == 3
     split = next(one for one in found.operators if one.operator == "split")
     assert "no longer has this column" in split.facts[0].note
+
+
+def test_dates_beyond_python_and_control_characters_are_shown(tmp_path: Path) -> None:
+    table = spurious_table()
+    far = pa.array([2**60] * table.num_rows, pa.timestamp("us"))
+    table = table.append_column("late\x1b[2J", far)
+    write_shards(tmp_path / "data", table, 1)
+    recipe = recipe_for(tmp_path / "data", tmp_path / "out")
+    recipe["source"]["features"] = ["a", "b", "vector"]
+    recipe["report"] = {"fields": ["late\x1b[2J"]}
+    recipe["operators"] = {"groups": {"method": "none"}, "weights": {"method": "uniform"}, "split": {}}
+    run(Recipe.parse(recipe))
+    done = CliRunner().invoke(app, ["explain", str(tmp_path / "out"), "3"])
+    assert done.exit_code == 0, done.output
+    assert "1152921504606846976 (timestamp[us])" in done.output
+    assert "late" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_a_state_of_another_version_of_the_operator_is_named(output: Path) -> None:
+    version = open_version(str(output))
+    for entry in version.manifest["operators"]:
+        entry["version"] -= entry["name"] == "broken"
+    (broken,) = (one for one in explain(version, 3).operators if one.operator == "broken")
+    assert broken.facts[0].note == (
+        "made by version 0 of the operator, which version 1, installed here, cannot explain "
+        "(ValueError: no words); run the recipe again"
+    )
