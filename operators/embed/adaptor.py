@@ -42,8 +42,8 @@ class Embed(Operator[EmbedParams]):
     """
 
     name = "embed"
-    version = 1
-    cpu_seconds_per_million_rows = 40000.0
+    version = 2
+    cpu_seconds_per_million_rows = 20000.0
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True

@@ -13,6 +13,9 @@ WINDOW = 16
 
 Floats = NDArray[np.float32]
 
+Key = tuple[type, Any]
+"""A value with its type: 1 and True are not the same."""
+
 
 class Encoder(Protocol):
     """A pretrained network, loaded and in eval mode."""
@@ -36,10 +39,10 @@ def embed_rows(
 ) -> tuple[Floats, dict[int, str]]:
     """Encode every value that can be used.
 
-    Rows whose prepared inputs have the same shape (texts of the same number of tokens) share a batch, so
-    that nothing is padded and a row's vector does not depend on the length of its neighbours. Batches are
-    filled in row order within windows of 16 batches: the result depends on the values and ``batch_size``
-    alone, to the byte on one kind of device and number of threads.
+    Rows whose prepared inputs have the same shape (texts of nearly the same number of tokens) share a batch,
+    so that a row's vector does not depend on the length of its neighbours. Values that occur again in a
+    window are encoded once. Batches are filled in row order within windows of 16 batches: the result depends
+    on the values and ``batch_size`` alone, to the byte on one kind of device and number of threads.
 
     Parameters
     ----------
@@ -55,14 +58,24 @@ def embed_rows(
     reasons: dict[int, str] = {}
     step = WINDOW * batch_size
     for start in range(0, len(values), step):
-        inputs: dict[int, NDArray[Any]] = {}
-        for row, value in enumerate(values[start : start + step], start=start):
-            try:
-                inputs[row] = _prepare(encoder, value)
-            except ValueError as error:
-                reasons[row] = str(error)
-        vectors += _encode_window(encoder, inputs, batch_size)
+        window = [(type(value), value) for value in values[start : start + step]]
+        inputs, refused = _prepare_all(encoder, window)
+        found = _encode_window(encoder, inputs, batch_size)
+        vectors += [found[key] for key in window if key in found]
+        reasons |= {row: refused[key] for row, key in enumerate(window, start) if key in refused}
     return (np.stack(vectors) if vectors else np.empty((0, 0), np.float32)), reasons
+
+
+def _prepare_all(encoder: Encoder, window: Sequence[Key]) -> tuple[dict[Key, NDArray[Any]], dict[Key, str]]:
+    """Return the input of every different value that can be used, and the reason for the others."""
+    inputs: dict[Key, NDArray[Any]] = {}
+    refused: dict[Key, str] = {}
+    for key in dict.fromkeys(window):
+        try:
+            inputs[key] = _prepare(encoder, key[1])
+        except ValueError as error:
+            refused[key] = str(error)
+    return inputs, refused
 
 
 def _prepare(encoder: Encoder, value: Any) -> NDArray[Any]:
@@ -71,14 +84,14 @@ def _prepare(encoder: Encoder, value: Any) -> NDArray[Any]:
     return encoder.prepare(value)
 
 
-def _encode_window(encoder: Encoder, inputs: dict[int, NDArray[Any]], batch_size: int) -> list[Floats]:
-    by_shape: dict[tuple[int, ...], list[int]] = {}
-    for row, array in inputs.items():
-        by_shape.setdefault(array.shape, []).append(row)
-    found: dict[int, Floats] = {}
-    for rows in by_shape.values():
-        for start in range(0, len(rows), batch_size):
-            batch = rows[start : start + batch_size]
-            encoded = encoder.encode(np.stack([inputs[row] for row in batch]))
+def _encode_window(encoder: Encoder, inputs: dict[Key, NDArray[Any]], batch_size: int) -> dict[Key, Floats]:
+    by_shape: dict[tuple[int, ...], list[Key]] = {}
+    for key, array in inputs.items():
+        by_shape.setdefault(array.shape, []).append(key)
+    found: dict[Key, Floats] = {}
+    for keys in by_shape.values():
+        for start in range(0, len(keys), batch_size):
+            batch = keys[start : start + batch_size]
+            encoded = encoder.encode(np.stack([inputs[key] for key in batch]))
             found.update(zip(batch, encoded, strict=True))
-    return [found[row] for row in inputs]
+    return found

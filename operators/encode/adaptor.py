@@ -37,7 +37,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 2
+    version = 3
     Params = EncodeParams
 
     @property

@@ -209,6 +209,7 @@ def _simple(params: EncodeParams, summary: ColumnSummary, use: ColumnUse, execut
         "column": name,
         "batch_size": text.batch_size,
         "max_tokens": text.max_tokens,
+        "precision": text.precision,
     }
     (width,) = executor.map(text_width, [options], resources=params.resources)
     return TextEncoding(name, width, options)

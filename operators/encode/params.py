@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from operators.base import OperatorParams, Resources
+from operators.embed.params import Precision
 from operators.encode.kinds import Kind
 from operators.encode.texts import MISSING_TEXTS
 
@@ -73,6 +74,8 @@ class TextParams(OperatorParams):
     """Most rows of a forward pass."""
     max_tokens: int = Field(default=128, ge=3, le=512)
     """Text is cut after so many word pieces."""
+    precision: Precision = "auto"
+    """Precision of the network, as in ``embed``."""
 
 
 def _column(value: Any) -> Any:

@@ -54,7 +54,8 @@ class TextEncoding:
     width
         Length of the network's vectors.
     params
-        Parameters of ``operators.embed``, as JSON values.
+        Parameters of ``operators.embed``, as JSON values. Without a precision they are of a time when there
+        was float32 alone.
 
     """
 
@@ -105,6 +106,6 @@ def _encoder(items: tuple[tuple[str, Any], ...]) -> Any:
     from operators.embed.params import EmbedParams
     from operators.models import prepare_device
 
-    params = EmbedParams.model_validate(dict(items))
+    params = EmbedParams.recorded(dict(items))
     resources = params.resources.on(float("inf"), prefers_gpu=True)
     return find_factory(params.model)(params, prepare_device(resources.cpus, resources.gpus))

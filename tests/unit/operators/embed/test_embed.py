@@ -63,10 +63,20 @@ def test_every_row_keeps_its_place(values: list[str | None], batch_size: int) ->
 
 def test_rows_of_one_shape_share_batches_within_a_window() -> None:
     encoder = Letters()
-    embed_rows(encoder, ["a", "bb"] * (2 * WINDOW), batch_size=2)
+    texts = [chr(ord("A") + row) * (1 + row % 2) for row in range(4 * WINDOW)]
+    embed_rows(encoder, texts, batch_size=2)
     assert [batch.shape for batch in encoder.batches] == 2 * (
         [(2, 1)] * (WINDOW // 2) + [(2, 2)] * (WINDOW // 2)
     )
+
+
+def test_a_value_that_occurs_again_is_encoded_once_in_a_window() -> None:
+    encoder = Letters()
+    texts = ["a", "", "b", "a", None, "", "a"]
+    vectors, reasons = embed_rows(encoder, texts, batch_size=8)
+    assert [batch.shape for batch in encoder.batches] == [(2, 1)]
+    assert vectors.tolist() == one_by_one(texts)
+    assert reasons == {1: "is empty", 4: "is null", 5: "is empty"}
 
 
 def embedded(tables: list[pa.Table], **params: Any) -> list[pa.Table]:

