@@ -77,9 +77,15 @@ def _show(found: dict[str, Any]) -> None:
     from operators.cues.report import verdict
 
     console.print(f"[bold]{found['version']}[/]: {verdict(found)}", soft_wrap=True)
-    if not found["suspects"]:
+    if found["suspects"]:
+        _show_suspects(found)
+    else:
         console.print("No feature separates the rows on which a model is right from the others.")
-        return
+    if found.get("trade_off"):
+        _show_curve(found["trade_off"])
+
+
+def _show_suspects(found: dict[str, Any]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     columns = ("slice", "rows", "accuracy in", "accuracy out", "gain", "cost", "strength", "answer")
     for name in columns:
@@ -112,6 +118,24 @@ def _show(found: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     console.print(escape(example_section(found)), soft_wrap=True)
+
+
+def _show_curve(record: Mapping[str, Any]) -> None:
+    """Print the trade-off over the strength of weighting."""
+    from operators.cues.curve_report import COLUMNS, RULE, summary_sentence, table_rows
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in COLUMNS:
+        left = name == COLUMNS[-1]
+        table.add_column(name, justify="left" if left else "right", no_wrap=not left, overflow="fold")
+    for row in table_rows(record):
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(escape(summary_sentence(record)), soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"strength: 0 weighs all rows alike, 1 balances the classes, 2 is robust in full. {RULE}\n",
+        soft_wrap=True,
+    )
 
 
 def accuracies(by_class: Mapping[str, float | None]) -> str:

@@ -98,6 +98,10 @@ def show_retrained(found: Retrained) -> None:
         best = found.selection.candidates[found.selection.best]
         chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
         console.print(f"  best of {len(found.selection.candidates)} cells: {escape(chosen)}")
+    if "strength" in result.record:
+        from engine.training.page import strength_sentence
+
+        console.print(f"  {strength_sentence(result.record['strength'])}", soft_wrap=True)
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")

@@ -116,6 +116,17 @@ class ErmParams(TrainParams):
     """Empirical risk minimisation with the published weights."""
 
     trainer: Literal["erm"] = "erm"
+    max_mean_loss: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Choose the strength of weighting anew, from none over class balance to the robust weights of ``cues``
+    (or balance of the groups) in full: the largest whose mean accuracy is at most so far below the best, by
+    linear models on held-out train rows. Default: the published weights, whose strength follows from the
+    evidence for a shortcut, whatever they cost."""
+
+    @model_validator(mode="after")
+    def _strength_needs_weights(self) -> Self:
+        if self.max_mean_loss is not None and not self.weights:
+            raise ValueError("max_mean_loss chooses the strength of weights; weights is false. Remove one.")
+        return self
 
     @property
     def uses_lbfgs(self) -> bool:

@@ -24,12 +24,12 @@ from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, Finding
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
 from engine.training.features import dataset_of_version
-from engine.training.group_scores import MIN_ROWS, compare_groups
 from engine.training.job import TrainingJob
 from engine.training.rows import GroupedRows
 from engine.training.running import RowSource, row_pieces, truth_of
 from engine.training.serving import ENCODING, SERVING, Served, describe_features
 from operators.base import Executor
+from operators.metrics.group_scores import MIN_ROWS, compare_groups
 from operators.metrics.paired import PairedCounts, gain_bound, gain_p_value
 
 CELLS = ("rows", "right_before", "gained", "lost")

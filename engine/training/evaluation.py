@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.training.ensemble import Ensemble
-from engine.training.group_scores import MIN_ROWS, compare_groups, worst_of
 from engine.training.metric_sums import GroupSums, MetricSums, cvar_of_steps, sum_over_rows
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
@@ -33,7 +33,7 @@ class GroupScore:
     """Wilson interval of this group by itself, 95 %."""
     train_rows: int
     pooled: bool = False
-    """Whether it has too few rows to be compared by itself, see :mod:`engine.training.group_scores`."""
+    """Whether it has too few rows to be compared by itself, see :mod:`operators.metrics.group_scores`."""
 
 
 @dataclass(frozen=True)

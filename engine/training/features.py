@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from operators.columns import vectors_to_numpy
 from operators.ingest.adaptor import STATE
 from operators.registry import operator_class
 
+Reweigh: TypeAlias = Callable[[GroupedRows, tuple[int, ...]], GroupedRows]
 CACHE_BYTES = 512 * 2**20
 """Features that one worker keeps in memory between epochs; the rest is read again."""
 
@@ -148,6 +149,8 @@ class SplitRows:
     split: str
     names: tuple[int, ...]
     noise: Noise
+    reweigh: Reweigh | None = None
+    """Gives the rows other weights than the published ones."""
 
     def __len__(self) -> int:
         return len(self.maker.reader.shards)
@@ -162,16 +165,24 @@ class SplitRows:
             mine = mine & (group >= 0)
         indices = group_indices(group, y, self.names, self.noise)
         weight = table.column(ours[WEIGHT]).to_numpy().astype(np.float64)
-        return GroupedRows(x, y, weight, indices, table.column(ROW_ID).to_numpy()).take(np.flatnonzero(mine))
+        rows = GroupedRows(x, y, weight, indices, table.column(ROW_ID).to_numpy()).take(np.flatnonzero(mine))
+        return rows if self.reweigh is None else self.reweigh(rows, self.names)
 
 
-def dataset_of_version(version: Version, maker: FeatureMaker, noise: Noise) -> Dataset:
-    """Return the version's three splits, read part by part. ``maker`` must be fitted."""
+def dataset_of_version(
+    version: Version, maker: FeatureMaker, noise: Noise, reweigh: Reweigh | None = None
+) -> Dataset:
+    """Return the version's three splits, read part by part.
+
+    ``maker`` must be fitted. ``reweigh`` takes rows and the names of their groups, and returns the rows with
+    other weights; default: the published ones.
+    """
     numbers = [int(number) for number in version.manifest["summary"]["groups"]]
     n_classes = len(maker.classes)
     names = group_names(numbers, n_classes, noise)
     budget = [CACHE_BYTES]
     splits = {
-        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise), budget) for name in SPLITS
+        name: CachedShards(SplitRows(maker, version.prefix, name, names, noise, reweigh), budget)
+        for name in SPLITS
     }
     return Dataset(splits, names, maker.n_features, n_classes)

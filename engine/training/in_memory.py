@@ -9,6 +9,8 @@ from engine.training.ensemble import Ensemble
 from engine.training.job import mix
 from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
+from engine.training.strength import max_mean_loss_of
+from operators.base import OperatorError
 
 
 def fit_arrays(
@@ -23,8 +25,14 @@ def fit_arrays(
 ) -> Ensemble:
     """Train on rows in memory; see :func:`engine.training.rows.dataset_of_arrays` for the arrays.
 
-    Raises OperatorError where the rows or the model cannot be used.
+    Raises OperatorError where the rows or the model cannot be used, and for ``max_mean_loss``, which reads a
+    published version.
     """
+    if max_mean_loss_of(params) is not None:
+        raise OperatorError(
+            "max_mean_loss: the strength of weighting is chosen on a published version by `rowsieve retrain` "
+            "or by the section `train`. For arrays, compute weights with operators.cues.WeightPath."
+        )
     data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
     fitted = fit(
         data, params.for_rows(sum(len(data.train[shard]) for shard in range(len(data.train)))), seed=seed

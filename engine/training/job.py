@@ -12,6 +12,7 @@ from engine.core.digests import digest
 from engine.core.json_files import write_json
 from engine.recipe.trainers import BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.strength import fingerprint_parts, reweigh_of, summary_of
 from engine.training.version import Version
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class TrainingJob:
 def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
     """Return the digest of all that base models depend on: rows, value-relevant parameters and seed."""
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
-    return digest([version.manifest["content"], values, seed])
+    return digest([version.manifest["content"], values, seed, *fingerprint_parts(version, params)])
 
 
 def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
     device = prepare_device(resources.cpus, resources.gpus)
     maker = job.maker
     fitted = fit(
-        dataset_of_version(job.version, maker, job.params.noise),
+        dataset_of_version(job.version, maker, job.params.noise, reweigh_of(job.params, job.folder)),
         job.resolved_params,
         seed=job.seed,
         communicator=communicator,
@@ -89,6 +90,7 @@ def describe(fitted: Fitted, job: TrainingJob) -> dict[str, Any]:
         "groups": dict(zip(map(str, names), fitted.counts.group_rows.tolist(), strict=True)),
         "best_epoch": fitted.best_epoch,
         "curve": fitted.curve,
+        **({"strength": found} if (found := summary_of(job.folder)) else {}),
     }
 
 

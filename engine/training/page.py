@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
-from engine.training.plots import MOST_GROUPS, PLOTS
+from engine.training.plots import MOST_GROUPS, PLOTS, STRENGTH
 from engine.training.running import TrainResult
 from engine.training.version import Version
 from operators.report.text import count, interval, percent
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from engine.training.registry import Registered, Verdict
 
 PAGE = "report.html"
+NO_FACTOR = "no robust weights differ within a class"
 CHOSEN_HERE = (
     "The mixture, or the best epoch or setting, may have been chosen on these rows: then these figures are "
     "too good. Test rows (split.test in the recipe) tell."
@@ -39,6 +41,7 @@ def write_page(
         models=len(result.model.models),
         seed=about.get("seed", 0),
         sentences=sentences(result, verdict),
+        strength=_strength(result),
         parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
         folder=str(result.folder),
         dataset_report=dataset_report(result.version, result.folder),
@@ -104,6 +107,41 @@ def _part(result: TrainResult, split: str, evaluation: Evaluation) -> dict[str, 
         "cvar": _data_uri(pictures / "cvar.png"),
         "calibration": _data_uri(pictures / "calibration.png"),
     }
+
+
+def _strength(result: TrainResult) -> dict[str, Any] | None:
+    """Return the section about the strength of weighting; None where the published weights were used."""
+    from operators.cues.curve_report import COLUMNS, EXPLANATION, table_rows
+
+    found = result.record.get("strength")
+    if found is None:
+        return None
+    return {
+        "sentence": strength_sentence(found),
+        "explanation": EXPLANATION,
+        "columns": COLUMNS,
+        "rows": table_rows(found["trade_off"], found["strength"]),
+        "picture": _data_uri(result.folder / PLOTS / STRENGTH),
+    }
+
+
+def strength_sentence(found: Mapping[str, Any]) -> str:
+    """Say which strength was chosen, by which rule, and what it comes to on held-out train rows."""
+    from operators.cues.curve_report import worst_word
+
+    curve = found["trade_off"]
+    best = max(point["mean_accuracy"] for point in curve["points"])
+    point = next(p for p in curve["points"] if p["strength"] == found["strength"])
+    end = (
+        f" Beyond strength 1 there is nothing to try: {NO_FACTOR}." if found["end"] == "class balance" else ""
+    )
+    return (
+        f"The strength of weighting is {found['strength']:g}, the largest whose mean accuracy is at most "
+        f"{found['max_mean_loss']:g} below the best ({best:.3f}): by linear models on "
+        f"{count(curve['rows'], 'train row')}, each scored on rows that it has not seen, it is "
+        f"{point['mean_accuracy']:.3f} and the worst {worst_word(curve)} has "
+        f"{point['worst_accuracy']:.3f}.{end}"
+    )
 
 
 def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:

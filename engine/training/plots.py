@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.training.evaluation import Evaluation, GroupTable
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 PLOTS = "plots"
 """Folder of pictures beside a model."""
+STRENGTH = "strength.png"
 MOST_GROUPS = 40
 """Groups that one picture shows: the worst ones."""
 
@@ -25,6 +27,19 @@ def draw(evaluation: Evaluation, folder: Path, title: str = "") -> list[Path]:
         path = folder / f"groups-{name}.png"
         paths.append(_save(path, lambda ax: _groups(ax, table, name), title))  # noqa: B023
     return paths
+
+
+def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
+    """Write ``strength.png``: the trade-off over the strength of weighting, with the choice."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from operators.cues.curve_report import draw as draw_curve
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw_curve(strength["trade_off"], strength["strength"])
+    FigureCanvasAgg(figure)
+    figure.savefig(folder / STRENGTH, dpi=120, metadata={"Software": None})
+    return folder / STRENGTH
 
 
 def _save(path: Path, paint: object, title: str) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectors.storage import Place
 from engine.core.errors import InputError
@@ -40,7 +40,7 @@ from engine.training.model_package import (
     requirements,
     signature,
 )
-from engine.training.plots import PLOTS
+from engine.training.plots import PLOTS, STRENGTH
 from engine.training.running import TrainResult, score
 from engine.training.serving import Served, export
 from engine.training.version import Version
@@ -255,6 +255,10 @@ def _log(
     from mlflow.entities import Metric, Param
 
     values = params.model_dump(mode="json") | {"seed": seed}
+    strength = result.record.get("strength")
+    if strength:
+        values |= {"strength": strength["strength"]}
+        _log_strength(strength, result.folder, mlflow_client, run_id)
     mlflow_client.log_batch(run_id, params=[Param(key, param_text(value)) for key, value in values.items()])
     mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
     found = [
@@ -269,6 +273,20 @@ def _log(
     mlflow_client.log_dict(run_id, scores, "evaluation.json")
     if result.evaluations:
         mlflow_client.log_artifacts(run_id, str(result.folder / PLOTS), PLOTS)
+
+
+def _log_strength(
+    strength: Mapping[str, Any], folder: Path, mlflow_client: MlflowClient, run_id: str
+) -> None:
+    """Log the trade-off as metrics, one step for each strength, as ``strength.json`` and as a picture."""
+    from mlflow.entities import Metric
+
+    points = strength["trade_off"]["points"]
+    names = ("strength", "mean_accuracy", "worst_accuracy")
+    metrics = [Metric(f"trade_off.{n}", p[n], 0, step) for step, p in enumerate(points) for n in names]
+    mlflow_client.log_batch(run_id, metrics=metrics)
+    mlflow_client.log_dict(run_id, dict(strength), "strength.json")
+    mlflow_client.log_artifact(run_id, str(folder / PLOTS / STRENGTH), PLOTS)
 
 
 def dataset_input(version: Version) -> DatasetInput:

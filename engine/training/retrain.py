@@ -17,7 +17,7 @@ from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
-from engine.training.plots import PLOTS, draw
+from engine.training.plots import PLOTS, draw, draw_strength
 from engine.training.registry import Registered, Verdict, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Selection, select
@@ -43,6 +43,7 @@ class Retrained:
             "model_weights": self.result.model.model_weights.tolist(),
             "evaluations": {split: e.to_dict() for split, e in self.result.evaluations.items()},
             "selection": self.selection.to_dict() if self.selection else None,
+            "strength": self.result.record.get("strength"),
             "registered": vars(self.registered) if self.registered else None,
             "promoted": vars(self.verdict) if self.verdict else None,
         }
@@ -71,6 +72,8 @@ def retrain(
     result = train(chosen, executor)
     for split, evaluation in result.evaluations.items():
         draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
+    if "strength" in result.record:
+        draw_strength(result.record["strength"], result.folder / PLOTS)
     registered = registered_before(result, name) if name and once else None
     if name and registered is None:
         registered = register(result, chosen.params, name, seed=chosen.seed)

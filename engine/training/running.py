@@ -29,6 +29,7 @@ from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.metric_sums import MetricSums, sum_over_rows
 from engine.training.rows import GroupedRows, Ints, join
+from engine.training.strength import choose_strength
 from engine.training.version import Version, open_version
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
@@ -101,6 +102,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             reused = (folder / RECORD).exists()
             if not reused:
                 job.maker.fit(executor)
+                choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor)
             model = _mixed(spec, folder)
             evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)

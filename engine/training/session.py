@@ -12,13 +12,13 @@ import torch
 
 from engine.recipe.trainers import BaselineParams, TrainParams
 from engine.training.checkpoint import Checkpoints, ModelStore, Progress
-from engine.training.group_scores import compare_groups, worst_of
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
 from engine.training.rows import Dataset, GroupedRows, Shards
 from engine.training.rules import Rule
 from engine.training.sampling import Draw, Floats, balance, plan_epoch
 from operators.base import OperatorError
+from operators.metrics.group_scores import compare_groups, worst_of
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
 
@@ -255,7 +255,7 @@ class Session:
     def scores(self, split: str) -> tuple[float, float]:
         """Return the accuracy of the worst inferred group of a split, and of all its rows.
 
-        Small groups are pooled, see :mod:`engine.training.group_scores`; the rows of a class that are in no
+        Small groups are pooled, see :mod:`operators.metrics.group_scores`; the rows of a class that are in no
         group count as one of the groups. Raises OperatorError where the split has no rows.
         """
         wrong = self.errors(split)

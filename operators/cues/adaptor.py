@@ -211,6 +211,7 @@ def _run(task: FitTask) -> dict[str, float]:
     """Fit, list suspects, write the state; return the metrics."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    from operators.cues.curve import measured_curve
     from operators.cues.gather import read_sample
     from operators.cues.listing import write_suspects
     from operators.cues.serialise import save_state
@@ -222,6 +223,10 @@ def _run(task: FitTask) -> dict[str, float]:
     with threadpool_limits(limits=1):  # the same bytes, however many cores there are
         state = _fit(X, y, ids, task, settings)
         suspects = [] if state.reason else _suspects(X, y, ids, task, settings)
+        curve = None
+        if not state.reason:
+            share = task.params.min_effective_share
+            curve = measured_curve(state, sample, task.counts, task.classes, share)
     save_state(state, task.state)
     binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects}
     write_suspects(
@@ -234,6 +239,7 @@ def _run(task: FitTask) -> dict[str, float]:
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=_undivided(state, X, task),
+        trade_off=curve,
     )
     return _metrics(state) | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
 

@@ -70,7 +70,8 @@ def write_suspects(
         Answers of the recipe, and the names of the features.
     more
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
-        (features that have two values, by position) and ``undivided`` (named shortcuts without two sides).
+        (features that have two values, by position), ``undivided`` (named shortcuts without two sides) and
+        ``trade_off`` (``curve.measured_curve``; None without a search).
 
     """
     answers = Answers.of(params, columns)

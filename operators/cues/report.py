@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from operators.cues.curve_report import COLUMNS, RULE, draw, joined, summary_sentence, table_rows, worst_word
+from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
-from operators.report import Finding, RecipeChoice, RecipeChoices, ReportSection, ReportTable
+from operators.report import Finding, RecipeChoice, RecipeChoices, ReportFigure, ReportSection, ReportTable
 
 MOST_CLASSES = 4
 NO_AGREEMENT = 0.5
@@ -43,7 +45,25 @@ def cue_section(found: Mapping[str, Any]) -> ReportSection:
     items = choice_items(found)
     if items:
         content += [ANSWER, RecipeChoices(("operators", "cues"), OPTIONS, items)]
+    if found.get("trade_off"):
+        content += _trade_off(found["trade_off"])
     return ReportSection("Suspected shortcuts", content, _findings(found), order=20)
+
+
+def _trade_off(record: Mapping[str, Any]) -> list[Any]:
+    """Return picture and table of the trade-off over the strength of weighting."""
+    description = "Mean and worst accuracy on held-out rows over the strength of weighting"
+    caption = (
+        f"Left: over the strength, with 95 % intervals. Right: worst {worst_word(record)} over the mean."
+    )
+    pooled = record["pooled"]
+    return [
+        summary_sentence(record),
+        ReportFigure(draw(record), description, "Worst and mean accuracy over the strength", caption),
+        ReportTable(COLUMNS, table_rows(record)),
+        EXPLANATION_OF_CURVE + (f" Pooled: {joined(pooled)}." if pooled else ""),
+        RULE,
+    ]
 
 
 def verdict(found: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ spurious, legitimate
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -210,6 +210,16 @@ def weights(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float6
     Z = state.scaler.apply(X)
     factor = state.limits.apply(_raw_factor(state, Z, y, ids), y)
     return np.asarray(state.class_factor[y] * factor, np.float64)
+
+
+def full_factor(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+    """Return the robust factor of each row in full, whatever the evidence, ahead of the limits, shape (n,).
+
+    It is relative to class balance; 1 where nothing was searched for. Parameters are those of ``weights``.
+    """
+    if state.named == () or (state.named is None and state.twins is None):
+        return np.ones(len(y))
+    return _raw_factor(replace(state, blend=1.0, slice_blend=0.0), state.scaler.apply(X), y, ids)
 
 
 def breaks(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.bool_]:

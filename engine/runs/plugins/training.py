@@ -204,6 +204,11 @@ def _train(
         "trainer": section.trainer,
         "model": found.result.folder.name,
         "scores": scores,
+        **(
+            {"strength": found.result.record["strength"]["strength"]}
+            if "strength" in found.result.record
+            else {}
+        ),
         "registered": vars(found.registered) if found.registered else None,
         "promoted": vars(found.verdict) if found.verdict else None,
     }

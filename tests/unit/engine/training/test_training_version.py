@@ -19,9 +19,9 @@ from engine.execution.local_executor import LocalExecutor
 from engine.storage.lease import writing
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
-from engine.training.group_scores import MIN_ROWS
 from engine.training.selection import select
 from engine.training.version import open_version
+from operators.metrics.group_scores import MIN_ROWS
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.operators.embed.test_embed_run import text_recipe
 

@@ -6,10 +6,10 @@ from scipy.stats import binomtest
 
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import evaluate
-from engine.training.group_scores import MIN_ROWS, compare_groups, worst_of
 from engine.training.job import mix
 from engine.training.kernel import fit
 from engine.training.rows import dataset_of_arrays
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from tests.unit.engine.training.test_training import data, params
 
 

@@ -1,0 +1,256 @@
+"""Weights as a path from no weighting to full robustness, and the trade-off along it.
+
+The strength of weighting is one number: 0 gives every row the same weight (ERM), 1 gives every class the
+same total (class balance), values between are powers of the class sizes, and 2 is class balance times the
+full robust factor within the limits of ``limits``. Between 1 and 2 the factor is mixed in.
+
+``trade_off`` measures, for several strengths, the accuracy of the worst group and the mean accuracy of
+linear models on rows that they have not seen. ``choose`` picks a strength by the mean accuracy that the user
+is willing to lose. Neither knows a true group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.class_shares import class_factors
+from operators.cues.draws import Ids, halves
+from operators.cues.limits import Limits, fit_limits
+from operators.cues.linear import Floats, Ints, fit_softmax, predict
+from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_of
+from operators.metrics.intervals import wilson_interval
+
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+CLASS_BALANCE, FULL = 1.0, 2.0
+SPLIT = 2
+"""Number of the halves on which models are compared; the twins of the robust factor use 0 and 1."""
+SAME = 1e-9
+"""A rise of the factor's spread above which it is no constant, and slack of the comparison of accuracies."""
+
+
+@dataclass(frozen=True)
+class WeightPath:
+    """Weights of any row at any strength.
+
+    Attributes
+    ----------
+    counts
+        Rows of each class, shape (C,).
+    limits
+        Limits of the robust factor.
+
+    """
+
+    counts: Ints
+    limits: Limits
+
+    @classmethod
+    def fit(cls, factor: Floats, y: Ints, counts: Ints, *, cap: float, min_effective: float) -> WeightPath:
+        """Measure the limits on a sample.
+
+        Parameters
+        ----------
+        factor
+            Robust factor relative to class balance ahead of the limits, shape (n,).
+        y
+            Labels 0 .. C - 1, shape (n,).
+        counts
+            Rows of each class in the whole table, shape (C,).
+        cap, min_effective
+            As in ``limits.fit_limits``.
+
+        """
+        return cls(counts, fit_limits(factor, y, len(counts), cap=cap, min_effective=min_effective))
+
+    def weights(self, strength: float, factor: Floats, y: Ints) -> npt.NDArray[np.float64]:
+        """Return the weights, shape (n,): finite, not negative, mean near 1 over the rows of the table.
+
+        Parameters
+        ----------
+        strength
+            From 0 to 2.
+        factor, y
+            Robust factor ahead of the limits and label of any rows, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            The strength is out of range.
+
+        """
+        if not 0.0 <= strength <= FULL:
+            raise ValueError(f"the strength of weighting is {strength}: give a number from 0 to {FULL:g}")
+        by_class = class_factors(self.counts, strength=min(strength, CLASS_BALANCE))[y]
+        part = max(strength - CLASS_BALANCE, 0.0)
+        if part == 0.0:
+            return np.asarray(by_class, np.float64)
+        return np.asarray(by_class * (1.0 + part * (self.limits.apply(factor, y) - 1.0)))
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one strength comes to on rows that the models have not seen.
+
+    Attributes
+    ----------
+    strength
+        From 0 to 2.
+    mean, mean_low, mean_high
+        Mean accuracy over the table's rows, and its 95 % interval.
+    worst
+        Accuracy of the worst group among those with enough rows.
+    worst_low, worst_high
+        Interval that holds the lowest true accuracy of any compared group with probability 95 %.
+    group
+        The worst group: its number, or several that are pooled.
+    rows
+        Scored rows of the worst group.
+    effective_share
+        Effective sample size of the weights as a share of the rows.
+
+    """
+
+    strength: float
+    mean: float
+    mean_low: float
+    mean_high: float
+    worst: float
+    worst_low: float
+    worst_high: float
+    group: tuple[int, ...]
+    rows: int
+    effective_share: float
+
+
+def has_factor(factor: Floats, y: Ints) -> bool:
+    """Return whether the robust factor differs within any class, so that the path goes beyond 1."""
+    return any(float(np.ptp(factor[y == c])) > SAME for c in np.unique(y))
+
+
+def trade_off(
+    Z: Floats,
+    y: Ints,
+    ids: Ids,
+    path: WeightPath,
+    factor: Floats,
+    groups: Ints | None = None,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    l2: float = 1e-3,
+    seed: int = 0,
+) -> tuple[Point, ...]:
+    """Measure worst-group and mean accuracy over the strength of weighting.
+
+    For every strength one softmax regression is trained on each half of the rows and scored on the other.
+
+    Parameters
+    ----------
+    Z
+        Standardised rows, float32, shape (n, d).
+    y
+        Labels 0 .. C - 1, shape (n,).
+    ids
+        Row ids, shape (n,); a hash of them decides the halves.
+    path, factor
+        Weights, and the robust factor of each row, shape (n,).
+    groups
+        Inferred group of each row, shape (n,). Default: the classes. Groups with fewer than 50 rows are
+        pooled.
+    strengths
+        In rising order. Those above 1 are left out where the factor is the same for all rows of a class.
+    l2
+        Ridge penalty.
+    seed
+        Decides the halves.
+
+    Returns
+    -------
+    One point for each strength. The cost is as many fits of the probe as there are strengths, most of them
+    from a near start.
+
+    Raises
+    ------
+    ValueError
+        A half has rows of less than two classes.
+
+    """
+    C = len(path.counts)
+    half = halves(ids, seed, SPLIT)
+    if min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
+        raise ValueError(f"{len(y)} rows are too few: a half of them has less than two classes")
+    drawn = np.bincount(y, minlength=C)
+    mass = (path.counts / np.maximum(drawn, 1))[y]  # rows of the table that a row of the sample stands for
+    usable = [s for s in strengths if s <= CLASS_BALANCE or has_factor(factor, y)]
+    names = y if groups is None else groups
+    starts: list[Floats | None] = [None, None]
+    points = []
+    for strength in usable:
+        w = path.weights(strength, factor, y) * mass
+        right = np.empty(len(y), np.bool_)
+        for h in (0, 1):
+            part = half == h
+            coef = fit_softmax(Z[part], y[part], w[part], C, l2=l2, start=starts[h])
+            right[~part] = predict(coef, Z[~part]).argmax(axis=1) == y[~part]
+            starts[h] = coef
+        points.append(_point(strength, right, mass, names, w / mass))
+    return tuple(points)
+
+
+def compared_groups(groups: Ints) -> tuple[ComparedGroup, ...]:
+    """Return the groups among which the worst is looked for, with the small ones pooled."""
+    rows = _count(groups)
+    return compare_groups(rows, rows)
+
+
+def choose(points: Sequence[Point], max_mean_loss: float) -> int:
+    """Return the position of the largest strength that costs little mean accuracy.
+
+    Parameters
+    ----------
+    points
+        From ``trade_off``, in rising order of the strength; at least one.
+    max_mean_loss
+        Largest loss of mean accuracy against the best strength, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        ``max_mean_loss`` is out of range.
+
+    """
+    if not 0.0 <= max_mean_loss <= 1.0:
+        raise ValueError(f"max_mean_loss is {max_mean_loss}: give a number from 0 to 1, such as 0.02")
+    least = max(point.mean for point in points) - max_mean_loss - SAME
+    return max(k for k, point in enumerate(points) if point.mean >= least)
+
+
+def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Ints, w: Floats) -> Point:
+    compared = compare_groups(_count(groups), _count(groups[right]))
+    worst = worst_of(compared)
+    if worst is None:
+        raise ValueError("there are no rows to compare groups on")
+    n = float(mass.sum() ** 2 / (mass @ mass))  # rows of one mass that would tell as much
+    mean = float(mass @ right / mass.sum())
+    low, high = wilson_interval(min(mean * n, n), n)
+    return Point(
+        strength=float(strength),
+        mean=mean,
+        mean_low=float(low),
+        mean_high=float(high),
+        worst=worst.accuracy,
+        worst_low=min(group.low for group in compared),
+        worst_high=min(group.high for group in compared),
+        group=tuple(int(member) for member in worst.members),
+        rows=worst.rows,
+        effective_share=float((mass @ w) ** 2 / (mass.sum() * (mass @ (w * w)))),
+    )
+
+
+def _count(groups: Ints) -> Counter[int]:
+    names, counts = np.unique(groups, return_counts=True)
+    return Counter(dict(zip(names.tolist(), counts.tolist(), strict=True)))
