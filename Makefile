@@ -25,6 +25,10 @@ $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --editable '.[cpu,dev,embed]'
 	touch $@
 
+$(VENV)/.paper: $(VENV)/.dev
+	$(PIP) --editable '.[cpu,dev,embed,paper]'
+	touch $@
+
 demo: $(VENV)/.run  ## Curate scikit-learn's digits, publish them, draw the report; on Ray: ARGS="--set run.executor=ray"
 	$(BIN)/python -m connectors.digits demo/data
 	$(BIN)/rowsieve run deploy/recipes/demo.yaml $(ARGS)
@@ -101,7 +105,7 @@ release: licences sbom  ## Make the wheel, its SBOM and the list of licences in 
 	$(RELEASE)/bin/python -m build --outdir build/dist .
 	cp deploy/LICENCES.md build/
 
-paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
+paper: $(VENV)/.paper  ## Recompute the papers' tables into tests/paper/*.md; resumes after an interruption
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.results
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.robust
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.downstream
@@ -109,6 +113,7 @@ paper: $(VENV)/.dev  ## Recompute the papers' tables into tests/paper/*.md; resu
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.eos
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.splits
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.dckm
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.baselines
 
 gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
 	$(PYTHON) -m tests.benchmarks.gpu

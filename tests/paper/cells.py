@@ -25,8 +25,8 @@ KEPT = ROOT / "build" / "paper"
 METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe", "weights")
 OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "ways")
 TRAINING_CODE = (
-    *("boosting", "ensemble", "in_memory", "job", "kernel", "learner", "loop", "methods", "params"),
-    *("rows", "sampling", "session", "tally"),
+    *("boosting", "ensemble", "in_memory", "job", "kernel", "learner", "loop", "methods"),
+    *("metric_sums", "rows", "sampling", "session"),
 )
 METHODS = (
     *(f"operators/{name}" for name in METHOD_CODE),
@@ -35,7 +35,12 @@ METHODS = (
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
 )
 """What groups and outliers depend on."""
-TRAINING = ("operators/lpboost", "engine/training/rules", *(f"engine/training/{f}.py" for f in TRAINING_CODE))
+TRAINING = (
+    "operators/lpboost",
+    "engine/recipe/trainers.py",
+    "engine/training/rules",
+    *(f"engine/training/{f}.py" for f in TRAINING_CODE),
+)
 """What trained models depend on beside that."""
 
 

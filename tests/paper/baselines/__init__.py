@@ -1,0 +1,1 @@
+"""Our weights beside the usual baselines: ``python -m tests.paper.baselines`` writes ``BASELINES.md``."""
