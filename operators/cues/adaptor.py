@@ -55,7 +55,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 2
+    version = 3
     cpu_seconds_per_million_rows = 8.0
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

@@ -1,15 +1,18 @@
 """Evidence that a model leans on a shortcut, without group labels, and the gate that it opens.
 
-Five measurements have to agree. Each one is mapped to [0, 1] by a ramp, and the gate is their product: one
-that is missing shuts it. Each of the five is high on tables with a strong shortcut; honest tables fail at
-least one, most of them several (tests/paper/REAL.md has the figures). Where a shortcut is spread over many
-features, as in embeddings or principal components, no single feature agrees with the twins: then the other
-four open the gate if they are strong. What cannot be told from data: whether an honest feature that looks
-like a shortcut is one. The settings ``spurious`` and ``legitimate`` exist for that.
+Several measurements have to agree. Each one is mapped to [0, 1] by a ramp, and the gate is their product: one
+that is missing shuts it. Each is high on tables with a strong shortcut; honest tables fail at least one, most
+of them several (tests/paper/REAL.md has the figures). One of them is the gain that the weights are measured
+to have on held-out rows: without any the gate is shut. Where a shortcut is spread over many features, as in
+embeddings or principal components, no single feature agrees with the twins: then the others open the gate if
+they are strong, and the gain is that confident mistakes are put right. What cannot be told from data: whether
+an honest feature that looks like a shortcut is one. The settings ``spurious`` and ``legitimate`` exist for
+that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -18,6 +21,7 @@ import numpy.typing as npt
 from operators.class_shares import class_factors
 from operators.cues.draws import Ids, halves
 from operators.cues.environments import Twins
+from operators.cues.gain import righted, slice_gain
 from operators.cues.linear import Floats, Ints, fit_softmax, predict
 
 # (value at which the gate is shut, value at which it is open)
@@ -27,19 +31,24 @@ RAMPS = {
     "crispness": (0.88, 0.91),
     "recovery": (0.45, 0.55),
     "error": (0.25, 0.20),
+    "gain": (0.01, 0.04),
+    "cost": (0.18, 0.10),
 }
 SPREAD_RAMPS = {
+    "agreement": (0.9, 0.8),
     "mistake_confidence": (0.30, 0.37),
     "crispness": (0.90, 0.93),
     "recovery": (0.5, 0.6),
     "error": (0.20, 0.15),
+    "gain": (-0.2, -0.1),
+    "righted": (0.02, 0.05),
 }
-"""Ramps of a shortcut that no single feature carries, so that slices and twins need not agree."""
+"""Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
+MANY_CLASSES_GAIN = (0.05, 0.10)
+"""Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
 """Agreement at which slices have no part in the weights, agreement at which it is largest, and this part."""
 BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
-FREE_COST = 0.1
-"""Loss of held-out balanced accuracy above which the other evidence has to be stronger."""
 MIN_HARD_ROWS = 20
 CLASS_STRENGTHS = (0.5, 0.0)
 """Strengths of class balance that are tried beside 1."""
@@ -69,7 +78,16 @@ class Evidence:
     error
         Held-out balanced error of class-balanced models.
     cost
-        Loss of held-out balanced accuracy under the robust weights.
+        Loss of held-out balanced accuracy under weights that give the mistakes half of each class.
+    gain
+        Rise of the accuracy of the worst class and side of a listed slice under the robust weights, less one
+        standard error; the largest over the listed slices (``gain.slice_gain``).
+    righted
+        Part of the confident mistakes that the robust weights put right, less two standard errors.
+    price
+        Loss of held-out balanced accuracy under the robust weights themselves: ``cost`` for two classes.
+    classes
+        Number of classes with enough rows to be learnt from.
 
     """
 
@@ -79,6 +97,10 @@ class Evidence:
     recovery: float
     error: float
     cost: float
+    gain: float
+    righted: float
+    price: float = 0.0
+    classes: int = 2
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the product of the ramps.
@@ -94,12 +116,13 @@ class Evidence:
     def ramps(self, limits: dict[str, tuple[float, float]]) -> dict[str, float]:
         """Return every measurement mapped to [0, 1]: 0 at the first limit, 1 at the second.
 
-        Weights that cost much accuracy need stronger evidence: the confidence of the mistakes counts less the
-        part of the cost above ``FREE_COST``.
+        With more than two classes a large gain stands in for the recovery.
         """
         values = asdict(self)
-        values["mistake_confidence"] -= max(self.cost - FREE_COST, 0.0)
-        return {name: _ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
+        found = {name: _ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
+        if self.classes > 2 and "gain" in limits:
+            found["recovery"] = max(found["recovery"], _ramp(self.gain, *MANY_CLASSES_GAIN))
+        return found
 
     def weakest(self) -> str:
         """Return the name of the measurement that lowers the gate most."""
@@ -107,61 +130,60 @@ class Evidence:
         return min(ramps, key=lambda name: ramps[name])
 
 
-def slice_part(agreement: float) -> float:
+def slice_part(agreement: float, classes: int = 2) -> float:
     """Return the part of the slices in the robust weights, in [0, .5]; the twins have the rest.
 
-    Slices count as far as they agree with the twins: honest features make slices, too.
+    Slices count as far as they agree with the twins: honest features make slices, too. A slice has two sides,
+    and balances only so much of a shortcut that points to each of C classes: its part is 2 / C of that.
     """
     none, full, largest = SLICE_PART
-    return largest * _ramp(agreement, none, full)
+    return largest * 2.0 / max(classes, 2) * _ramp(agreement, none, full)
 
 
 def measure(
-    Z: Floats,
     y: Ints,
-    ids: Ids,
-    twins: Twins,
+    agreement: float,
     before: Floats,
     after: Floats,
-    agreement: float,
-    weights: Floats,
-    l2: float,
+    halved: Sequence[Floats],
+    robust: Sequence[Floats],
+    sides: npt.NDArray[np.bool_],
 ) -> Evidence:
     """Measure the evidence on the sample.
 
     Parameters
     ----------
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
-    twins
-        Trained twins; refits start from their models.
-    before, after
-        Held-out probabilities of the twins, shape (splits, n, C).
+    y
+        Labels, shape (n,).
     agreement
         From ``class_correlation``.
-    weights
-        Weights to try, class balance included, shape (n,): those that give the twins' mistakes half of each
-        class, whatever the number of classes.
-    l2
-        Ridge penalty of the refits: as many fits of the probe as there are splits.
+    before, after
+        Held-out probabilities of the twins, shape (splits, n, C).
+    halved
+        Per split held-out probabilities, shape (n, C), of models trained with weights that give the twins'
+        mistakes half of each class, whatever the number of classes.
+    robust
+        The same for the robust weights.
+    sides
+        Sides of the listed slices, shape (slices, n).
 
     """
     C = before.shape[2]
-    rows = np.arange(len(y))
-    gains, losses, costs, confident, errors = [], [], [], [], []
+    rows, everything = np.arange(len(y)), np.ones(len(y), bool)
+    gains, losses, costs, prices, confident, errors = [], [], [], [], [], []
     for s in range(len(before)):
-        refit = _cross_fit(Z, y, ids, twins, s, weights, l2)
-        right, was_right = refit.argmax(axis=1) == y, before[s].argmax(axis=1) == y
+        right, was_right = halved[s].argmax(axis=1) == y, before[s].argmax(axis=1) == y
         moved = right.astype(float) - was_right
         hard = after[s].argmax(axis=1) != y
         gains.append(_worst_gain(moved, hard, y, C))
         losses.append(-class_mean(moved, y, ~hard, C))
-        costs.append(-class_mean(moved, y, np.ones(len(y), bool), C))
+        costs.append(-class_mean(moved, y, everything, C))
+        prices.append(class_mean(was_right - (robust[s].argmax(axis=1) == y).astype(float), y, everything, C))
         sure = ((C * before[s].max(axis=1) - 1) / max(C - 1, 1)) ** 2
         confident.append(class_mean(sure, y, ~was_right, C))
-        errors.append(1.0 - class_mean(was_right.astype(float), y, np.ones(len(y), bool), C))
+        errors.append(1.0 - class_mean(was_right.astype(float), y, everything, C))
     gain, loss = max(float(np.mean(gains)), 0.0), max(float(np.mean(losses)), 0.001)
-    crisp = np.mean([class_mean((2 * q[rows, y] - 1) ** 2, y, np.ones(len(y), bool), C) for q in after])
+    crisp = np.mean([class_mean((2 * q[rows, y] - 1) ** 2, y, everything, C) for q in after])
     return Evidence(
         agreement=agreement,
         mistake_confidence=float(np.mean(confident)),
@@ -169,6 +191,10 @@ def measure(
         recovery=gain / (gain + loss),
         error=float(np.mean(errors)),
         cost=float(np.mean(costs)),
+        gain=slice_gain(sides, y, list(before), robust),
+        righted=righted(y, list(before), robust),
+        price=float(np.mean(prices)),
+        classes=len(np.unique(y)),
     )
 
 
@@ -196,7 +222,7 @@ def measure_class_strength(Z: Floats, y: Ints, ids: Ids, twins: Twins, before: F
     best, strength = float(balanced[worst]) + max(MIN_CLASS_GAIN, 2.0 * float(noise)), 1.0
     for candidate in CLASS_STRENGTHS:
         w = class_factors(counts, strength=candidate)[y]
-        recall = float(_recalls(_cross_fit(Z, y, ids, twins, 0, w, l2), y)[occurs].min())
+        recall = float(_recalls(cross_fit(Z, y, ids, twins, 0, w, l2), y)[occurs].min())
         if recall > best:
             best, strength = recall, candidate
     return strength
@@ -240,8 +266,23 @@ def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Ints, n_classes: 
     return float(min(parts)) if parts else 0.0
 
 
-def _cross_fit(Z: Floats, y: Ints, ids: Ids, twins: Twins, split: int, w: Floats, l2: float) -> Floats:
-    """Return probabilities (n, C) of models trained with ``w`` on the half that does not hold the row."""
+def cross_fit(Z: Floats, y: Ints, ids: Ids, twins: Twins, split: int, w: Floats, l2: float) -> Floats:
+    """Return probabilities (n, C) of models trained with ``w`` on the half that does not hold the row.
+
+    Parameters
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    twins
+        Trained twins; the fits start from their models.
+    split
+        Which halving of the rows: two fits of half of them, or one fit of the probe.
+    w
+        Row weights, class balance included, shape (n,).
+    l2
+        Ridge penalty.
+
+    """
     half = halves(ids, twins.seed, split)
     C = twins.before.shape[-1]
     p = np.empty((len(y), C))

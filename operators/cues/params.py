@@ -28,8 +28,8 @@ class CuesParams(OperatorParams):
 
     robustness: Literal["safe", "bold"] = Field(
         default="safe",
-        description="safe: robust weights as far as five kinds of evidence agree, else class balance. bold: "
-        "robust weights unless the evidence speaks against them, which gains on some tables without a "
+        description="safe: robust weights as far as several kinds of evidence agree, else class balance. "
+        "bold: robust weights unless the evidence speaks against them, which gains on some tables without a "
         "shortcut and loses on others (worst group up to .05 below class balance in the study)",
     )
     spurious: tuple[Reference, ...] = Field(

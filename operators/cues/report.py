@@ -80,13 +80,28 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
+        gain = measured_gain(found["evidence"] or {})
         return (
-            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full.{extra}"
+            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full.{gain}"
+            f"{extra}"
         )
     weakest = str(found["weakest"]).replace("_", " ")
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = "balance the classes" if found["class_strength"] >= 1 else "balance the classes in part"
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+
+
+def measured_gain(evidence: Mapping[str, float]) -> str:
+    """Say what the robust weights win and cost on rows that the models had not seen; empty if not known."""
+    if "gain" not in evidence:
+        return ""
+    won = (
+        f"raise the accuracy of the worst class and side of a listed slice by {evidence['gain']:.3f} or more"
+        if evidence["gain"] > 0
+        else f"put right {evidence['righted']:.0%} or more of the confident mistakes"
+    )
+    lost = f"cost {evidence['price']:.3f}" if evidence["price"] >= 0 else f"add {-evidence['price']:.3f}"
+    return f" On held-out rows these weights {won} and {lost} of balanced accuracy."
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:

@@ -25,16 +25,23 @@ import numpy.typing as npt
 from operators.class_shares import class_factors, counted_classes
 from operators.cues.draws import Ids, draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
-from operators.cues.evidence import Evidence, class_correlation, measure, measure_class_strength, slice_part
+from operators.cues.evidence import (
+    Evidence,
+    class_correlation,
+    cross_fit,
+    measure,
+    measure_class_strength,
+    slice_part,
+)
 from operators.cues.limits import Limits, effective_share, fit_limits
 from operators.cues.linear import Floats, Ints, Scaler, class_balance
 from operators.cues.named import Named, Sides, best_cut, fit_sides
-from operators.cues.slices import Slices, find_slices, slice_factor
+from operators.cues.slices import Slices, find_slices, slice_factor, strongest
 
 Setting = Literal["safe", "bold"]
 
 MIN_ROWS = 100
-"""Smaller tables get class balance: five measurements on held-out rows would be noise."""
+"""Smaller tables get class balance: measurements on held-out rows would be noise."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -165,7 +172,7 @@ def fit(
 
     Returns
     -------
-    State. The cost is 20 fits of the probe on the sample at most, and one pass per feature. Where nothing
+    State. The cost is 24 fits of the probe on the sample at most, and one pass per feature. Where nothing
     can be learnt (``State.reason``) it has class balance.
 
     Raises
@@ -281,12 +288,12 @@ def _fit_searched(Z: Floats, y: Ints, ids: Ids, s: Settings, class_counts: Ints,
     by_slices = slice_factor(slices, Z, y)
     by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
     agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
-    part = slice_part(agreement)
-    probing = _combine(by_slices, by_halves, part)
-    limits = fit_limits(probing, y, C, cap=s.cap, min_effective=s.min_effective)
-    w = class_balance(y, C) * limits.apply(probing, y)
-    evidence = measure(Z, y, ids, twins, before, after, agreement, w, s.l2)
+    halved = _trial(_combine(by_slices, by_halves, slice_part(agreement)), Z, y, ids, twins, s)
+    part = slice_part(agreement, pointed)
     robust = _combine(by_slices, environment_factor(after, y, errors, pointed), part)
+    tried = halved if pointed <= 2 else _trial(robust, Z, y, ids, twins, s)
+    sides = slices.sides(strongest(slices), Z)
+    evidence = measure(y, agreement, before, after, halved, tried, sides)
     blend = evidence.gate()
     strength = measure_class_strength(Z, y, ids, twins, before, s.l2)
     strength += (1.0 - strength) * blend
@@ -312,6 +319,14 @@ def _fit_searched(Z: Floats, y: Ints, ids: Ids, s: Settings, class_counts: Ints,
         seed=s.seed,
         class_strength=strength,
     )
+
+
+def _trial(factor: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, s: Settings) -> list[Floats]:
+    """Return per split the held-out probabilities, shape (n, C), of models trained with a robust factor."""
+    C = twins.before.shape[-1]
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    w = class_balance(y, C) * limits.apply(factor, y)
+    return [cross_fit(Z, y, ids, twins, split, w, s.l2) for split in range(len(twins.before))]
 
 
 def _fit_named(

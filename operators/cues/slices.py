@@ -10,6 +10,7 @@ probabilities, and ``error``, which explains most of the held-out error within t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,9 @@ MIN_SIDE_ROWS = 20
 MIN_SIDE_SHARE = 0.005
 POWER = 3.0
 MAX_FACTOR = 20.0
+TOP = 8
+MIN_STRENGTH = 0.02
+"""Weaker slices are not listed unless the user has named their feature."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,15 @@ class Slices:
     lean: Floats
     error: Floats
     is_error: npt.NDArray[np.bool_]
+
+    def strength(self) -> npt.NDArray[np.float64]:
+        """Return the geometric mean of ``lean`` and ``error`` of each slice, in [0, 1], shape (m,)."""
+        return np.asarray(np.sqrt(self.lean * self.error))
+
+    def sides(self, numbers: Ints, Z: Floats) -> npt.NDArray[np.bool_]:
+        """Return whether each of the standardised rows ``Z`` is above the cut, shape (len(numbers), n)."""
+        above = Z[:, self.feature[numbers]] > self.cut[numbers]
+        return np.asarray(above.T)
 
     def score(self) -> npt.NDArray[np.float64]:
         """Return each slice's part in the mixture, shape (m,): each kind has half of the total of 1.
@@ -116,6 +129,29 @@ def find_slices(Z: Floats, y: Ints, p: Floats, skip: frozenset[int] = frozenset(
         np.asarray(error_, float),
         np.asarray(kind, bool),
     )
+
+
+def strongest(slices: Slices, top: int = TOP, always: Collection[int] = ()) -> Ints:
+    """Return the numbers of the slices that are listed, the strongest first, one per feature.
+
+    Parameters
+    ----------
+    slices
+        From ``find_slices``.
+    top
+        How many at most, of those with a strength of at least ``MIN_STRENGTH``.
+    always
+        Columns that are listed whatever their strength.
+
+    """
+    strength = slices.strength()
+    order = np.argsort(-strength, kind="stable")
+    _, first = np.unique(slices.feature[order], return_index=True)
+    ranked = order[np.sort(first)]
+    kept = (np.arange(len(ranked)) < top) & (strength[ranked] >= MIN_STRENGTH) | np.isin(
+        slices.feature[ranked], list(always)
+    )
+    return np.asarray(ranked[kept])
 
 
 def candidate_cuts(x: Floats) -> Floats:

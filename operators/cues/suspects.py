@@ -17,14 +17,10 @@ from operators.class_shares import counted_classes
 from operators.cues.draws import Ids, draw_sample, halves
 from operators.cues.environments import fit_twins, held_out
 from operators.cues.evidence import class_mean
+from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import Floats, Ints, Scaler, class_balance, fit_softmax, predict
 from operators.cues.robust_weights import Settings
-from operators.cues.slices import Slices, balance_factor, find_slices
-
-TOP = 8
-MIN_STRENGTH = 0.02
-"""Weaker slices are not listed unless the user has named their feature."""
-MIN_CELL_ROWS = 20
+from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
 
 
 @dataclass(frozen=True)
@@ -135,15 +131,8 @@ def measure_suspects(
     slices: Slices, sample: Sample, *, top: int = TOP, always: Collection[int] = ()
 ) -> list[Suspect]:
     """Return at most ``top`` suspects among the slices, one per feature, and ``always``."""
-    strength = np.sqrt(slices.lean * slices.error)
-    order = np.argsort(-strength, kind="stable")
-    _, first = np.unique(slices.feature[order], return_index=True)
-    ranked = order[np.sort(first)]
-    kept = (np.arange(len(ranked)) < top) & (strength[ranked] >= MIN_STRENGTH) | np.isin(
-        slices.feature[ranked], list(always)
-    )
-    chosen = ranked[kept]
-    return [_measure(slices, int(k), float(strength[k]), sample) for k in chosen]
+    strength = slices.strength()
+    return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
 
 
 def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect:

@@ -74,6 +74,14 @@ def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
     assert "names a as spurious, but no usable cut" in str(section.content[0])
 
 
+def test_the_gain_of_the_weights_is_said() -> None:
+    measured = {"agreement": 0.9, "gain": 0.123, "righted": 0.2, "price": 0.07}
+    text = str(cue_section({**FOUND, "evidence": measured}).content[0])
+    assert "worst class and side of a listed slice by 0.123 or more and cost 0.070" in text
+    text = str(cue_section({**FOUND, "evidence": measured | {"gain": -0.05, "price": -0.01}}).content[0])
+    assert "put right 20% or more of the confident mistakes and add 0.010" in text
+
+
 def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:
     spread = cue_section({**FOUND, "evidence": {"agreement": 0.2}})
     assert "No single feature carries it" in str(spread.content[0])

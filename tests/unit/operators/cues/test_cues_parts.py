@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from operators.cues import draws, environments, evidence, limits, linear, named, slices
+from operators.cues import draws, environments, evidence, gain, limits, linear, named, slices
 
 
 def test_flip_draws_depend_on_the_id_alone_and_are_uniform():
@@ -196,51 +197,108 @@ def test_class_correlation_is_the_mean_within_classes():
     assert evidence.class_correlation(np.ones(400), b, y) == 0.0
 
 
+GOOD = evidence.Evidence(
+    agreement=0.7,
+    mistake_confidence=0.5,
+    crispness=0.95,
+    recovery=0.8,
+    error=0.1,
+    cost=0.0,
+    gain=0.1,
+    righted=0.1,
+)
+
+
 def test_one_missing_kind_of_evidence_shuts_the_gate():
-    good = {
-        "agreement": 0.9,
-        "mistake_confidence": 0.5,
-        "crispness": 0.95,
-        "recovery": 0.8,
-        "error": 0.1,
-        "cost": 0.0,
-    }
-    weak = good | {"error": 0.2}  # enough where slices and twins agree
-    assert evidence.Evidence(**weak).gate() == 1.0
+    weak = replace(GOOD, error=0.2)  # enough where slices and twins agree
+    assert weak.gate() == 1.0
     for name, bad in (
         ("agreement", 0.4),
         ("mistake_confidence", 0.1),
         ("crispness", 0.8),
         ("recovery", 0.0),
         ("error", 0.3),
+        ("gain", 0.01),
+        ("cost", 0.18),
     ):
-        found = evidence.Evidence(**{**weak, name: bad})
+        found = replace(weak, **{name: bad})
         assert found.gate() == 0.0
         assert found.weakest() == name
 
 
 def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong():
-    spread = {
-        "agreement": 0.1,
-        "mistake_confidence": 0.4,
-        "crispness": 0.94,
-        "recovery": 0.65,
-        "error": 0.1,
-        "cost": 0.05,
-    }
-    assert evidence.Evidence(**spread).gate() == 1.0
+    spread = replace(GOOD, agreement=0.1, mistake_confidence=0.4, recovery=0.65, cost=0.05, gain=-0.05)
+    assert spread.gate() == 1.0
     assert evidence.slice_part(0.1) == 0.0
     assert evidence.slice_part(0.95) == 0.5
     for name, bad in (("mistake_confidence", 0.3), ("crispness", 0.9), ("recovery", 0.5), ("error", 0.2)):
-        assert evidence.Evidence(**{**spread, name: bad}).gate() == 0.0
-        assert evidence.Evidence(**{**spread, name: bad, "agreement": 0.9}).gate() > 0.0
+        assert replace(spread, **{name: bad}).gate() == 0.0
+        assert replace(spread, **{name: bad, "agreement": 0.7, "gain": 0.1}).gate() > 0.0
+    for name, bad in (("righted", 0.02), ("gain", -0.2), ("agreement", 0.9)):
+        assert replace(spread, **{name: bad}).gate() == 0.0
 
 
-def test_costly_weights_need_more_confident_mistakes():
-    cheap = evidence.Evidence(0.9, 0.36, 0.95, 0.8, 0.1, 0.05)
-    costly = evidence.Evidence(0.9, 0.36, 0.95, 0.8, 0.1, 0.23)
-    assert cheap.gate() == 1.0
-    assert costly.gate() == 0.0
+def test_costly_weights_for_one_feature_shut_the_gate_and_for_a_spread_shortcut_do_not():
+    single = replace(GOOD, agreement=0.9, error=0.2)
+    assert single.gate() == 1.0
+    assert 0 < replace(single, cost=0.14).gate() < 0.6
+    assert replace(single, cost=0.18).gate() == 0.0
+    assert replace(GOOD, agreement=0.2, recovery=0.6, cost=0.18).gate() == 1.0
+    assert replace(GOOD, agreement=0.9, recovery=0.6, cost=0.18).gate() == 0.0
+
+
+def test_with_many_classes_a_measured_gain_stands_in_for_the_recovery_of_the_worst_class():
+    found = replace(GOOD, recovery=0.1)
+    assert found.gate() == 0.0
+    assert replace(found, classes=5).gate() == 1.0
+    assert replace(found, classes=5, gain=0.05).gate() == 0.0
+
+
+def test_slices_have_a_smaller_part_with_more_classes():
+    assert [evidence.slice_part(0.95, C) for C in (2, 4, 5)] == [0.5, 0.25, 0.2]
+
+
+def _probabilities(predicted, classes, confidence=0.9):
+    p = np.full((len(predicted), classes), (1 - confidence) / (classes - 1))
+    p[np.arange(len(predicted)), predicted] = confidence
+    return p
+
+
+def test_the_gain_of_a_slice_is_the_rise_of_its_worst_cell_less_its_standard_error():
+    y = np.repeat([0, 1], 200)
+    side = np.arange(400) % 2 == 0
+    wrong = (y == 1) & side & (np.arange(400) % 4 == 0)  # half of the cell (1, above)
+    before = _probabilities(np.where(wrong, 0, y), 2)
+    still = wrong & (np.arange(400) % 8 == 0)
+    after = _probabilities(np.where(still, 0, y), 2)
+    # The cell has 100 rows, 50 wrong before and 25 after: a rise of .25 with a paired variance of 3/16.
+    expected = 0.25 - np.sqrt(0.25 * 0.75 / 100)
+    assert gain.slice_gain(side[None], y, [before] * 2, [after] * 2) == pytest.approx(expected)
+    noise = np.arange(400) % 3 == 0
+    both = gain.slice_gain(np.stack([noise, side]), y, [before], [after])
+    assert both == pytest.approx(expected)
+    assert gain.slice_gain(side[None], y, [after], [before]) < -0.25
+    assert gain.slice_gain(np.zeros((0, 400), bool), y, [before], [after]) == -1.0
+    few = np.arange(400) < 0
+    assert gain.slice_gain(few[None], y[:1].repeat(400), [before], [after]) == -1.0
+
+
+def test_mistakes_count_as_put_right_as_far_as_they_are_confident():
+    y = np.zeros(300, int)
+    before = np.concatenate(
+        [_probabilities(np.ones(100, int), 2, 0.95), _probabilities(np.ones(100, int), 2, 0.55)]
+    )
+    before = np.concatenate([before, _probabilities(np.zeros(100, int), 2)])
+    sure, border = 0.9**2, 0.1**2
+    right = np.zeros(300, int)
+    right[:100] = 1  # confident mistakes stay, those near the border and the last hundred are right
+    part = 100 * border / (100 * (sure + border))
+    spread = 100 * (sure**2 * max(part**2, 0.05) + border**2 * (1 - part) ** 2) / (100 * (sure + border)) ** 2
+    found = gain.righted(y, [before], [_probabilities(right, 2)])
+    assert found == pytest.approx(part - 2 * np.sqrt(spread))
+    assert found < 0
+    assert gain.righted(y, [before], [_probabilities(y, 2)]) > 0.9
+    assert gain.righted(y, [_probabilities(y, 2)], [before]) == -1.0
 
 
 @pytest.mark.parametrize("cap", [2.0, 20.0])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from operators.cues import Named, Settings, fit, list_suspects, load_state, save_state, weights
+from operators.cues.evidence import RAMPS
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 
 
@@ -31,6 +32,44 @@ def test_without_a_cue_a_hard_table_gets_class_balance():
     state = fit(X, y, ids)
     assert state.blend == 0
     assert np.allclose(weights(state, X, y, ids), class_balance(y, 2))
+
+
+@pytest.mark.parametrize("seed", [2, 4, 8, 9])
+def test_honest_signal_with_wrong_labels_opens_no_gate(seed):
+    # Wrong labels are confident mistakes: without the measured gain the gate would be open, for nothing.
+    rng = np.random.default_rng(seed)
+    n = 2000
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, 10)).astype(np.float32)
+    X[:, :4] += (2 * y[:, None] - 1) * 0.8
+    label = np.where(rng.random(n) < 0.04, 1 - y, y)
+    state = fit(X, label, np.arange(n))
+    ramps = state.evidence.ramps(RAMPS)
+    others = ("agreement", "mistake_confidence", "crispness", "recovery", "error", "cost")
+    assert np.prod([ramps[name] for name in others]) == 1.0
+    assert state.evidence.gain <= 0
+    assert state.blend == 0
+    assert np.allclose(weights(state, X, label, np.arange(n)), class_balance(label, 2))
+
+
+def test_a_cue_of_five_classes_opens_the_gate_and_helps():
+    rng = np.random.default_rng(2)
+    n, C = 6000, 5
+    y, means = rng.integers(0, C, n), 1.2 * rng.normal(size=(C, 6))
+    core = (means[y] + rng.normal(size=(n, 6))).astype(np.float32)
+    cue = np.where(rng.random(n) < 0.92, y, (y + rng.integers(1, C, n)) % C)
+    X = np.column_stack([core, np.eye(C)[cue]]).astype(np.float32)
+    label, ids = np.where(rng.random(n) < 0.04, (y + 1) % C, y), np.arange(n)
+    state = fit(X, label, ids)
+    assert state.evidence.recovery < 0.45  # of the worst class, which alone shut the gate before
+    assert state.blend > 0.9
+    w, broken = weights(state, X, label, ids), y != cue
+    Z = Scaler.from_rows(X).apply(X)
+    right = [
+        (predict(fit_softmax(Z, label, given, C), Z).argmax(axis=1) == y)[broken].mean()
+        for given in (w, class_balance(label, C))
+    ]
+    assert right[0] > right[1] + 0.1
 
 
 def test_a_class_of_few_rows_leaves_the_gate_open(cue_problem):

