@@ -6,7 +6,7 @@ Whoever starts runs sets it, by environment variables or by a TOML file that ``R
     hosts = ["db.internal", "*.example.org"]
     factories = ["ourmodels"]
     environment_names = ["SHOP_PASSWORD"]
-    addresses = ["ray://head:10001"]
+    addresses = ["head:6379"]
     max_rows = 1_000_000_000
     max_bytes = 10_000_000_000_000
     max_json_depth = 100

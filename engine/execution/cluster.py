@@ -38,7 +38,7 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
 
     The planner resolves ``auto`` for a run; elsewhere it means Ray where a cluster is named.
     """
-    named = spec.address or os.environ.get("RAY_ADDRESS")
+    named = None if spec.executor == "local" else spec.ray_address()
     if spec.executor == "local" or (spec.executor == "auto" and not named):
         yield LocalExecutor()
         return

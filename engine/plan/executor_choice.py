@@ -97,10 +97,8 @@ def _width(kind: pa.DataType) -> int:
 
 def _demand(plan: Plan) -> str:
     """Return why this run needs Ray, or an empty text."""
-    if plan.recipe.run.address:
-        return "run.address names a cluster"
-    if os.environ.get("RAY_ADDRESS"):
-        return "RAY_ADDRESS names a cluster"
+    if plan.recipe.run.ray_address():
+        return f"{'run.address' if plan.recipe.run.address else 'RAY_ADDRESS'} names a cluster"
     ray: Any = sys.modules.get("ray")
     if ray is not None and getattr(ray, "is_initialized", lambda: False)():
         return "Ray runs in this process already"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,6 +12,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from engine.core.errors import InputError
 from engine.core.policy import apply_policy
+from engine.core.redaction import redact
 from engine.core.suggestions import explain, nearest
 from engine.recipe.incremental import IncrementalSection, TrainSection
 from engine.recipe.section import Section
@@ -205,6 +207,23 @@ class RunSection(Section):
         gt=0,
         description="Time without a heartbeat after which another run may take the output folder over",
     )
+
+    def ray_address(self) -> str | None:
+        """Return the Ray cluster to join: ``address``, else the environment's; None: none is named.
+
+        Raises InputError for a URI. A Ray Client (``ray://``) unpickles what its server sends and has its
+        driver on the server, without this process's modules; ``http://`` is the address of a dashboard.
+        """
+        key, named = (
+            ("run.address", self.address) if self.address else ("RAY_ADDRESS", os.environ.get("RAY_ADDRESS"))
+        )
+        if named and "://" in named:
+            raise InputError(
+                f"{key}: {redact(named)}: a run joins Ray as a node of the cluster; it is neither a Ray Client "
+                f"(ray://) nor sent to a dashboard. On a node of the cluster, name HEAD:6379, or auto. From "
+                f"elsewhere, send the recipe: rowsieve submit RECIPE --address http://HEAD:8265."
+            )
+        return named or None
 
 
 class ImageSection(Section):

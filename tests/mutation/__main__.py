@@ -4,12 +4,17 @@ cosmic-ray finds the mutants. Running all of them takes days, so this module dra
 random sequence of places, folder after folder, and runs the folder's unit tests on a copy of the project,
 until the time is over or enough mutants were tried. The same seed draws the same sequence.
 
-    python -m tests.mutation [--minutes 15] [--most 1000] [--seed 0] [--only eos,dckm] [--workers 2]
+Outcomes are kept in ``build/mutants.jsonl``, so that several short runs make one sample. One counts while the
+mutated module stays as it was; a survivor is tried again when the folder's tests have changed.
+
+    python -m tests.mutation [--minutes 15] [--most 1000] [--seed 0] [--only eos,dckm] [--workers 2] [--fresh]
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import hashlib
 import json
 import os
 import random
@@ -22,7 +27,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pandas as pd
@@ -83,6 +87,7 @@ SECONDS = 240
 """A test run that takes more CPU time is ended: the mutant loops. Wall time would count a busy machine."""
 REASONS = Path(__file__).with_name("reasons.json")
 RESULTS = Path(__file__).with_name("RESULTS.md")
+KEPT = ROOT / "build" / "mutants.jsonl"
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,13 @@ class Mutant:
     folder: str
     module: str
     operator: str
-    arguments: dict[str, Any]
+    arguments: str
     occurrence: int
     line: int
 
     def code(self) -> str:
         """Return the module's text with the change; empty where there is none."""
-        kind = get_operator(self.operator)(**self.arguments)
+        kind = get_operator(self.operator)(**json.loads(self.arguments))
         return mutate_code((ROOT / self.module).read_text("utf-8"), kind, self.occurrence) or ""
 
 
@@ -115,6 +120,47 @@ class Outcome:
     def key(self) -> str:
         """Return the name under which ``reasons.json`` may explain a survivor."""
         return f"{self.mutant.module}: {self.before} -> {self.after}"
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """Return a hash of the contents of files."""
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def digest_of_tests(folder: str) -> str:
+    """Return a hash of the test files of a folder."""
+    paths = [ROOT / OPERATORS / name for name in TESTS[folder]]
+    return digest(file for path in paths for file in (sorted(path.glob("test_*.py")) or [path]))
+
+
+class Kept:
+    """The outcomes of earlier runs that still count, in a file of JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.outcomes: dict[Mutant, Outcome] = {}
+        self.tested: set[str] = set()
+        tests = {folder: digest_of_tests(folder) for folder in KERNELS}
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            record = json.loads(line)
+            mutant = Mutant(**record["mutant"])
+            module, same_tests = ROOT / mutant.module, record["tests"] == tests[mutant.folder]
+            if module.exists() and record["source"] == digest([module]) and (record["killed"] or same_tests):
+                self.outcomes[mutant] = Outcome(mutant, record["killed"], record["before"], record["after"])
+            if same_tests:
+                self.tested.add(mutant.folder)
+
+    def add(self, outcome: Outcome) -> None:
+        """Keep an outcome."""
+        mutant = outcome.mutant
+        self.outcomes[mutant] = outcome
+        record = dataclasses.asdict(outcome) | {
+            "source": digest([ROOT / mutant.module]),
+            "tests": digest_of_tests(mutant.folder),
+        }
+        self.path.parent.mkdir(exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
 
 
 def modules(folder: str) -> list[Path]:
@@ -136,9 +182,8 @@ def mutants(folder: str) -> dict[tuple[str, tuple[int, int]], list[Mutant]]:
             if any(part in one.operator_name for part in SKIPPED):
                 continue
             module = str(Path(one.module_path).relative_to(ROOT))
-            mutant = Mutant(
-                folder, module, one.operator_name, dict(one.operator_args), one.occurrence, one.start_pos[0]
-            )
+            given = json.dumps(dict(one.operator_args), sort_keys=True)
+            mutant = Mutant(folder, module, one.operator_name, given, one.occurrence, one.start_pos[0])
             places[module, one.start_pos].append(mutant)
     return dict(places)
 
@@ -289,21 +334,28 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="mutants that are tried at the same time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-baseline", action="store_true", help="do not run the tests without a mutant")
+    parser.add_argument("--fresh", action="store_true", help="forget the outcomes of earlier runs")
     parser.add_argument("--only", default=",".join(KERNELS), help="folders, with commas between")
     arguments = parser.parse_args()
-    folders, outcomes = arguments.only.split(","), list[Outcome]()
+    folders = arguments.only.split(",")
+    if arguments.fresh:
+        KEPT.unlink(missing_ok=True)
+    kept = Kept(KEPT)
     with tempfile.TemporaryDirectory() as temporary:
         projects = [Path(temporary) / str(worker) for worker in range(arguments.workers)]
         for project in projects:
             copy_project(project)
         for folder in folders:
-            if not arguments.no_baseline and not passes(projects[0], folder):
+            if folder in kept.tested or arguments.no_baseline:
+                continue
+            if not passes(projects[0], folder):
                 raise SystemExit(f"the tests of {folder} fail without a mutant: mend them first")
         end = time.monotonic() + 60 * arguments.minutes
-        for outcome in try_mutants(projects, sequence(folders, arguments.seed)[: arguments.most], end):
-            outcomes.append(outcome)
+        drawn = [one for one in sequence(folders, arguments.seed) if one not in kept.outcomes]
+        for outcome in try_mutants(projects, drawn[: arguments.most], end):
+            kept.add(outcome)
             print("killed  " if outcome.killed else "SURVIVED", outcome.key, flush=True)
-    RESULTS.write_text(page(outcomes, arguments.seed), "utf-8")
+    RESULTS.write_text(page(list(kept.outcomes.values()), arguments.seed), "utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def test_the_working_directory_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     assert str(tmp_path) in paths
 
 
-@pytest.mark.parametrize("address", [None, "ray://head:10001"])
+@pytest.mark.parametrize("address", [None, "head:6379"])
 def test_ray_gets_these_paths(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray")
     given: list[dict[str, Any]] = []

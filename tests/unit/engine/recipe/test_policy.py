@@ -66,6 +66,30 @@ def test_the_command_line_and_the_operator_may_name_the_cluster(
     assert Recipe.load(path).run.address == "ray://evil:10001"
 
 
+@pytest.mark.parametrize("executor", ["auto", "ray"])
+@pytest.mark.parametrize("way", ["command line", "environment", "operator's list"])
+def test_no_run_is_a_ray_client(
+    executor: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of ``ray://`` sends pickles, so that not even the operator's own address is one."""
+    path = with_address(tmp_path)
+    if way == "environment":
+        monkeypatch.setenv("RAY_ADDRESS", "ray://evil:10001")
+        given = ["--set", "run.address=null"]
+    elif way == "command line":
+        given = ["--set", "run.address=ray://evil:10001"]
+    else:
+        monkeypatch.setenv("ROWSIEVE_ADDRESSES", "ray://evil:10001")
+        given = []
+    monkeypatch.setattr("ray.init", lambda *_, **__: pytest.fail("connected"))
+    given += ["--set", f"run.executor={executor}"] if way != "operator's list" else []
+    done = CliRunner().invoke(app, ["run", str(path), *given])
+    assert done.exit_code == 2, done.output
+    key = "RAY_ADDRESS" if way == "environment" else "run.address"
+    assert f"{key}: ray://evil:10001: a run joins Ray as a node" in done.output
+    assert not (tmp_path / "out" / "versions").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [
