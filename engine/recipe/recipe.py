@@ -214,14 +214,13 @@ class RunSection(Section):
         Raises InputError for a URI. A Ray Client (``ray://``) unpickles what its server sends and has its
         driver on the server, without this process's modules; ``http://`` is the address of a dashboard.
         """
-        key, named = (
-            ("run.address", self.address) if self.address else ("RAY_ADDRESS", os.environ.get("RAY_ADDRESS"))
-        )
+        key = "run.address" if self.address else "RAY_ADDRESS"
+        named = self.address or os.environ.get("RAY_ADDRESS")
         if named and "://" in named:
             raise InputError(
-                f"{key}: {redact(named)}: a run joins Ray as a node of the cluster; it is neither a Ray Client "
-                f"(ray://) nor sent to a dashboard. On a node of the cluster, name HEAD:6379, or auto. From "
-                f"elsewhere, send the recipe: rowsieve submit RECIPE --address http://HEAD:8265."
+                f"{key}: {redact(named)}: a run joins Ray as a node of the cluster; it is no Ray "
+                f"Client (ray://) and has no dashboard. On a node of the cluster, name HEAD:6379 or auto. "
+                f"From elsewhere, send the recipe: rowsieve submit RECIPE --address http://HEAD:8265."
             )
         return named or None
 
