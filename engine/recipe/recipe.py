@@ -218,9 +218,9 @@ class RunSection(Section):
         named = self.address or os.environ.get("RAY_ADDRESS")
         if named and "://" in named:
             raise InputError(
-                f"{key}: {redact(named)}: a run joins Ray as a node of the cluster; it cannot be a Ray Client "
-                f"(ray://) or take a dashboard's address. On a node of the cluster, name HEAD:6379 or auto. "
-                f"From elsewhere, send the recipe: rowsieve submit RECIPE --address http://HEAD:8265."
+                f"{key}: {redact(named)}: a run joins Ray as a node of the cluster; it cannot be a Ray "
+                f"Client (ray://) or take a dashboard's address. On a node, name HEAD:6379 or auto; "
+                f"elsewhere, send the recipe: rowsieve submit RECIPE --address http://HEAD:8265."
             )
         return named or None
 
