@@ -66,13 +66,21 @@ class Ensemble:
                 safetensors.torch.load_file(model_path(folder / MODELS, i)) for i in range(len(weights))
             ]
             models = tuple(build_from(spec, state) for state in states)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            losses = selection["losses"]
+            counts = selection.get("weight", np.ones(len(losses)))  # folders of earlier versions have none
+            return cls(spec, models, weights, losses, selection["row_id"], counts, record["about"])
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            RuntimeError,  # torch's, and JSON that is nested too deep
+            SafetensorError,
+        ) as error:
+            text = " ".join(str(error).split())[:500]
             raise InputError(
-                f"{folder} does not hold a trained model: {type(error).__name__}: {error}. Train again."
+                f"{folder} does not hold a trained model: {type(error).__name__}: {text}. Train again."
             ) from None
-        losses = selection["losses"]
-        counts = selection.get("weight", np.ones(len(losses)))  # folders of earlier versions have none
-        return cls(spec, models, weights, losses, selection["row_id"], counts, record["about"])
 
     def save(self, folder: str | Path) -> None:
         """Write it; base models that are there already are kept, as they never change."""
@@ -178,7 +186,13 @@ class Ensemble:
 
 
 def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
-    """Build a base model from its description and its tensors, in eval mode."""
+    """Build a base model from its description and its tensors, in eval mode.
+
+    Raises ValueError, before anything is built, for tensors that are fewer numbers than are described.
+    """
+    held = sum(value.numel() for value in state.values())
+    if spec.n_weights > held:
+        raise ValueError(f"{spec.n_weights} weights are described, and the file holds {held}")
     model = build(spec, seed=0)
     model.load_state_dict({name.removeprefix("model."): value for name, value in state.items()})
     return model.eval()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from itertools import pairwise
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -50,3 +51,11 @@ class ModelSpec(BaseModel):
         if self.blocks and sum(self.blocks) != self.n_features:
             raise ValueError(f"blocks sum to {sum(self.blocks)}, and there are {self.n_features} features")
         return self
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights and biases of a built-in model; 0 for a factory's, which is not known here."""
+        if self.model not in BUILT_IN:
+            return 0
+        widths = (self.n_features, *(self.hidden if self.model == "mlp" else ()), self.n_classes)
+        return sum((wide + 1) * narrow for wide, narrow in pairwise(widths))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import safetensors
 import safetensors.torch
-from pydantic import ValidationError
 from torch import nn
 
 from operators.base import OperatorError
@@ -37,7 +36,8 @@ def copy(source: Path, folder: Path) -> None:
 def load(folder: Path) -> nn.Module:
     """Read what :func:`save` wrote; the module comes back on the CPU, in eval mode.
 
-    A ``package.module:factory`` is imported and called, as in training; the file itself runs no code.
+    A ``package.module:factory`` is imported and called, as in training; the file itself runs no code. A
+    description of more weights than the file has bytes is refused before the model is built.
 
     Raises
     ------
@@ -45,14 +45,17 @@ def load(folder: Path) -> nn.Module:
         A file is missing or damaged, or the weights do not fit the described model.
     """
     spec = load_spec(folder)
-    model = build(spec, seed=0)
     try:
+        size = (folder / WEIGHTS).stat().st_size
+        if spec.n_weights > size:
+            raise ValueError(f"{spec.n_weights} weights in {size} bytes")
+        model = build(spec, seed=0)
         safetensors.torch.load_model(model, str(folder / WEIGHTS))
     except FileNotFoundError as error:
         raise OperatorError(
             f"{folder / WEIGHTS} is missing: run the operator that trains it again."
         ) from error
-    except (RuntimeError, safetensors.SafetensorError) as error:
+    except (RuntimeError, ValueError, OSError, safetensors.SafetensorError) as error:
         raise OperatorError(
             f"{folder / WEIGHTS} does not hold the weights of model '{spec.model}' that {DESCRIPTION} "
             f"beside it describes: {error}. If the factory's code changed, train again."
@@ -67,5 +70,6 @@ def load_spec(folder: Path) -> ModelSpec:
         return ModelSpec.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise OperatorError(f"{path} is missing: run the operator that trains the model again.") from error
-    except ValidationError as error:
-        raise OperatorError(f"{path} is no description of a model: {error}. Train it again.") from error
+    except (ValueError, OSError) as error:  # among them pydantic's, and bytes that are not UTF-8
+        text = " ".join(str(error).split())[:500]
+        raise OperatorError(f"{path} is no description of a model: {text}. Train it again.") from error

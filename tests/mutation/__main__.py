@@ -26,6 +26,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -145,6 +146,8 @@ class Kept:
             record = json.loads(line)
             mutant = Mutant(**record["mutant"])
             module, same_tests = ROOT / mutant.module, record["tests"] == tests[mutant.folder]
+            if record["before"].startswith("@"):
+                continue
             if module.exists() and record["source"] == digest([module]) and (record["killed"] or same_tests):
                 self.outcomes[mutant] = Outcome(mutant, record["killed"], record["before"], record["after"])
             if same_tests:
@@ -169,6 +172,12 @@ def modules(folder: str) -> list[Path]:
     return [path for path in found if path.stem not in NO_KERNEL]
 
 
+@cache
+def lines(module: str) -> list[str]:
+    """Return the lines of a module."""
+    return (ROOT / module).read_text("utf-8").splitlines()
+
+
 def mutants(folder: str) -> dict[tuple[str, tuple[int, int]], list[Mutant]]:
     """Return all mutants of a folder by module and place."""
     places = defaultdict(list)
@@ -182,6 +191,8 @@ def mutants(folder: str) -> dict[tuple[str, tuple[int, int]], list[Mutant]]:
             if any(part in one.operator_name for part in SKIPPED):
                 continue
             module = str(Path(one.module_path).relative_to(ROOT))
+            if lines(module)[one.start_pos[0] - 1].lstrip().startswith("@"):
+                continue  # what a decorator is given, such as frozen=True, changes no figure
             given = json.dumps(dict(one.operator_args), sort_keys=True)
             mutant = Mutant(folder, module, one.operator_name, given, one.occurrence, one.start_pos[0])
             places[module, one.start_pos].append(mutant)
@@ -201,11 +212,11 @@ def sequence(folders: Iterable[str], seed: int) -> list[Mutant]:
 
 
 def copy_project(target: Path) -> None:
-    """Copy what the tests need."""
+    """Copy what the tests need; compiled modules too, which Python takes by the time of their source."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.png", ".venv")
+            ignored = shutil.ignore_patterns("*.png", ".venv")
             shutil.copytree(source, target / name, ignore=ignored)
         elif source.exists():
             shutil.copy(source, target / name)

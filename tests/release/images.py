@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,12 +47,29 @@ def pinned(text: str, digests: dict[str, str]) -> str:
 
 
 def digest_of(image: str) -> str:
-    """Ask Docker for the digest of a tag. Raises ValueError for an answer that holds none."""
+    """Ask Docker for the digest of a tag. Raises ValueError where it has no answer, or one that is none."""
     command = ["docker", "buildx", "imagetools", "inspect", image, "--format", "{{.Manifest.Digest}}"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[0][:200]
+        raise ValueError(
+            f"{image}: docker knows no digest, it says: {said}. This needs docker with buildx and a "
+            f"network that reaches the image's registry; run `make digests` there. No file was changed."
+        )
+    text = done.stdout.strip()
     if not DIGEST.fullmatch(text):
         raise ValueError(f"{image}: docker answers {text[:80]!r}, which is no digest")
     return text
+
+
+def without_digest(files: Iterable[Path]) -> list[str]:
+    """Return ``FILE: IMAGE`` for each base image that is named by its tag alone."""
+    return [
+        f"{path.name}: {name}"
+        for path in files
+        for name, found in images(path.read_text()).items()
+        if not found
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,23 +80,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, default=[ROOT / name for name in FILES])
     given = parser.parse_args(arguments)
     if given.check:
-        bare = [
-            f"{path.name}: {name}"
-            for path in given.files
-            for name, d in images(path.read_text()).items()
-            if not d
-        ]
+        bare = without_digest(given.files)
         print(
-            "\n".join([*bare, f"{len(bare)} images without a digest: make digests"])
-            if bare
-            else "all have digests"
+            "\n".join([*bare, f"{len(bare)} images without a digest: make digests"]) if bare else "all pinned"
         )
         return bool(bare)
     if shutil.which("docker") is None:
         print("docker is not installed: digests can only be had from a registry. Run this where docker is.")
         return 1
     names = sorted({name for path in given.files for name in images(path.read_text())})
-    digests = {name: digest_of(name) for name in names}
+    try:
+        digests = {name: digest_of(name) for name in names}
+    except ValueError as error:
+        print(error)
+        return 1
     for path in given.files:
         path.write_text(pinned(path.read_text(), digests))
     print("\n".join(f"{name}@{digest}" for name, digest in digests.items()))

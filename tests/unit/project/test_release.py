@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.release import images
+from tests.release import images, ready
 from tests.release.audit import audit
 from tests.release.hashes import CONSTRAINTS, IMAGES, OTHERWISE, closure, hashed, pins
 from tests.release.licences import LICENCES
@@ -104,6 +106,41 @@ def test_digests_are_written_and_checked(
     assert dockerfile.read_text().count("@") == 2
 
 
+def test_no_answer_of_docker_is_one_line_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docker, dockerfile = tmp_path / "docker", tmp_path / "Dockerfile"
+    docker.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\necho more >&2\nexit 125\n")
+    docker.chmod(0o755)
+    dockerfile.write_text("FROM python:3.11-slim\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert images.main([str(dockerfile)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("python:3.11-slim: docker knows no digest, it says: Cannot connect to the Docker")
+    assert said.count("\n") == 1
+    assert dockerfile.read_text() == "FROM python:3.11-slim\n"
+
+
+def test_a_release_says_what_it_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dockerfile, tool, build = tmp_path / "Dockerfile", tmp_path / "pip-audit", tmp_path / "build"
+    dockerfile.write_text("FROM python:3.11-slim\n")
+    tool.write_text(f"#!/bin/sh\necho '{answer_of(PIN | {'skip_reason': 'not found'})}'\n")
+    tool.chmod(0o755)
+    left = ready.missing(build, [dockerfile], str(tool))
+    commands = ("make release", "make sbom", "make licences", "make digests", "make release")
+    assert len(left) == 5
+    for text, command in zip(left, commands, strict=True):
+        assert command in text
+    assert "Dockerfile: python:3.11-slim" in left[3]
+    (build / "dist").mkdir(parents=True)
+    for name in ("dist/rowsieve-0.1.0-py3-none-any.whl", "rowsieve.cdx.json", "LICENCES.md"):
+        (build / name).touch()
+    dockerfile.write_text(f"FROM python:3.11-slim@{DIGEST}\n")
+    tool.write_text(f"#!/bin/sh\necho '{answer_of(PIN | {'vulns': []})}'\n")
+    assert ready.missing(build, [dockerfile], str(tool)) == []
+    assert "1 of 1 pins looked up, 0 advisories found" in capsys.readouterr().out
+
+
 def test_a_digest_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "docker").write_text("#!/bin/sh\necho 'latest; rm -rf'\n")
     (tmp_path / "docker").chmod(0o755)
@@ -112,11 +149,24 @@ def test_a_digest_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         images.digest_of("python:3.11")
 
 
+def answer_of(*pins: dict[str, Any]) -> str:
+    """What pip-audit prints for these pins with --format json."""
+    return json.dumps({"dependencies": [*pins], "fixes": []})
+
+
+PIN = {"name": "tiny", "version": "1.0"}
+FOUND = {"id": "PYSEC-1", "fix_versions": ["1.1"]}
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "strict", "expected", "words"),
     [
-        ("No known vulnerabilities found", 0, True, 0, "No known"),
-        ("Found 1 known vulnerability in 1 package", 1, False, 1, "Found 1"),
+        (answer_of(PIN | {"vulns": []}), 0, True, 0, "1 of 1 pins looked up, 0 advisories"),
+        (answer_of(PIN | {"vulns": [FOUND]}), 1, False, 1, "tiny 1.0: PYSEC-1 (fixed in 1.1)"),
+        # As it answers without PyPI's API, and with exit code 0 and "No known vulnerabilities found".
+        (answer_of(PIN | {"skip_reason": "not found"}), 0, False, 0, "NOT CHECKED: tiny: not found"),
+        (answer_of(PIN | {"skip_reason": "not found"}), 0, True, 1, "0 of 1 pins looked up"),
+        (answer_of(), 0, False, 1, "0 of 0 pins"),
         ("ServiceError: Max retries exceeded", 1, False, 0, "NOT CHECKED"),
         ("ServiceError: Max retries exceeded", 1, True, 1, "NOT CHECKED"),
         ("something else", 2, False, 2, "something else"),

@@ -47,6 +47,7 @@ DAMAGED = {
     "huge.npy": npy(np.zeros(1), shape=(10**12,)),
     "negative.npy": npy(np.zeros(1), shape=(-1,)),
     "text.npy": b"no array",
+    "open.npy": b"\x93NUMPY\x01\x00\x0e\x00{'descr': (\n\n\n",
     "bomb.npz": bomb(),
     "text.npz": b"no archive",
     "model.safetensors": (2**62).to_bytes(8, "little") + b"{}",

@@ -115,6 +115,25 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         Ensemble.load(tmp_path)
 
 
+def test_descriptions_that_do_not_fit_their_files(tmp_path: Path) -> None:
+    model = ensemble(model="mlp", hidden=[5])
+    model.save(tmp_path)
+    about = next(path for path in tmp_path.glob("*.json"))
+    record = json.loads(about.read_text())
+    huge = json.dumps(record | {"model": record["model"] | {"hidden": [10**7, 10**7]}})
+    less = json.dumps({key: value for key, value in record.items() if key != "about"})
+    for text, words in (
+        (huge, r"weights are described, and the file holds"),
+        (less, "KeyError"),
+        ("[]", "TypeError"),
+        ("[" * 100_000, "RecursionError"),
+    ):
+        about.write_text(text)
+        with pytest.raises(InputError, match=f"does not hold a trained model: .*{words}") as caught:
+            Ensemble.load(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
 def test_a_mixture_predicts_the_mean_of_its_models() -> None:
     X, _, _, _ = arrays(20)
     model = ensemble()

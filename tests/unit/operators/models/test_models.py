@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +115,27 @@ def test_bad_files(tmp_path: Path) -> None:
         load(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(OperatorError, match=r"model\.safetensors is missing"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xcf", b"[" * 100_000, b"[]", b"null", b'{"n_features": 1e400}'])
+def test_descriptions_of_nothing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "model.json").write_bytes(content)
+    with pytest.raises(OperatorError, match=r"model\.json is no description of a model") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", [{"n_features": 10**12}, {"model": "mlp", "hidden": (10**6, 10**6)}])
+def test_no_model_is_built_that_its_file_cannot_fill(
+    change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModelSpec(n_features=4, n_classes=3)
+    save(build(spec, 0), spec, tmp_path)
+    assert spec.n_weights == 15
+    (tmp_path / "model.json").write_text(spec.model_copy(update=change).model_dump_json())
+    monkeypatch.setattr("operators.models.storage.build", lambda *_, **__: pytest.fail("built"))
+    with pytest.raises(OperatorError, match=r"weights in \d+ bytes"):
         load(tmp_path)
 
 
