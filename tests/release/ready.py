@@ -33,8 +33,8 @@ def missing(build: Path, files: Sequence[Path], command: str, pins: Path = CONST
     bare = without_digest(files)
     if bare:
         found.append(
-            f"{len(bare)} base images have no digest ({', '.join(bare)}): run `make digests` where docker and "
-            f"the images' registries are, and commit what it writes."
+            f"{len(bare)} base images have no digest ({', '.join(bare)}): run `make digests` where docker "
+            f"and the images' registries are, and commit what it writes."
         )
     if audit(command, pins, strict=True):
         found.append(
