@@ -62,7 +62,7 @@ def test_a_run_that_goes_dies_and_goes_on(tmp_path: Path) -> None:
 @pytest.mark.faults
 def test_the_last_error_stays_until_a_run_ends_well(tmp_path: Path) -> None:
     table = spurious_table()
-    write_shards(tmp_path / "data", table.set_column(0, "a", [[None] * 10 + [1.0] * 230]))
+    write_shards(tmp_path / "data", table.set_column(0, "a", [[float("inf")] * 10 + [1.0] * 230]))
     recipe = recipe_for(tmp_path / "data", tmp_path / "out", source={"on_error": "quarantine"})
     with pytest.raises(Exception, match="10 of 240"):
         run(Recipe.parse(recipe))
