@@ -4,8 +4,8 @@ cosmic-ray finds the mutants. Running all of them takes days, so this module dra
 random sequence of places, folder after folder, and runs the folder's unit tests on a copy of the project,
 until the time is over or enough mutants were tried. The same seed draws the same sequence.
 
-Outcomes are kept in ``build/mutants.jsonl``, so that several short runs make one sample. One counts while the
-mutated module stays as it was; a survivor is tried again when the folder's tests have changed.
+Outcomes are kept in ``outcomes.jsonl`` beside this file, so that several short runs make one sample. One counts
+while the mutated module stays as it was; a survivor is tried again when the folder's tests have changed.
 
     python -m tests.mutation [--minutes 15] [--most 1000] [--seed 0] [--only eos,dckm] [--workers 2] [--fresh]
 """
@@ -72,7 +72,12 @@ NO_KERNEL = {
 """Modules of these folders that hold no numerical kernel."""
 OPERATORS = "tests/unit/operators"
 TESTS = {
-    "dbscan": ["dbscan/test_dbscan.py", "dbscan/test_dbscan_lazy.py", "dbscan/test_grid_order.py"],
+    "dbscan": [
+        "dbscan/test_dbscan.py",
+        "dbscan/test_dbscan_lazy.py",
+        "dbscan/test_grid_order.py",
+        "neighbours/test_neighbours_dbscan.py",
+    ],
     "grasp": ["grasp/test_grasp_selection.py", "grasp/test_grasp.py"],
     "eos": ["eos/test_eos.py", "eos/test_eos_alpha.py"],
     "dckm": ["dckm/test_dckm.py", "dckm/test_dckm_operator.py"],
@@ -88,7 +93,7 @@ SECONDS = 240
 """A test run that takes more CPU time is ended: the mutant loops. Wall time would count a busy machine."""
 REASONS = Path(__file__).with_name("reasons.json")
 RESULTS = Path(__file__).with_name("RESULTS.md")
-KEPT = ROOT / "build" / "mutants.jsonl"
+KEPT = Path(__file__).with_name("outcomes.jsonl")
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,6 @@ class Kept:
             "source": digest([ROOT / mutant.module]),
             "tests": digest_of_tests(mutant.folder),
         }
-        self.path.parent.mkdir(exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 

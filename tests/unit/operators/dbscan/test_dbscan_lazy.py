@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse.csgraph
 import sklearn.cluster
 import torch
 
@@ -174,3 +175,17 @@ def test_many_radii() -> None:
     grid = dbscan_grid(X, radii, [3])
     for eps, labels in zip(radii[::9], grid[::9, 0], strict=True):
         np.testing.assert_array_equal(labels, sklearn.cluster.DBSCAN(eps=eps, min_samples=3).fit(X).labels_)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_linked_bits_are_the_components_of_a_graph(seed: int) -> None:
+    """Words connect the bits that they have; a bit that no word connects is in no group."""
+    rng = np.random.default_rng(seed)
+    bits = rng.choice(64, size=(rng.integers(1, 30), 3))
+    words = np.bitwise_or.reduce(np.left_shift(np.uint64(1), bits.astype(np.uint64)), axis=1)
+    edges = np.concatenate([bits[:, [0, 1]], bits[:, [1, 2]]])
+    graph = scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=(64, 64))
+    count, member = scipy.sparse.csgraph.connected_components(graph, directed=False)
+    found = sorted(group.tolist() for group in components._linked(words))
+    groups = [np.flatnonzero(member == k).tolist() for k in range(count)]
+    assert found == sorted(group for group in groups if len(group) > 1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.stats import chi2
 from sklearn.datasets import load_breast_cancer
 
-from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares
+from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, alpha
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
 from operators.eos.kernel import closed_form_weights
 from operators.eos.memory import rows_of
@@ -67,6 +70,23 @@ def test_the_gaussian_curve_is_the_closed_form() -> None:
         assert point.flagged_share == pytest.approx(
             chi2.sf(cut, d), abs=4 * np.sqrt(chi2.sf(cut, d) / len(X)) + 1e-4
         )
+
+
+def test_the_flagged_shares_are_those_of_each_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shares of the prior weight, over all rows and of the worst class; class 1 of 0, 1, 2 has no row."""
+    flagged = np.array([True, False, False, False, True, True, False, False])
+    prior = np.array([2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1.5, 2.0])
+    statistics = SimpleNamespace(log_weights=lambda found: -found)
+    fit: Any = SimpleNamespace(model=None, statistics=statistics)
+    monkeypatch.setattr(alpha, "losses", lambda *_: np.where(flagged, 5.0, 4.0))
+    X, y = np.zeros((8, 1)), np.array([0, 0, 0, 0, 2, 2, 2, 2])
+    threshold = np.exp(-4.5)
+    all_rows, of_class = 3.5 / 10, {0: 2 / 5, 2: 1.5 / 5}
+    found = alpha.flagged_shares(fit, rows_of(X, y, prior), threshold)
+    assert found == pytest.approx((all_rows, max(of_class.values())))
+    # What has no classes is one: no target, a target of numbers, several targets.
+    for target in (None, y.astype(float), np.stack([y, y], axis=1)):
+        assert alpha.flagged_shares(fit, rows_of(X, target, prior), threshold) == pytest.approx((0.35, 0.35))
 
 
 def test_regression_outliers_are_found() -> None:
