@@ -4,8 +4,8 @@ cosmic-ray finds the mutants. Running all of them takes days, so this module dra
 random sequence of places, folder after folder, and runs the folder's unit tests on a copy of the project,
 until the time is over or enough mutants were tried. The same seed draws the same sequence.
 
-Outcomes are kept in ``outcomes.jsonl`` beside this file, so that several short runs make one sample. One counts
-while the mutated module stays as it was; a survivor is tried again when the folder's tests have changed.
+Outcomes are kept in ``outcomes.jsonl`` beside this file, so that several short runs make one sample. One
+counts while the mutated module stays as it was; a survivor is tried again when the folder's tests change.
 
     python -m tests.mutation [--minutes 15] [--most 1000] [--seed 0] [--only eos,dckm] [--workers 2] [--fresh]
 """
