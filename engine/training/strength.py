@@ -201,9 +201,9 @@ def _draw(task: SampleTask, shard: int) -> Cells:
     drawn = np.flatnonzero(row_hashes(rows.row_id, task.seed, "retrain/strength") <= np.uint64(task.last))
     if len(drawn):
         one = rows.take(drawn)
-        np.savez(
-            task.folder / SAMPLE / f"{shard}.npz", X=one.X, y=one.y, ids=one.row_id, groups=numbers[drawn]
-        )
+        folder = task.folder / SAMPLE
+        folder.mkdir(parents=True, exist_ok=True)  # hosts without a common disk exchange files alone
+        np.savez(folder / f"{shard}.npz", X=one.X, y=one.y, ids=one.row_id, groups=numbers[drawn])
     return Counter(zip(rows.y.tolist(), numbers.tolist(), strict=True))
 
 

@@ -156,6 +156,6 @@ def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> N
             )
         if point["strength"] == chosen:
             place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
-            axes.plot(*place, marker="o", ms=12, mfc="none", color="black", label="chosen")
+            axes.plot(*place, marker="o", ms=12, mfc="none", color="black", ls="none", label="chosen")
             axes.legend(frameon=False, fontsize=8)
     axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {worst_word(record)}")

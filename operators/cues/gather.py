@@ -142,5 +142,6 @@ def _put_down(reader: ShardReader, seed: int, limits: Limits, folder: Path, shar
     drawn = np.flatnonzero(_drawn(y, sample_hashes(ids, seed), limits))
     if len(drawn):
         X = vectors_to_numpy(table.take(drawn)[FEATURES]).astype(np.float32)
+        folder.mkdir(parents=True, exist_ok=True)  # hosts without a common disk exchange files alone
         np.savez(folder / f"{shard}.npz", X=X, y=y[drawn], ids=ids[drawn])
     return len(drawn)

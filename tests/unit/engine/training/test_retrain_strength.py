@@ -157,6 +157,20 @@ def test_a_bounded_sample_is_drawn_from_many_rows(
     assert not (one.folder / ".strength-sample").exists()
 
 
+def test_hosts_that_share_no_disk_make_the_scratch_folder(published: Path, tmp_path: Path) -> None:
+    class WithoutEmptyFolders(LocalExecutor):
+        """Hosts exchange files, so that an empty folder exists on one of them only."""
+
+        def map(self, fn: Any, items: Any, **more: Any) -> Any:
+            for folder in (tmp_path / "model").glob(".strength-sample"):
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+            return super().map(fn, items, **more)
+
+    spec = TrainSpec(published, parse_params({"max_mean_loss": 0.02}), folder=tmp_path / "model")
+    assert train(spec, WithoutEmptyFolders()).record["strength"]["strength"] > 1
+
+
 def test_rows_of_weight_zero_keep_it_and_the_others_get_the_weights_of_the_path(published: Path) -> None:
     params = parse_params({"max_mean_loss": 1.0})
     result = train(TrainSpec(published, params), LocalExecutor())

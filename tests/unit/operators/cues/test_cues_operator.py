@@ -19,9 +19,10 @@ from operators.columns import numpy_to_vectors
 from operators.cues import Settings, fit, weights
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.draws import draw_sample
-from operators.cues.gather import rows_that_fit
+from operators.cues.gather import _put_down, read_sample, rows_that_fit
 from operators.cues.params import CuesParams
 from operators.cues.references import FeatureColumns
+from operators.hashing import END
 from operators.ingest.adaptor import Ingest
 from operators.ingest.params import IngestParams
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
@@ -76,6 +77,13 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
     assert len(draw_sample(label, ids, 2000, 0)) in range(1998, 2001)
     expected = weights(fit(X, label, ids, Settings(max_rows=2000)), X, label, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
+    X, label, _, _, _ = cue_problem
+    reader = MemoryReader([as_table(X, label)])
+    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", 0) == len(label)
+    assert len(read_sample([tmp_path / "a" / "sample" / "0.npz"], 8).y) == len(label)
 
 
 def test_a_named_column_is_balanced_and_listed(cue_problem: Any, tmp_path: Path) -> None:
