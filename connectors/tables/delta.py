@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -179,7 +179,7 @@ def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
     rows = pa.table(table.get_add_actions()).to_pylist()
     for row in rows:  # before anything that the log names is opened
         _check_below(uri, unquote(row["path"]))
-    deleted = _deletion_vectors(table)
+    deleted = _deletion_vectors(uri, table, {unquote(row["path"]) for row in rows})
     rows.sort(key=lambda row: (row["modification_time"], row["path"]))
     return pa.schema(table.schema().to_arrow()), tuple(_data_file(uri, row, deleted) for row in rows)
 
@@ -187,7 +187,7 @@ def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
 def _data_file(uri: str, row: dict[str, Any], deleted: dict[str, NDArray[np.int64]]) -> DataFile:
     name = unquote(row["path"])  # the log has it as part of a URI
     path = f"{uri.rstrip('/')}/{quote(name) if '://' in uri else name}"
-    found = deleted.get(row["path"].rpartition("/")[2], np.empty(0, np.int64))
+    found = deleted.get(name, np.empty(0, np.int64))
     return DataFile(path, name, int(row["size_bytes"]), row.get("partition") or {}, found)
 
 
@@ -205,15 +205,27 @@ def _check_below(uri: str, name: str) -> None:
         check_inside(folder, os.path.join(folder, name))
 
 
-def _deletion_vectors(table: Any) -> dict[str, NDArray[np.int64]]:
-    """Deleted rows by the last part of a data file's path, which is unique in a table."""
+def _deletion_vectors(uri: str, table: Any, names: Collection[str]) -> dict[str, NDArray[np.int64]]:
+    """Return the deleted rows of data files by their names below the table.
+
+    The last part of a name is not enough: tables that were converted from folders of Parquet have files of
+    one name in several partitions. Raises ConnectorError for a vector of none of ``names``, whose deleted
+    rows would be read.
+    """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
+    root = unquote(table.table_uri).partition("://")[2].rstrip("/") + "/"
     found = {}
     for batch in table.deletion_vectors():
         for path, kept in zip(*(pa.array(column) for column in pa.record_batch(batch).columns), strict=True):
-            mask = kept.values.to_numpy(zero_copy_only=False)
-            found[path.as_py().rpartition("/")[2]] = np.flatnonzero(~mask)
+            name = unquote(path.as_py()).partition("://")[2].removeprefix(root)
+            if name not in names:
+                raise ConnectorError(
+                    f"{uri}: a deletion vector is for {path.as_py()}, which is none of the version's data "
+                    f"files: rows that were deleted would be read. Remove the vectors (REORG TABLE ... APPLY "
+                    f"(PURGE))."
+                )
+            found[name] = np.flatnonzero(~kept.values.to_numpy(zero_copy_only=False))
     return found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ import pytest
 from connectors import ConnectorError, Source, open_source
 from connectors.base import CorruptError, Listing
 from connectors.filters import parse
+from connectors.tables import delta
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe, TruthSection
 from engine.runs.runner import run
@@ -155,6 +158,37 @@ def test_deltas_deletion_vectors_and_partitions(tmp_path: Path) -> None:
     ]
     source, listing = opened(tables.Made("delta", path), filter=parse([["p", "=", "a b/c%"]]))
     assert [row["a"] for row in read(source, listing)] == [row["a"] for row in wanted if row["a"] < 50]
+
+
+def test_deletion_vectors_of_files_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was a folder of Parquet has ``part-0.parquet`` in every partition."""
+    from deltalake import DeltaTable, write_deltalake
+
+    folder = tmp_path / "a table"
+    table = rows(0, 20).append_column("p", pa.array(["a b"] * 10 + ["c%"] * 10))
+    config = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(str(folder), table, partition_by=["p"], configuration=config)
+    log = folder / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for add in (action["add"] for action in actions if "add" in action):
+        named = f"{add['path'].rpartition('/')[0]}/part-0.parquet"
+        (folder / unquote(add["path"])).rename(folder / unquote(named))
+        add["path"] = named
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    tables.mark_deleted(str(folder), [0, 3])  # of the file that the log names first
+    first = next(action["add"] for action in actions if "add" in action)["partitionValues"]["p"]
+    gone = (0, 3) if first == "a b" else (10, 13)
+    made = tables.Made("delta", str(folder))
+    found = read(*opened(made), ["a", "p"])
+    assert [row["a"] for row in found] == [i for i in range(20) if i not in gone]
+
+    def elsewhere(self: Any) -> Any:
+        yield pa.record_batch({"filepath": ["file:///x/part-0.parquet"], "selection_vector": [[False]]})
+
+    delta._read_log.cache_clear()
+    monkeypatch.setattr(DeltaTable, "deletion_vectors", elsewhere)
+    with pytest.raises(ConnectorError, match="rows that were deleted would be read"):
+        opened(made)
 
 
 def test_icebergs_files_of_deleted_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
