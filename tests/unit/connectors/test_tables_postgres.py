@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -42,12 +43,15 @@ OPTIONS = {"table": "Shop.Rows", "key": "id", "rows_per_shard": 100}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    found = pgserver.get_server(str(tmp_path_factory.mktemp("pg")))
-    for statement in SETUP.split(";\n")[:-1]:
-        execute(found, statement)
-    yield found
-    found.cleanup()
+def server() -> Iterator[Any]:
+    """Its folder is not pytest's: as root, the server runs as a user who must reach it, and another pytest
+    that starts shuts pytest's folder to all others."""
+    with tempfile.TemporaryDirectory(prefix="pg", ignore_cleanup_errors=True) as folder:
+        found = pgserver.get_server(folder)
+        for statement in SETUP.split(";\n")[:-1]:
+            execute(found, statement)
+        yield found
+        found.cleanup()
 
 
 def execute(server: Any, statement: str) -> None:

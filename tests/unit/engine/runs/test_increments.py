@@ -264,7 +264,8 @@ def test_a_lost_store_fits_again(tmp_path: Path) -> None:
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     record = run(recipe(tmp_path)).manifest["incremental"]
     assert record["kept"] == []
-    assert record["fitted"]["ingest"] == "the store no longer has what it left"
+    assert record["fitted"]["encode"] == "the store no longer has what it left"
+    assert record["fitted"]["ingest"] == "encode is fitted again"
 
 
 def test_a_base_that_is_not_there_is_an_error(tmp_path: Path) -> None:
