@@ -7,8 +7,6 @@ import re
 from collections.abc import Collection
 from urllib.parse import quote, unquote
 
-from fsspec.utils import glob_translate
-
 from connectors.errors import ConnectorError
 
 OBJECT_STORES = ("s3", "gs", "gcs", "abfs", "abfss")
@@ -84,6 +82,8 @@ def glob_pattern(path: str, pattern: str) -> re.Pattern[str]:
 
     Raises ConnectorError where ``**`` is only a part of a name.
     """
+    from fsspec.utils import glob_translate  # slow to import
+
     try:
         return re.compile(glob_translate(pattern))
     except ValueError as error:

@@ -11,7 +11,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pydantic import Field
 
@@ -136,6 +135,8 @@ class ParquetSource(FileSource):
 
     def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
         """Row groups whose statistics do not rule them out."""
+        import pyarrow.dataset as ds  # imports pandas
+
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         fragment = ds.ParquetFileFormat().make_fragment(where, filesystem)
         return [group.id for group in fragment.subset(asked).row_groups]

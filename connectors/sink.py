@@ -12,12 +12,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place
 
 ROW_GROUP_ROWS = 65_536
+"""Most rows of a row group."""
+ROW_GROUP_VALUES = 2**22
+"""Most values of one column of lists in a row group: pyarrow holds eight bytes for each while it writes."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +37,9 @@ def write_parquet(table: pa.Table, path: str | Place) -> Written:
 
     An object of a store is made in memory and put in one request; the bytes are the same.
 
-    The bytes depend only on the values, the schema and the version of pyarrow: compression (zstd),
-    format version and row-group length are fixed, chunks are joined and schema metadata is dropped.
+    The bytes depend only on the values, the schema and the version of pyarrow: compression (zstd) and
+    format version are fixed, the length of row groups follows from the lengths of lists, chunks are joined
+    and schema metadata is dropped.
 
     Raises
     ------
@@ -98,8 +103,24 @@ def _write(table: pa.Table, target: Path | io.BytesIO) -> None:
         data_page_version="1.0",
         compression="zstd",
         compression_level=3,
-        row_group_size=ROW_GROUP_ROWS,
+        row_group_size=_group_rows(plain),
     )
+
+
+def _group_rows(table: pa.Table) -> int:
+    """Return the rows of a row group: fewer for long lists, so that writing takes a bounded memory."""
+    most = max((_list_values(column) for column in table.columns), default=0)
+    if most <= ROW_GROUP_VALUES:
+        return ROW_GROUP_ROWS
+    return max(1, min(ROW_GROUP_ROWS, ROW_GROUP_VALUES * table.num_rows // most))
+
+
+def _list_values(column: pa.ChunkedArray) -> int:
+    """Return the number of values in a column of lists; 0 for other types."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return 0
+    return int(pc.sum(pc.list_value_length(column)).as_py() or 0)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as pd
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -31,6 +30,9 @@ from connectors.files import check_inside, no_row, resolve
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as pd
 
 
 class DeltaOptions(SourceOptions):
@@ -124,6 +126,8 @@ class DeltaSource(FileSource):
         return plain(self.spec.path, schema), {f"{base}/{file.name}": file for file in files}
 
     def _fragment(self, file: DataFile, schema: pa.Schema) -> pd.ParquetFileFragment:
+        import pyarrow.dataset as pd  # imports pandas
+
         filesystem, where = resolve(file.path, policy=self.spec.policy)
         given = file.given(schema)
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)

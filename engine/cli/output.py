@@ -16,8 +16,7 @@ from rich.tree import Tree
 
 from engine.cli.safe_output import SafeConsole
 from engine.core.redaction import redact
-from engine.core.terminal import json_text
-from engine.runs.status import when
+from engine.core.terminal import json_text, when
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,6 @@ def validate(
     """Check a recipe and its source without changing anything, and list how every column is used."""
     with shown_errors(verbose):
         from engine.cli.columns import column_lines, label_lines
-        from engine.cli.output import show_json
         from engine.plan.planner import make_plan
         from engine.plan.preview import check, preview
 
@@ -20,6 +19,8 @@ def validate(
         found = preview(plan)
         check(found)
         if as_json:
+            from engine.cli.output import show_json
+
             show_json(
                 {"recipe": str(recipe), "rows": plan.n_rows, "shards": len(plan.shards), **found.to_json()}
             )

@@ -66,7 +66,7 @@ def diff(
 
 
 def _show_versions(entries: list[dict[str, Any]]) -> None:
-    from engine.runs.status import when
+    from engine.core.terminal import when
 
     table = _table("version", "published", "rows", "groups", "base", "outcome", "models")
     for entry in entries:

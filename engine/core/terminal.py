@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.core.redaction import redact
@@ -34,6 +35,11 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON without control characters. Values of other types are written as texts."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def when(seconds: float) -> str:
+    """Format seconds since the epoch as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _escaped(sign: str) -> str:

@@ -32,6 +32,7 @@ from operators.base import (
     OperatorError,
     RowError,
 )
+from operators.memory import release_memory
 
 
 class ShardWorker:
@@ -88,9 +89,13 @@ class ShardWorker:
         seconds = time.perf_counter() - started
         job.lease.check()
         kept, skipped = (0, n_faults) if reason else (n_faults, 0)
-        return reader.store.commit(
-            job.fingerprint, shard, columns, seconds=seconds, quarantined=kept, skipped=skipped
-        )
+        try:
+            return reader.store.commit(
+                job.fingerprint, shard, columns, seconds=seconds, quarantined=kept, skipped=skipped
+            )
+        finally:
+            del columns
+            release_memory()
 
     def _skip(self, shard: int, reason: str) -> tuple[pa.Table, int]:
         """Return null columns for a shard that cannot be read, and its number of rows."""
@@ -139,6 +144,7 @@ class ShardWorker:
         if not operator.source_columns:
             return job.reader.read(shard, operator.requires)
         table = job.reader.read_source(shard, operator.source_columns)
+        release_memory()  # reading has taken several times as much
         table = table.add_column(0, ROW_ID, job.reader.row_ids(shard))
         for column in operator.requires:
             table = table.append_column(column, job.reader.read_all(shard, [column]).column(column))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from engine.plan.model import Plan, PlannedOperator
@@ -75,8 +75,3 @@ def rate_of(commits: list[tuple[float, int]], since: float) -> float | None:
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
         return None
     return sum(rows for _, rows in recent[1:]) / (recent[-1][0] - recent[0][0])
-
-
-def when(seconds: float) -> str:
-    """Format seconds since the epoch as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

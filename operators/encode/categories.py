@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn.utils import murmurhash3_32
 
 from operators.arrays import Float32
 from operators.encode.outputs import Output, Role
@@ -175,6 +174,8 @@ class CategoryEncoding:
 
     def _hashes(self, texts: pa.Array) -> Float32:
         """Return hashed features (k, hash_columns) of texts: 0 for frequent ones."""
+        from sklearn.utils import murmurhash3_32  # slow to import, and seldom needed
+
         found = np.zeros((len(texts), self.hash_columns), np.float32)
         others = np.flatnonzero(self._levels(texts) < 0)
         for row, text in zip(others.tolist(), texts.take(pa.array(others)).to_pylist(), strict=True):

@@ -37,6 +37,7 @@ from operators.encode.tally import INFREQUENT, NEW, ColumnTally, Tally, write_vo
 from operators.encode.targets import N_FOLDS, TargetTable, count_targets, folds_of
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
 from operators.ingest.labels import class_indices, count_labels
+from operators.memory import release_memory
 
 
 def text_rules(params: EncodeParams) -> TextRules:
@@ -173,6 +174,7 @@ def _summaries(
     """Summarise one shard. Runs on a worker."""
     wanted = list(dict.fromkeys([*names, *([label] if label else [])]))
     table = reader.read_source(shard, wanted)
+    release_memory()
     try:
         found = summarise(table, rules, names)
     except OperatorError as error:

@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.special import ndtr, ndtri
 
 from operators.arrays import Float32, Float64
 from operators.encode.outputs import Output
@@ -68,6 +67,8 @@ class Scale:
         scaled = np.asarray(values, np.float64)
         if self.method != "quantile":
             return (np.sinh(scaled) if self.method == "log" else scaled) * self.factor + self.centre
+        from scipy.special import ndtr
+
         return np.asarray(np.interp(ndtr(scaled), _references(self.quantiles), self.quantiles))
 
     def cut(self, told: float) -> float:
@@ -281,5 +282,7 @@ def _ranks(values: Float64, quantiles: Float64) -> Float64:
 
 
 def _normal(ranks: Float64) -> Float64:
+    from scipy.special import ndtri
+
     edge = ndtri(EDGE - np.spacing(1))
     return np.asarray(np.clip(ndtri(ranks), edge, -edge))

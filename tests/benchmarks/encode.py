@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -80,7 +79,6 @@ class GroupReader:
 
 def encode(path: Path, folder: Path) -> int:
     """Fit over shards, encode them and write the features. Returns the number of features."""
-    from connectors.sink import write_parquet
     from engine.execution.local_executor import LocalExecutor
     from operators.base import Context
     from operators.encode.adaptor import Encode
@@ -92,9 +90,22 @@ def encode(path: Path, folder: Path) -> int:
     metrics = operator.fit(context, LocalExecutor())
     apply = operator.open(context)
     for info in context.shards.shards:
-        made = apply(context.shards.read_source(info.index, ["row_id", *names]))
-        write_parquet(made, folder / f"part-{info.index}.parquet")
+        encode_shard(apply, context.shards, info.index, names, folder)
     return int(metrics["features"])
+
+
+def encode_shard(apply: Any, reader: GroupReader, shard: int, names: list[str], folder: Path) -> None:
+    """Encode and write a shard, with the steps of the engine's worker."""
+    from connectors.sink import write_parquet
+    from operators.memory import release_memory
+
+    table = reader.read_source(shard, ["row_id", *names])
+    release_memory()
+    made = apply(table)
+    del table
+    write_parquet(made, folder / f"part-{shard}.parquet")
+    del made
+    release_memory()
 
 
 def column_transformer(frame: Any, y: Any) -> int:
@@ -150,8 +161,9 @@ def alone(name: str, path: Path) -> None:
 
 
 def _peak() -> float:
-    """Return the peak memory of this process in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak memory of this process in MiB. ``ru_maxrss`` would be inherited from the parent."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def compare(n_rows: int) -> tuple[list[Row], list[Row]]:

@@ -42,6 +42,22 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
+def test_row_groups_of_long_lists_are_short(tmp_path: Path) -> None:
+    width, n = 2**13, 1000
+    wide = pa.array(np.zeros(n * width, np.float32))
+    offsets = pa.array(np.arange(n + 1, dtype=np.int32) * width)
+    lists = pa.table({"x": pa.ListArray.from_arrays(offsets, wide), "k": pa.array(range(n))})
+    fixed = pa.table({"x": pa.FixedSizeListArray.from_arrays(wide, width)})
+    for table in (lists, fixed):
+        write_parquet(table, tmp_path / "a")
+        found = pq.ParquetFile(tmp_path / "a")
+        rows = [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)]
+        assert rows[0] * width == sink.ROW_GROUP_VALUES and sum(rows) == n
+        assert found.read().equals(table)
+    write_parquet(lists.select(["k"]), tmp_path / "b")
+    assert pq.ParquetFile(tmp_path / "b").num_row_groups == 1
+
+
 @RELAXED
 @given(cuts=st.lists(st.integers(0, 200), max_size=6).map(sorted))
 def test_bytes_do_not_depend_on_chunks(tmp_path: Path, cuts: list[int]) -> None:
