@@ -113,6 +113,7 @@ paper: $(VENV)/.paper  ## Recompute the papers' tables into tests/paper/*.md; re
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.splits
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.dckm
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.baselines
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.paper.adult
 
 gpu:  ## Check and time the kernels on a GPU with the installed Python and torch
 	$(PYTHON) -m tests.benchmarks.gpu

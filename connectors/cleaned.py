@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,10 @@ class Cleaned(Wrapper):
                 column = self._mapped(column)
             table = table.set_column(index, name, column)
         return table
+
+    def raw_labels(self, shard: SourceShard, schema: pa.Schema) -> pa.ChunkedArray:
+        """Read the label of one shard as it is before ``label_map``."""
+        return replace(self, label_map={}).read(shard, [self.label], self._stored(schema))[self.label]
 
     @property
     def _cleans(self) -> bool:

@@ -109,10 +109,11 @@ def _write(table: pa.Table, target: Path | io.BytesIO) -> None:
 
 def _group_rows(table: pa.Table) -> int:
     """Return the rows of a row group: fewer for long lists, so that writing takes a bounded memory."""
-    most = max((_list_values(column) for column in table.columns), default=0)
+    most: int = max((_list_values(column) for column in table.columns), default=0)
     if most <= ROW_GROUP_VALUES:
         return ROW_GROUP_ROWS
-    return max(1, min(ROW_GROUP_ROWS, ROW_GROUP_VALUES * table.num_rows // most))
+    fitting: int = ROW_GROUP_VALUES * table.num_rows // most
+    return max(1, min(ROW_GROUP_ROWS, fitting))
 
 
 def _list_values(column: pa.ChunkedArray) -> int:

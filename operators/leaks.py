@@ -156,8 +156,9 @@ def _by_cuts(values: Float64, y: Indices, fit: Rows, rows: Rows) -> Indices:
     edges = [0, *_cuts(ordered, sums), len(order)]
     leaves = np.diff(sums[edges], axis=0).argmax(axis=1)
     missing = np.bincount(y[fit[gone[fit]]], minlength=n_classes) * share
-    low = ordered[edges[1:-1]]
-    found = leaves[np.searchsorted(low, values[rows], side="right")]
+    below, above = ordered[np.array(edges[1:-1], np.intp) - 1], ordered[edges[1:-1]]
+    middle = below / 2 + above / 2
+    found = leaves[np.searchsorted(np.where(middle < above, middle, below), values[rows])]
     return np.where(gone[rows], missing.argmax(), found).astype(np.int32)
 
 

@@ -27,6 +27,7 @@ from engine.training.version import open_version
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
 from operators.ingest.label_checks import check_labels
 from operators.ingest.labels import class_indices
+from operators.leaks import Leak
 
 from .execution import run
 from .published import GROUP_COLUMNS, PublishedVersion
@@ -48,9 +49,19 @@ class Curated(PublishedVersion):
     long as this object, unless ``curate`` was given an ``output``.
     """
 
-    def __init__(self, recipe: Recipe, temporary: tempfile.TemporaryDirectory[str] | None) -> None:
+    leaks: tuple[Leak, ...]
+    """Columns that tell the label on their own in a sample of the rows, the best first: each has a ``name``,
+    and as ``score`` the balanced accuracy on unseen rows."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        temporary: tempfile.TemporaryDirectory[str] | None,
+        leaks: tuple[Leak, ...] = (),
+    ) -> None:
         super().__init__(open_version(recipe.output.path))
         self.recipe = recipe
+        self.leaks = leaks
         self._temporary = temporary  # keeps the folder alive
 
     @cached_property
@@ -143,6 +154,9 @@ class Curated(PublishedVersion):
             f"{self.num_rows:,} rows, {len(clusters)} groups, {outliers:,} outliers "
             f"({outliers / max(self.num_rows, 1):.1%})."
         )
+        if self.leaks:
+            names = ", ".join(repr(leak.name) for leak in self.leaks)
+            text += f" Likely leaks, each of which tells the label on its own: {names}."
         known = clusters.dropna(subset=["accuracy"])
         if known.empty:
             return text
@@ -267,11 +281,11 @@ def curate(
     recipe = recipe.model_copy(update={"source": recipe.source.model_copy(update={"path": path})})
     try:
         _check_label(recipe)
-        run(recipe, verbose=verbose)
+        result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
-    return Curated(recipe, temporary)
+    return Curated(recipe, temporary, result.leaks)
 
 
 def _check_label(recipe: Recipe) -> None:

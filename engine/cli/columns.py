@@ -23,7 +23,7 @@ def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[st
     note : which rows were looked at, if not all.
     """
     rows = [("column", "type", "use", "values, or why not")]
-    rows += [(_cut(c.name), type_text(c.type), c.kind, c.about) for c in columns]
+    rows += [(one_line(_cut(c.name)), type_text(c.type), c.kind, one_line(c.about)) for c in columns]
     yield from aligned(rows)
     used = sum(column.use.used for column in columns)
     told = f" Told from {note}; the run decides from all." if note else ""
@@ -46,6 +46,11 @@ def label_lines(label: LabelCounts) -> Iterator[str]:
         yield f"  {label.missing:,} rows{where} have no label"
 
 
+def one_line(text: str) -> str:
+    """Text without line ends, which would break a line of the list."""
+    return " ".join(text.splitlines())
+
+
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Yield rows as lines whose cells, but for the last, are as wide as the widest of their column."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]) - 1)]
@@ -66,7 +71,7 @@ def type_text(kind: str) -> str:
 def _shown(value: object) -> str:
     """A label; in quotes where spaces at its ends would not be seen."""
     text = str(value)
-    return repr(value) if text != text.strip() or not text else _cut(text)
+    return repr(value) if text != text.strip() or not text else one_line(_cut(text))
 
 
 def _cut(text: str) -> str:

@@ -40,7 +40,8 @@ def _show(found: dict[str, Any]) -> None:
     for entry in found["groups"]:
         _show_group(entry)
     for one in found["slices"]:
-        console.print(f"\n[bold]suspected shortcut[/] {escape(one['slice'])}", soft_wrap=True)
+        also = f" (also {escape(', '.join(one['also']))})" if one["also"] else ""
+        console.print(f"\n[bold]suspected shortcut[/] {escape(one['slice'])}{also}", soft_wrap=True)
         console.print(f"  {escape(one['description'])}", soft_wrap=True)
     console.print(
         "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how many "

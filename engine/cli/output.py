@@ -238,6 +238,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         "training": result.training,
         "exports": [asdict(export) for export in result.exports],
         "parts_taken_over": result.parts_taken_over,
+        "likely_leaks": [asdict(leak) for leak in result.leaks],
         "seconds": round(result.seconds, 1),
     }
     if as_json:

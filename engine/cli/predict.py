@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.markup import escape
 
 from engine.cli.common import AsJson, Verbose, shown_errors
@@ -22,6 +23,13 @@ def predict(
     source: Annotated[str, typer.Argument(metavar="IN", help="Rows: a file, folder, glob or URI")],
     output: Annotated[str, typer.Argument(metavar="OUT", help="New folder for the predictions, in Parquet")],
     format: Annotated[str, typer.Option(help="Format of IN; see `rowsieve sources`")] = "auto",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Option of the format, as in source.options; repeatable. Default: as in the model's recipe",
+        ),
+    ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of IN to keep; repeatable")
     ] = None,
@@ -47,14 +55,35 @@ def predict(
         section = RunSection.model_validate({"executor": executor})
         with open_executor(section, verbose=verbose) as opened:
             found = run_predict(
-                model, source, output, opened, format=format, keep=keep or (), tracking=tracking
+                model,
+                source,
+                output,
+                opened,
+                format=format,
+                options=_options(option),
+                keep=keep or (),
+                tracking=tracking,
             )
         if as_json:
             show_json(asdict(found))
             return
         console.print(
-            f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files; "
-            f"{found.failed:,} rows have no prediction"
+            f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files"
+            + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")
+            + f"{found.failed:,} rows have no prediction"
             + (": see the column reason." if found.failed else "."),
             soft_wrap=True,
         )
+
+
+def _options(given: list[str] | None) -> dict[str, Any] | None:
+    """Return options of the format; None where none is given. Raises InputError."""
+    if not given:
+        return None
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"--option {text}: write KEY=VALUE, such as --option 'delimiter=;'.")
+        found[key] = yaml.safe_load(value) if value.lower() in ("true", "false") else value
+    return found

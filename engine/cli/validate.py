@@ -29,5 +29,5 @@ def validate(
         echo(f"{recipe}: valid. {plan.n_rows:,} rows in {shards}.\n")
         for line in [*column_lines(found.columns, found.note), "", *label_lines(found.label)]:
             echo(line)
-        for finding in found.findings:
-            echo(f"\nwarning: {finding.text}")
+        for _, text in found.warnings():
+            echo(f"\nwarning: {text}")

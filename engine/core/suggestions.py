@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Iterable
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -27,10 +29,18 @@ def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: 
             text = "unknown key." + (nearest(keys[-1], siblings) or f" Known keys: {', '.join(siblings)}.")
         elif fault["type"] == "missing":
             text = "is required."
+        elif fault["type"] in ("enum", "literal_error"):
+            text = f"{fault['msg']}; got {_short(fault['input'])}.{_nearest_value(fault)}"
         else:
             text = f"{fault['msg']}; got {_short(fault['input'])}."
         lines.append(f"{place}: {dotted}: {text}")
     return "\n".join(lines)
+
+
+def _nearest_value(fault: ErrorDetails) -> str:
+    """Return the nearest of the values that pydantic names in quotes."""
+    known = re.findall(r"'([^']*)'", str(fault.get("ctx", {}).get("expected", "")))
+    return nearest(str(fault["input"]), known)
 
 
 def _short(value: Any) -> str:

@@ -33,6 +33,18 @@ CONTRACT: tuple[pa.Field, ...] = (
 )
 """The columns that every published row has beside those of the source."""
 
+DESCRIPTIONS = {
+    ROW_ID: "Dense, stable position of the row among all rows of the source; the key for joins.",
+    GROUP: "Inferred group within the row's class; -1: the row belongs to no group.",
+    IS_OUTLIER: "Whether the row is probably corrupt.",
+    OUTLIER_SOURCE: "The evidence for is_outlier; empty for other rows.",
+    WEIGHT: "Sample weight for training, with mean 1 over the rows that split keeps; 0 for dropped rows.",
+    SPLIT: "Part that the row belongs to: train, validation, test or dropped.",
+    "fold": "Fold of the row for cross-validation, from 0; -1: a test row or a dropped one.",
+}
+"""What the published columns hold. An operator of another package describes its own by the key
+``description`` of its field's metadata."""
+
 ENCODE = "encode"
 """Operator that makes the features of every table that has more than vectors; a recipe need not name it."""
 

@@ -133,5 +133,8 @@ def describe_base(record: Mapping[str, Any]) -> str:
     """Describe in one line which base version a manifest's ``incremental`` names and what is kept of it."""
     counts = ", ".join(f"{record['shards'][key]} {said}" for key, said in SHARD_COUNTS.items())
     text = f"after {record['base']}: {counts}"
-    fitted = [f"{name} ({reason})" for name, reason in record["fitted"].items()]
-    return text + f"; fitted again: {', '.join(fitted) or 'nothing'}"
+    names: dict[str, list[str]] = {}
+    for name, reason in record["fitted"].items():
+        names.setdefault(reason, []).append(name)
+    fitted = [f"{', '.join(of)} ({reason})" for reason, of in names.items()]
+    return text + f"; fitted again: {'; '.join(fitted) or 'nothing'}"

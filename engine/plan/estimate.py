@@ -29,6 +29,8 @@ BASE_MIB, START_SECONDS = 450.0, 5.0
 """Memory of the process before it reads rows, and time of its start, with Python's packages."""
 SHARD_ROWS = 50_000
 """Rows of a shard in the measurement: memory is bounded by a shard, not by the rows."""
+TEXTS_PER_SECOND = 42.3
+"""Free texts that the network ``minilm`` reads in a CPU second without bfloat16: the table "embed" there."""
 LEAST_SHARE = 0.25
 """Share of the cost that does not shrink with fewer features."""
 
@@ -46,7 +48,10 @@ class Estimate:
     slowest
         The operator that takes most of the time.
     networks
-        Columns that go through a pretrained network, whose time depends on the device and is not included.
+        Columns of images that go through a pretrained network, whose time is not included.
+    text_seconds
+        CPU seconds that a network takes for free texts, which are not part of ``seconds``: a GPU, bfloat16
+        and repeated texts make it less.
 
     """
 
@@ -54,16 +59,21 @@ class Estimate:
     mib: float
     slowest: str
     networks: int = 0
+    text_seconds: float = 0.0
 
     @property
     def text(self) -> str:
         """The estimate as a phrase, rounded, since the rates are of another machine."""
         time, memory = _duration(self.seconds), _memory(self.mib)
         beside = ", beside the pretrained network" if self.networks else ""
+        if self.text_seconds:
+            beside += f"; up to {_duration(self.text_seconds)} more for the network that reads free text"
         return f"about {time} of one core and {memory}, mostly for `{self.slowest}`{beside}"
 
 
-def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int], *, networks: int = 0) -> Estimate:
+def estimate(
+    n_rows: int, n_features: int, shard_rows: Sequence[int], *, networks: int = 0, texts: int = 0
+) -> Estimate:
     """Estimate a run of the standard chain.
 
     Parameters
@@ -71,14 +81,16 @@ def estimate(n_rows: int, n_features: int, shard_rows: Sequence[int], *, network
     n_rows : rows of the source.
     n_features : features of a row, once encoded.
     shard_rows : rows of each shard.
-    networks : columns of text or images.
+    networks : columns of images.
+    texts : columns of free text.
     """
     wide = max(LEAST_SHARE, n_features / FEATURES)
     seconds = {name: _rate(rates, n_rows) * n_rows / 1e6 * wide for name, rates in RATES.items()}
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
     peak = max(mib for _, _, mib in RATES.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
-    return Estimate(START_SECONDS + sum(seconds.values()), BASE_MIB + peak, slowest, networks)
+    total, text_seconds = START_SECONDS + sum(seconds.values()), texts * n_rows / TEXTS_PER_SECOND
+    return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds)
 
 
 def _rate(rates: tuple[float, float, int], n_rows: int) -> float:

@@ -36,8 +36,8 @@ from operators.encode.kinds import Kind, KindOptions, decide_kind
 from operators.encode.summary import ColumnSummary, Form, form_of
 from operators.encode.texts import MISSING_TEXTS, NUMBER
 from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
-from operators.ingest.labels import class_indices, count_labels
-from operators.leaks import Leak, find_leaks
+from operators.ingest.labels import count_labels
+from operators.leaks import Leak
 
 MOSTLY = 0.5
 """Share of a column's texts with spaces around them from which ``source.strip`` is set."""
@@ -137,7 +137,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     operators = _image_network(look) or _text_network(look, label)
     made = _planned(name, path, label, keys, output, operators)
     check(made.preview)
-    leaks = _leaks(made.plan, made.preview)
+    leaks = made.preview.leaks
     if leaks:
         why = "Likely leaks, each of which tells the label on its own. Keep one only if it is known first."
         keys["exclude"] = Choice([leak.name for leak in leaks], why)
@@ -147,8 +147,9 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         keys |= unusable
         made = _planned(name, path, label, keys, output, operators)
     rows = [shard.n_rows for shard in made.plan.listing.shards]
-    networks = sum(column.use.kind in (Kind.TEXT, Kind.IMAGE) for column in made.preview.columns)
-    cost = estimate(sum(rows), _n_features(made.preview), rows, networks=networks)
+    kinds = [column.use.kind for column in made.preview.columns]
+    images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
+    cost = estimate(sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
     return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, cost)
 
 
@@ -324,7 +325,7 @@ def _check_label(look: _Look, label: str) -> None:
     if label not in names:
         hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
         raise InputError(f"--label {label}: the source has no such column.{hint}")
-    if look.summaries[label].form in (Form.VECTOR, Form.IMAGE, Form.OTHER, Form.TIME):
+    if look.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
         types = ", ".join(look.summaries[label].types)
         raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
 
@@ -353,18 +354,6 @@ def _installed(model: str) -> bool:
     return all(find_spec(package) is not None for package in NEEDS[model])
 
 
-def _leaks(plan: Plan, found: Preview) -> tuple[Leak, ...]:
-    """Columns in use that tell the label of unseen rows of a sample."""
-    sample = draw_sample(plan.source, plan.listing)
-    label = sample.rows[found.label.name] if found.label.name in sample.rows.column_names else None
-    if label is None:
-        return ()
-    y, _ = class_indices(label, sorted(found.label.counts, key=str))
-    names = {column.name for column in found.columns if column.use.used}
-    columns = {name: sample.rows[name] for name in sample.rows.column_names if name in names}
-    return tuple(find_leaks(columns, y))
-
-
 def _unusable(found: Preview) -> dict[str, Choice]:
     """Keys that set rows with infinite numbers aside, if there are any."""
     shares = {
@@ -387,7 +376,7 @@ def _n_features(found: Preview) -> int:
         summary = column.summary
         if not column.use.used or summary is None:
             continue
-        if column.use.kind == Kind.CATEGORICAL:
+        if column.use.kind in (Kind.CATEGORICAL, Kind.TAGS):
             total += min(summary.distinct, MOST_CATEGORIES)
         elif column.use.kind == Kind.VECTOR:
             total += summary.width or 0

@@ -12,7 +12,7 @@ from connectors.base import Listing, Source
 from connectors.storage import Place
 from engine.core.output_layout import output_of
 from engine.core.redaction import redact_all
-from engine.plan.chain import CONTRACT
+from engine.plan.chain import CONTRACT, DESCRIPTIONS
 from engine.plan.increment import Increment, PlannedOperator, manifest_entry
 from engine.plan.sources import READ_SUFFIX, published_columns
 from engine.recipe.recipe import Recipe
@@ -77,6 +77,21 @@ class Plan:
         ours = (*CONTRACT, *self.extra_columns)
         fields = [pa.field(prefix + field.name, field.type) for field in ours]
         return pa.schema([*published_columns(self.recipe, self.listing.schema), *fields])
+
+    @property
+    def outputs(self) -> list[dict[str, str]]:
+        """The columns that are published beside the source's: name, type, operator and description."""
+        adder = {field.name: planned.name for planned in self.operators for field in planned.operator.adds}
+        prefix = self.recipe.output.prefix
+        return [
+            {
+                "name": prefix + field.name,
+                "type": str(field.type),
+                "operator": adder.get(field.name, ""),
+                "description": _description(field),
+            }
+            for field in (*CONTRACT, *self.extra_columns)
+        ]
 
     def fingerprint_of(self, name: str) -> str:
         """Return the fingerprint of the named operator. Raises KeyError if the plan has no such operator."""
@@ -143,3 +158,9 @@ class Plan:
             ],
             **({"incremental": self.increment.record()} if self.increment else {}),
         }
+
+
+def _description(field: pa.Field) -> str:
+    """Return what a published column holds; empty where its operator does not say."""
+    own = (field.metadata or {}).get(b"description", b"").decode()
+    return own or DESCRIPTIONS.get(field.name, "")

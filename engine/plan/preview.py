@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.core.errors import InputError
+from engine.core.suggestions import nearest
+from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
-from engine.plan.sample import count_label, draw_sample, sample_note
+from engine.plan.sample import count_label, draw_sample, sample_note, unmatched_labels
 from engine.plan.source_columns import SourceColumn, account_for_columns
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
+from operators.leaks import Leak
 
 UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
@@ -29,6 +33,8 @@ class Preview:
         What is wrong or doubtful about the label.
     note
         Which rows were looked at; empty if all were.
+    leaks
+        Columns in use that tell the label of these rows on their own.
 
     """
 
@@ -36,6 +42,7 @@ class Preview:
     label: LabelCounts
     findings: tuple[LabelFinding, ...]
     note: str
+    leaks: tuple[Leak, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
@@ -49,8 +56,14 @@ class Preview:
                 "missing": self.label.missing,
                 "is_exact": self.label.is_exact,
             },
-            "warnings": [{"kind": finding.kind, "text": finding.text} for finding in self.findings],
+            "likely_leaks": [asdict(leak) for leak in self.leaks],
+            "warnings": [{"kind": kind, "text": text} for kind, text in self.warnings()],
         }
+
+    def warnings(self) -> Iterator[tuple[str, str]]:
+        """Yield the kind and the text of everything that is wrong or doubtful."""
+        yield from ((finding.kind, finding.text) for finding in self.findings)
+        yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
 
 def preview(plan: Plan) -> Preview:
@@ -73,7 +86,23 @@ def preview(plan: Plan) -> Preview:
         tolerated=source.max_error_rate if source.on_error == "quarantine" else 0.0,
         balanced=method not in UNBALANCED,
     )
-    return Preview(columns, label, tuple(findings), sample_note(sample, plan.listing))
+    findings += _unmapped(plan)
+    leaks = likely_leaks(plan, sample)
+    return Preview(columns, label, tuple(findings), sample_note(sample, plan.listing), leaks)
+
+
+def _unmapped(plan: Plan) -> list[LabelFinding]:
+    """Name the keys of ``source.label_map`` that occur nowhere, with the nearest label."""
+    keys, labels = unmatched_labels(plan.source)
+    texts = [str(label) for label in labels]
+    return [
+        LabelFinding(
+            "unmapped",
+            f"source.label_map: no row has the label {key!r}."
+            + (nearest(str(key), texts) or f" The labels are: {', '.join(texts[:20])}."),
+        )
+        for key in keys
+    ]
 
 
 def check(found: Preview) -> None:

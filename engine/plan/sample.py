@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from connectors.base import ConnectorError, CorruptError, Listing, Source, SourceShard, narrowed
+from connectors.cleaned import Cleaned
 from connectors.parquet_source import ParquetSource
 from connectors.view import View
 from connectors.wrapper import Wrapper
@@ -109,6 +110,35 @@ def count_label(source: Source, listing: Listing, label: str, sample: Sample) ->
     except (ConnectorError, OperatorError) as error:
         raise InputError(str(error)) from None
     return LabelCounts(label, counts, rows - sum(counts.values()), whole or sample.is_whole)
+
+
+def unmatched_labels(source: Source) -> tuple[list[object], list[object]]:
+    """Return the keys of ``source.label_map`` that no row has, and the labels that rows have instead.
+
+    Returns nothing where there is no map, or the source is too large to read all labels.
+
+    Raises
+    ------
+    InputError
+        A shard cannot be read.
+
+    """
+    while isinstance(source, View):
+        source = source.source
+    if not isinstance(source, Cleaned) or not source.label_map:
+        return [], []
+    try:
+        listing = source.list()
+        if not _is_small(source, listing):
+            return [], []
+        columns = [source.raw_labels(shard, listing.schema) for shard in listing.shards]
+    except CorruptError:
+        return [], []
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
+    seen = {value.as_py() for column in columns for value in column.unique()} - {None}
+    known = seen | {str(value).lower() if isinstance(value, bool) else str(value) for value in seen}
+    return [key for key in source.label_map if key not in known], sorted(seen, key=str)
 
 
 def _is_small(source: Source, listing: Listing) -> bool:

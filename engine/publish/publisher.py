@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from connectors.storage import Place, make_folder
+from connectors.view import View
+from connectors.wrapper import Wrapper
 from engine.core.digests import digest
 from engine.core.json_files import to_json
 from engine.core.output_layout import FORMAT, POINTER, version_folder
@@ -119,6 +121,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         "content": digest([part["sha256"] for part in published]),
         "parts": published,
         "schema": record["schema"],
+        "outputs": plan.outputs,
         "summary": total([part["summary"] for part in parts]),
         "source": {
             "path": redact(plan.recipe.source.path),
@@ -129,6 +132,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             "skipped": record["skipped"],
             "on_corrupt": plan.recipe.source.on_corrupt,
             **_cleaning(plan),
+            "reading": _reading(plan),
             "columns": recorded_columns(plan),
             **(
                 {"holdout": holdout.model_dump(mode="json")}
@@ -148,6 +152,22 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         **({"incremental": record["incremental"]} if plan.increment else {}),
         "packages": package_versions(),
     }
+
+
+def _reading(plan: Plan) -> dict[str, Any]:
+    """Return how the files were read, so that a model reads others of the same kind in the same way.
+
+    Options are kept for files of text alone, which have a ``kind``: those of databases may hold secrets.
+    """
+    spec, source = plan.recipe.source, plan.source
+    while isinstance(source, Wrapper | View):
+        source = source.source
+    name = getattr(getattr(source, "kind", None), "name", "")
+    found: dict[str, Any] = {"format": name}
+    if name and spec.options:
+        found["options"] = dict(spec.options)
+    names: dict[str, Any] = {"rename": dict(spec.rename), "flatten": list(spec.flatten)}
+    return found | {key: value for key, value in names.items() if value}
 
 
 def _cleaning(plan: Plan) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from connectors.storage import Place
 from engine.publish.export import ExportResult
+from operators.leaks import Leak
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,5 @@ class RunResult:
     """The record of the recipe's section ``train``; None without that section."""
     parts_taken_over: int = 0
     """The number of parts that were taken over from the base version."""
+    leaks: tuple[Leak, ...] = ()
+    """Columns that tell the label on their own in a sample of the source."""

@@ -6,7 +6,7 @@ published columns and no operator by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def write_report(
     path: Place,
     executor: Executor | None = None,
     descriptions: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
 ) -> Place:
     """Write the report of a published version to ``path``, unless it is there and up to date.
 
@@ -40,6 +41,7 @@ def write_report(
         depends on is kept beside it, in ``<name>.digest``.
     executor : where shards are counted; default: in this process.
     descriptions : the groups in words, see ``engine.runs.descriptions``; without them the page has none.
+    warnings : sentences about the source, for the head of the page.
 
     Returns
     -------
@@ -49,12 +51,13 @@ def write_report(
     from engine.core.redaction import redact
     from engine.report.digest import report_digest
 
-    mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics, descriptions)
+    mark, digest = path.with_suffix(".digest"), report_digest(plan, manifest, metrics, descriptions, warnings)
     if path.exists() and mark.exists() and mark.read_text("utf-8").strip() == digest:
         return path
     from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
 
-    write_text(path, redact(render(plan, manifest, metrics, executor or LocalExecutor(), descriptions)))
+    page = render(plan, manifest, metrics, executor or LocalExecutor(), descriptions, warnings)
+    write_text(path, redact(page))
     write_text(mark, digest + "\n")
     return path

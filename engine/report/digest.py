@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -22,6 +22,7 @@ def report_digest(
     manifest: Mapping[str, Any],
     metrics: Mapping[str, Mapping[str, float]],
     descriptions: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
 ) -> str:
     """Compute the digest of a report's inputs.
 
@@ -39,6 +40,7 @@ def report_digest(
             "manifest": manifest,
             "metrics": metrics,
             "descriptions": descriptions,
+            "warnings": list(warnings),
             "times": [astuple(row) for row in operator_times(plan)],
         }
     )

@@ -23,6 +23,7 @@ from operators.base import PREDICTION, Executor
 from operators.report import (
     Content,
     ExampleRows,
+    Finding,
     Notice,
     RecipeChoices,
     ReportFigure,
@@ -43,6 +44,7 @@ def render(
     metrics: dict[str, dict[str, float]],
     executor: Executor,
     descriptions: Mapping[str, Any] | None = None,
+    warnings: Sequence[str] = (),
 ) -> str:
     """Render the report as HTML."""
     classes = read_classes(plan)
@@ -66,7 +68,10 @@ def render(
         prefix=plan.recipe.output.prefix,
         classifier=_classifier(plan),
         sentences=summary_sentences(groups, len(classes), found.quarantined),
-        findings=[finding for one in sections for finding in one.findings],
+        findings=[
+            *(Finding(text, "warning") for text in warnings),
+            *(finding for one in sections for finding in one.findings),
+        ],
         **table_of_groups(found, groups),
         words=words,
         central=gallery.examples[:n_central],

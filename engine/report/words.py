@@ -48,7 +48,7 @@ def words_of(descriptions: Mapping[str, Any] | None) -> Words:
     entries = descriptions["groups"][:MOST_GROUPS]
     by_class = {entry["class"]: entry["rule"]["checked"] for entry in entries if entry["rule"]}
     inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
-    slices = [(one["slice"], one["description"]) for one in descriptions["slices"]]
+    slices = [(", ".join([one["slice"], *one["also"]]), one["description"]) for one in descriptions["slices"]]
     classes = [entry["class"] for entry in entries]
     if len(set(classes)) == len(classes):  # no class is split: there is nothing to tell apart
         return Words(slices=slices)

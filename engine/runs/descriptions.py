@@ -33,9 +33,10 @@ from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
 from operators.columns import vectors_to_numpy
 from operators.cues.listing import SUSPECTS, read_suspects
 from operators.descriptions import GroupSample, describe_groups, describe_slices
+from operators.encode.tags import is_tags
 from operators.hashing import row_hashes
 
-FORMAT = 3
+FORMAT = 4
 """Raise it when descriptions have to be made again."""
 MOST_ROWS = 24_000
 ROWS_PER_GROUP = 2_000
@@ -143,7 +144,7 @@ def describable_columns(plan: Plan) -> list[str]:
     """Return the source columns that a description may name.
 
     These are the published ones without the label, those under ``truth`` and ``source.exclude``, internal
-    ones (their names begin with ``_``), lists, bytes and structs.
+    ones (their names begin with ``_``), vectors, bytes and structs.
     """
     source = plan.recipe.source
     apart = {source.label, *source.exclude, *plan.recipe.truth.columns}
@@ -192,7 +193,8 @@ def _is_opaque(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    return bool(pa.types.is_nested(kind) or binary or pa.types.is_null(kind))
+    nested = pa.types.is_nested(kind) and not is_tags(kind)
+    return bool(nested or binary or pa.types.is_null(kind))
 
 
 def _is_prose(column: pa.ChunkedArray) -> bool:

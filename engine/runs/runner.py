@@ -152,6 +152,7 @@ class _Runner:
             exports=version.exports,
             training=version.training,
             parts_taken_over=self._parts_taken_over,
+            leaks=context.leaks,
         )
 
     def place_new_rows(self, plan: Plan, operators: Sequence[PlannedOperator]) -> None:

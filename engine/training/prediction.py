@@ -8,6 +8,7 @@ start of their shard, so that the bytes depend neither on the executor nor on th
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from connectors import ConnectorError, Source, open_source
 from connectors.base import Listing, SourceShard
 from connectors.registry import find_connector
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder
+from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.core.output_layout import output_of
-from engine.core.suggestions import nearest
-from engine.training.raw_rows import conform
+from engine.core.suggestions import explain, nearest
+from engine.training.raw_rows import conform, with_points
 from engine.training.registry import DATA, download
 from engine.training.serving import SERVING, Served
 from operators.base import Executor
@@ -34,6 +38,8 @@ from operators.base import Executor
 BLOCK_ROWS = 8_192
 RECORD = "_predictions.json"
 """Readers of a Parquet folder skip names that begin with an underscore."""
+REQUEST = "_request.json"
+"""File with the digest of what is predicted from what: the same command goes on where one was stopped."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Predicted:
     """Rows without a prediction; their ``reason`` says why."""
     parts: tuple[dict[str, Any], ...]
     """``path``, ``rows``, ``failed``, ``sha256`` and ``source`` of each file."""
+    kept: int = 0
+    """Files that an earlier, interrupted prediction of the same rows had written."""
 
 
 def predict(
@@ -57,19 +65,22 @@ def predict(
     executor: Executor,
     *,
     format: str = "auto",
+    options: Mapping[str, Any] | None = None,
     keep: Sequence[str] = (),
     tracking: str | Path = "",
 ) -> Predicted:
-    """Predict all rows of a dataset.
+    """Predict all rows of a dataset. Parts that an interrupted call has written are kept.
 
     Parameters
     ----------
     model : folder of an MLflow model that ``rowsieve retrain --register`` made, ``models:/NAME@ALIAS``,
         ``models:/NAME/VERSION`` or ``runs:/RUN/PATH``.
     source : file, folder, glob or URI with rows as they are in the source that the model was trained on.
-    output : folder to write; it must be new or empty.
+    output : folder to write: new, empty, or left by an interrupted prediction of the same rows.
     executor : predicts shards on workers.
     format : of the source; see ``rowsieve sources``.
+    options : of the format, such as ``{"delimiter": ";"}``. Default for files of the format that the model
+        was trained on: those of the recipe.
     keep : columns of the source to put before the predictions.
     tracking : output folder whose MLflow database has the model, where MLFLOW_TRACKING_URI names no server.
 
@@ -84,25 +95,55 @@ def predict(
 
     """
     target = output_of(output)
-    if target.exists() and any(True for _ in target.iterdir()):
-        raise InputError(f"{output} is not empty: name a new folder, so that predictions do not mix.")
     with tempfile.TemporaryDirectory() as scratch:
         folder = find_model(model, Path(scratch), tracking)
         files = ModelFiles.read(folder)
         served = Served(folder)
-        opened, shards, schema = _open_source(source, format, served, keep)
-        make_folder(target)
-        work = PredictShard(files, opened, shards, schema, tuple(keep), target)
-        parts = tuple(executor.map(work, range(len(shards))))
+        opened = _open_source(source, format, options, served, keep)
+        listing = opened.listing
+        asked = {
+            "model": files.digest,
+            "files": listing.identities,
+            "schema": [str(field) for field in listing.schema],
+            "shards": [shard.rows_text for shard in listing.shards],
+            "keep": [*keep],
+            "decimal": opened.decimal,
+        }
+        kept = _begin(target, output, digest(asked))
+        work = PredictShard(
+            files, opened.source, listing.shards, listing.schema, tuple(keep), target, opened.decimal
+        )
+        parts = tuple(executor.map(work, range(len(listing.shards))))
     found = Predicted(
         model,
         served.version,
         sum(part["rows"] for part in parts),
         sum(part["failed"] for part in parts),
         parts,
+        len({part["path"] for part in parts} & kept),
     )
     write_json(target / RECORD, asdict(found))
     return found
+
+
+def _begin(target: Place, output: str, request: str) -> set[str]:
+    """Make the folder ready for a request; return the names of the parts of it that are there already.
+
+    Raises InputError if the folder holds anything else.
+    """
+    names = {path.name for path in target.iterdir()} if target.exists() else set()
+    mark = target / REQUEST
+    if not names:
+        make_folder(target)
+        write_json(mark, {"request": request})
+    elif REQUEST not in names:
+        raise InputError(f"{output} is not empty: name a new folder, so that predictions do not mix.")
+    elif json.loads(mark.read_text("utf-8")).get("request") != request:
+        raise InputError(
+            f"{output} is not empty: it holds predictions of another model, of other rows, or with other "
+            f"options. Name a new folder, so that predictions do not mix."
+        )
+    return {name for name in names if name.startswith("part-") and name.endswith(".parquet")}
 
 
 def find_model(model: str, scratch: Path, tracking: str | Path = "") -> Path:
@@ -178,19 +219,22 @@ class PredictShard:
     schema: pa.Schema
     keep: tuple[str, ...]
     output: Place
+    decimal: str = "."
 
     def __call__(self, index: int) -> dict[str, Any]:
-        """Write ``part-<index>.parquet`` and return its record."""
+        """Write ``part-<index>.parquet``, unless it is there, and return its record."""
         served, shard = self.model.open(), self.shards[index]
+        name = f"part-{index:05d}.parquet"
+        if (self.output / name).exists():  # whole, since it has its name
+            return _record_of(self.output / name, shard)
         wanted = served.schema.names if served.schema is not None else []
         there = [name for name in wanted if name in self.schema.names]
         table = self.source.read(shard, list(dict.fromkeys([*there, *self.keep])), self.schema)
         blocks = [
-            _predict_block(served, table.slice(start, BLOCK_ROWS), self.keep)
+            _predict_block(served, table.slice(start, BLOCK_ROWS), self.keep, self.decimal)
             for start in range(0, max(table.num_rows, 1), BLOCK_ROWS)
         ]
         found = pa.concat_tables(blocks)
-        name = f"part-{index:05d}.parquet"
         written = write_parquet(found, self.output / name)
         return {
             "path": name,
@@ -201,17 +245,40 @@ class PredictShard:
         }
 
 
-def _predict_block(served: Served, table: pa.Table, keep: Sequence[str]) -> pa.Table:
-    rows, faults = conform(table, served.schema or pa.schema([]), served.missing_texts)
+def _record_of(path: Place, shard: SourceShard) -> dict[str, Any]:
+    """Return the record of a part that was written before."""
+    data = path.read_bytes()
+    reasons = pq.read_table(pa.BufferReader(data), columns=["reason"])
+    return {
+        "path": path.name,
+        "rows": reasons.num_rows,
+        "failed": reasons.num_rows - reasons.column("reason").null_count,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "source": shard.rows_text,
+    }
+
+
+def _predict_block(served: Served, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
+    schema = served.schema or pa.schema([])
+    rows, faults = conform(with_points(table, schema, decimal), schema, served.missing_texts)
     found = served.predict_table(rows, faults)
     for place, name in enumerate(keep):
         found = found.add_column(place, name, table.column(name))
     return found
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A source that was opened and listed, and the decimal point of numbers in its texts."""
+
+    source: Source
+    listing: Listing
+    decimal: str = "."
+
+
 def _open_source(
-    path: str, format: str, served: Served, keep: Sequence[str]
-) -> tuple[Source, tuple[SourceShard, ...], pa.Schema]:
+    path: str, format: str, options: Mapping[str, Any] | None, served: Served, keep: Sequence[str]
+) -> _Opened:
     """Open and list the source; columns that a CSV may hold badly are read as text.
 
     Raises InputError for a source that cannot be read, and for a missing column.
@@ -222,10 +289,13 @@ def _open_source(
             "columns. Register it again with `rowsieve retrain`."
         )
     try:
-        opened, listing = _list(path, format, served)
+        opened = _list(path, format, options, served)
     except ConnectorError as error:
         raise InputError(str(error)) from None
-    names = listing.schema.names
+    except ValidationError as error:
+        known = find_connector(path, format).Options
+        raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None
+    names = opened.listing.schema.names
     wanted = [name for name in served.schema.names if name in names]
     for name, role in [*((n, "the model reads it") for n in served.needed), *((n, "--keep") for n in keep)]:
         if name not in names:
@@ -239,28 +309,51 @@ def _open_source(
             f"{path} has none of the model's columns: it has {', '.join(names)}, and the model reads "
             f"{', '.join(served.schema.names)}."
         )
-    return opened, listing.shards, listing.schema
+    return opened
 
 
-def _list(path: str, format: str, served: Served) -> tuple[Source, Listing]:
+def _list(path: str, format: str, options: Mapping[str, Any] | None, served: Served) -> _Opened:
     """Open and list the source, a CSV with the model's columns as text: a bad value is then one row's fault.
 
-    Raises ConnectorError.
+    Raises ConnectorError, and ValidationError for an option.
     """
-    opened = open_source(path, format)
-    if find_connector(path, format).name != "csv":
-        return opened, opened.list()
+    reading, name = served.reading, find_connector(path, format).name
+    if options is None and reading.get("format") == name:
+        options = reading.get("options")
+    given = {"options": dict(options or {}), **_names(path, format, options, reading)}
+    opened = open_source(path, format, **given)
+    if name != "csv":
+        return _Opened(opened, opened.list())
+    decimal = str(given["options"].get("decimal", "."))
     scalars = _as_text(served, served.schema.names if served.schema is not None else [])
+    stored = {new: old for old, new in given.get("rename", {}).items()}
     try:
         names = opened.list().schema.names
     except ConnectorError as error:  # as for one word in a column of numbers
-        opened = open_source(path, format, text_columns=tuple(scalars))
+        opened = open_source(path, format, **given, text_columns=tuple(stored.get(n, n) for n in scalars))
         try:
-            return opened, opened.list()
+            return _Opened(opened, opened.list(), decimal)
         except ConnectorError:
             raise error from None
-    opened = open_source(path, format, text_columns=tuple(name for name in scalars if name in names))
-    return opened, opened.list()
+    texts = tuple(stored.get(name, name) for name in scalars if name in names)
+    opened = open_source(path, format, **given, text_columns=texts)
+    return _Opened(opened, opened.list(), decimal)
+
+
+def _names(
+    path: str, format: str, options: Mapping[str, Any] | None, reading: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the keys ``rename`` and ``flatten`` of the recipe, as far as this source has such columns."""
+    rename, flatten = reading.get("rename") or {}, reading.get("flatten") or []
+    if not rename and not flatten:
+        return {}
+    try:
+        stored = open_source(path, format, options=options).list().schema.names
+    except ConnectorError:  # as for two columns of one name, which are renamed
+        return {"rename": rename, "flatten": flatten}
+    taken = {old: new for old, new in rename.items() if old.split(".")[0] in stored and new not in stored}
+    shown = {*stored, *taken.values()}
+    return {"rename": taken, "flatten": tuple(name for name in flatten if name.split(".")[0] in shown)}
 
 
 def _as_text(served: Served, names: Sequence[str]) -> list[str]:

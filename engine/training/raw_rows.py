@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.cells import clean_texts
 from operators.values import python_value
@@ -93,6 +94,18 @@ def conform(table: pa.Table, schema: pa.Schema, missing: Sequence[str] = ()) -> 
                 [python_value(value) for value in column], field, faults, missing
             )
     return _table(arrays, table.num_rows), faults
+
+
+def with_points(table: pa.Table, schema: pa.Schema, decimal: str) -> pa.Table:
+    """Return a table whose texts of numbers have a point where they have the character ``decimal``."""
+    if decimal == ".":
+        return table
+    for index, field in enumerate(table.schema):
+        wanted = schema.field(field.name).type if field.name in schema.names else pa.null()
+        if _is_text(field.type) and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
+            column = pc.replace_substring(table.column(index), decimal, ".")
+            table = table.set_column(index, field, column)
+    return table
 
 
 def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:

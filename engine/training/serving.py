@@ -72,6 +72,7 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
         "texts": version.manifest["source"].get("texts"),
+        "reading": version.manifest["source"].get("reading"),
     }
     write_json(folder / SERVING, record)
     write_columns(input_schema(version, record["features"], image_columns(maker)), folder)
@@ -179,6 +180,11 @@ class Served:
         for index, label in enumerate(classes):
             columns[f"probability_{label}"] = pa.array(probabilities[:, index], from_pandas=True)
         return pa.table({**columns, "reason": pa.array(reasons, pa.string())})
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the source was read: ``format``, and ``options``, ``rename`` and ``flatten`` if any."""
+        return dict(self._about.get("reading") or {})
 
     @property
     def version(self) -> str:

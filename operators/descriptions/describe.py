@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.descriptions.rules import MIN_ROWS, Rule, find_rule
+from operators.descriptions.rules import MIN_ROWS, Rule, find_rule, holds
 from operators.descriptions.views import Floats, TextView, View, views_of
 from operators.hashing import row_hashes
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 MOST_TERMS = 8
 MOST_CENTRAL = 8
+SAME_ROWS = 0.9
+"""Jaccard index from which two slices are the same for a reader."""
 TERM_LEVEL = 3.0
 """Standard errors by which the frequency of a named term differs between a group and its class."""
 
@@ -114,7 +116,9 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
     Returns
     -------
     One mapping for each slice: ``slice``, ``description`` and ``rule``, which tells the rows inside from all
-    others, whatever their class. Empty where the sample has no features.
+    others, whatever their class. A slice with the rows of an earlier one, or whose rule holds for the rows
+    of an earlier one's, by a Jaccard index of ``SAME_ROWS``, is named in its ``also`` instead. Empty where
+    the sample has no features.
 
     """
     if sample.features is None or sample.feature_rows is None:
@@ -125,14 +129,31 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
     part = GroupSample(
         sample.table, sample.row_ids[rows], sample.y[rows], sample.group[rows], sample.sizes, sample.seed
     )
-    found = []
+    found: list[dict[str, Any]] = []
+    seen: list[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_] | None]] = []
     for name, position, cut in slices:
         inside = np.asarray(sample.features[:, position] > cut)
         rule = find_rule(views, inside, part.weights(), fit, tests=max(len(slices), 1))
         text = "no rule of up to three conditions tells its rows from the others better than chance"
+        told = None if rule is None else holds(rule.conditions, views)
+        same = (
+            k for k, (rows_of, rule_of) in enumerate(seen) if _alike(inside, rows_of) or _alike(told, rule_of)
+        )
+        earlier = next(same, None)
+        if earlier is not None:
+            found[earlier]["also"].append(name)
+            continue
+        seen.append((inside, told))
         record = None if rule is None else _rule_record(rule)
-        found.append({"slice": name, "description": rule.text if rule else text, "rule": record})
+        found.append({"slice": name, "also": [], "description": rule.text if rule else text, "rule": record})
     return found
+
+
+def _alike(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_] | None) -> bool:
+    """Whether two sets of rows are nearly the same, by their Jaccard index."""
+    if one is None or other is None:
+        return False
+    return int((one & other).sum()) >= SAME_ROWS * max(int((one | other).sum()), 1)
 
 
 def sentence(rule: Rule | None, name: str, rest: int, drawn: tuple[int, int], has_columns: bool) -> str:

@@ -2,8 +2,8 @@
 
 Numbers and dates are cut at readable thresholds before the tree is fitted, so that a split of the tree is a
 condition with a readable number and nothing is rounded afterwards. Texts with few values, and booleans, give
-one column for each frequent value; long texts give one column for each frequent term. Space around texts does
-not count.
+one column for each frequent value; long texts give one column for each frequent term, lists of texts one for
+each frequent entry. Space around texts does not count.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from operators.descriptions.conditions import (
     Term,
 )
 from operators.encode.kinds import looks_like_id
+from operators.encode.tags import is_tags, read_tags
 
 MOST_CUTS = 31
 MOST_LEVELS = 24
@@ -157,7 +158,7 @@ View: TypeAlias = NumberView | LevelView | TextView
 def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
     """Return the columns that a rule may use, in the order of the table.
 
-    Columns of lists, bytes and structs, constant columns and identifiers have no view.
+    Columns of vectors, bytes and structs, constant columns and identifiers have no view.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | Non
         return _dates(name, column, fit)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _strings(name, column, fit)
-    return None
+    return _entries(name, column, fit) if is_tags(kind) else None
 
 
 def _floats(column: pa.Array) -> Floats:
@@ -285,6 +286,22 @@ def _terms(name: str, texts: Sequence[str | None], fit: npt.NDArray[np.bool_]) -
         return None
     occurs = counter.transform(filled).toarray().astype(np.bool_)
     return TextView(name, occurs, tuple(counter.get_feature_names_out()))
+
+
+def _entries(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> TextView | None:
+    lists = pa.chunked_array([column])
+    texts, rows, places = read_tags(lists, strip=True, fold_case=False, missing=("",))
+    counts = np.bincount(places[fit[rows]], minlength=len(texts))
+    frequent = np.flatnonzero((counts >= MIN_LEVEL_ROWS) & (counts < fit.sum()))
+    kept = np.sort(frequent[np.argsort(-counts[frequent], kind="stable")[:MOST_TERMS]])
+    if not len(kept):
+        return None
+    column_of = np.full(len(texts), -1)
+    column_of[kept] = np.arange(len(kept))
+    inside = column_of[places] >= 0
+    occurs = np.zeros((len(column), len(kept)), np.bool_)
+    occurs[rows[inside], column_of[places[inside]]] = True
+    return TextView(name, occurs, tuple(texts.take(pa.array(kept)).to_pylist()))
 
 
 def readable_cuts(values: Floats, scale: Scale = "number") -> Floats:

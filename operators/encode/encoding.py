@@ -19,11 +19,14 @@ from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding, ElapsedDays
 from operators.encode.numeric import NumberEncoding, Scale
 from operators.encode.outputs import STATE, Output
+from operators.encode.tags import TagsEncoding
 from operators.encode.targets import TargetTable
 from operators.encode.vectors import TextEncoding, VectorEncoding
 from operators.ingest.kernel import Codes, Reason, explain_value
 
-Encoding: TypeAlias = NumberEncoding | CategoryEncoding | DatetimeEncoding | VectorEncoding | TextEncoding
+Encoding: TypeAlias = (
+    NumberEncoding | CategoryEncoding | TagsEncoding | DatetimeEncoding | VectorEncoding | TextEncoding
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ def _read(entry: dict[str, Any], folder: Path) -> Encoding:
     readers: Mapping[str, Any] = {
         "number": NumberEncoding,
         "datetime": DatetimeEncoding,
+        "tags": TagsEncoding,
         "vector": VectorEncoding,
         "text": TextEncoding,
     }

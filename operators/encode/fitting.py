@@ -33,6 +33,7 @@ from operators.encode.numeric import fit_number
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES, Counts
 from operators.encode.summary import ColumnSummary, TextRules, summarise
+from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.tally import INFREQUENT, NEW, ColumnTally, Tally, write_vocabulary
 from operators.encode.targets import N_FOLDS, TargetTable, count_targets, folds_of
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
@@ -205,6 +206,31 @@ def _simple(params: EncodeParams, summary: ColumnSummary, use: ColumnUse, execut
         )
     if use.kind == Kind.VECTOR:
         return VectorEncoding(name, summary.width or 0)
+    return _tags(params, summary) if use.kind == Kind.TAGS else _text(params, name, executor)
+
+
+def _tags(params: EncodeParams, summary: ColumnSummary) -> TagsEncoding:
+    """Fit a column of lists of texts, whose entries are all counted."""
+    own, sketch = params.categorical_of(summary.name), summary.values
+    if sketch is None:
+        raise OperatorError(f"operators.encode: {summary.name!r} has no lists")
+    frequent, bucket = choose_tags(
+        sketch.values,
+        sketch.counts,
+        summary.rows,
+        min_share=own.min_share,
+        max_columns=own.max_columns,
+    )
+    least = params.min_missing_share
+    indicator = summary.missing > 0 and least <= summary.missing_share <= 1 - least
+    reading = reading_of(params)
+    return TagsEncoding(
+        summary.name, reading.strip, reading.fold_case, reading.missing, frequent, bucket, indicator
+    )
+
+
+def _text(params: EncodeParams, name: str, executor: Executor) -> TextEncoding:
+    """Open the network for a column of free text on a worker, and keep the length of its vectors."""
     text = params.text
     options = {
         "model": text.model,

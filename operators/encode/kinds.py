@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import OperatorError
+from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary, Form, form_of
 from operators.encode.texts import DATES
 
@@ -47,6 +48,8 @@ class Kind(StrEnum):
     DATETIME = "datetime"
     TEXT = "text"
     VECTOR = "vector"
+    TAGS = "tags"
+    """Lists of texts."""
     IMAGE = "image"
     UNUSED = "unused"
 
@@ -162,6 +165,8 @@ def looks_like_id(name: str) -> bool:
 def _by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if summary.form == Form.VECTOR:
         return ColumnUse(Kind.VECTOR)
+    if summary.form == Form.TAGS:
+        return _by_tags(summary)
     if summary.distinct == 1 and not summary.missing and not options.explicit:
         shown = (summary.examples(1) or ["infinite"])[0]
         return unused(Unused.CONSTANT, f"all rows have the value {shown!r}")
@@ -192,9 +197,26 @@ def _by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     return ColumnUse(Kind.CATEGORICAL)
 
 
+def _by_tags(summary: ColumnSummary) -> ColumnUse:
+    """Decide about lists of texts."""
+    sketch = summary.values
+    if sketch is None or not summary.distinct:
+        return unused(Unused.CONSTANT, "no row has an entry in its list")
+    if not sketch.is_exact:
+        return unused(
+            Unused.TYPE,
+            f"its lists have more than {MAX_VALUES:,} distinct entries: join rare ones at the source",
+        )
+    if int(sketch.counts.min()) == summary.rows:
+        return unused(Unused.CONSTANT, f"all rows have the entries {', '.join(summary.examples())}")
+    return ColumnUse(Kind.TAGS)
+
+
 def _as_told(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     """Return the kind that the recipe gives. Raises OperatorError if the values do not allow it."""
     kind, form = options.kind, summary.form
+    if form == Form.TAGS:
+        return _by_tags(summary) if kind == Kind.TAGS else _refused(summary, str(kind))
     if kind == Kind.CATEGORICAL and summary.values is not None:
         return ColumnUse(Kind.CATEGORICAL)
     if kind == Kind.TEXT and form == Form.TEXT:
@@ -210,15 +232,17 @@ def _as_told(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     formats = [key for key in DATES if key in summary.parsed]
     if kind == Kind.DATETIME and formats and not options.date_format:
         return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
-    if kind == Kind.BOOLEAN and form == Form.BOOLEAN:
-        return ColumnUse(Kind.BOOLEAN)
-    if kind == Kind.VECTOR and form == Form.VECTOR:
-        return ColumnUse(Kind.VECTOR)
+    same = (Kind.BOOLEAN, Form.BOOLEAN), (Kind.VECTOR, Form.VECTOR)
+    return ColumnUse(kind) if kind and (kind, form) in same else _refused(summary, str(kind))
+
+
+def _refused(summary: ColumnSummary, kind: str) -> ColumnUse:
+    """Raise OperatorError for a kind that the values of a column do not allow."""
     shown = ", ".join(repr(example) for example in summary.examples())
     raise OperatorError(
         f"operators.encode.columns: {summary.name!r} cannot be {kind}: its type is "
         f"{', '.join(summary.types)}{f', with values such as {shown}' if shown else ''}."
-        f"{_fitting(summary, str(kind))} Give it another kind, or exclude it."
+        f"{_fitting(summary, kind)} Give it another kind, or exclude it."
     )
 
 

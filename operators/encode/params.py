@@ -33,7 +33,10 @@ class NumericParams(OperatorParams):
 
 
 class CategoricalParams(OperatorParams):
-    """Categories: one 0/1 feature for each frequent one; a missing value is a category of its own."""
+    """Categories: one 0/1 feature for each frequent one; a missing value is a category of its own.
+
+    Lists of texts, such as tags, get a 0/1 feature for each frequent entry by ``min_share``, ``max_columns``,
+    ``strip`` and ``fold_case``, and one for all infrequent entries."""
 
     min_share: float = Field(default=0.005, ge=0, le=0.5)
     """Least share of rows of a category with a feature of its own; the others are infrequent. It also bounds
@@ -88,8 +91,8 @@ class ColumnParams(OperatorParams):
     """What differs for one column. A kind alone may be written in place of the mapping."""
 
     kind: Kind | None = None
-    """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``vector``, or ``unused`` (also
-    written ``exclude``). Default: by the values."""
+    """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or ``unused``
+    (also written ``exclude``). Default: by the values."""
     missing: Missing | None = None
     """As in ``numeric``."""
     scaling: Scaling | None = None

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.encode.sketches import Histogram, ValueCounts
+from operators.encode.tags import count_tags, is_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.ingest.kernel import FLOAT32_MAX, is_vector
 
@@ -41,6 +42,8 @@ class Form(StrEnum):
     TIME = "time"
     """A date or a point in time."""
     VECTOR = "vector"
+    TAGS = "tags"
+    """A list of texts."""
     IMAGE = "image"
     NOTHING = "nothing"
     """Arrow's type ``null``: the shard has no value of the column."""
@@ -94,7 +97,7 @@ class ColumnSummary:
     histogram
         The usable numbers, or the points in time in seconds since 1970; None for other forms.
     values
-        Texts and their rows; None for other forms.
+        Texts and their rows, of lists of texts the rows that have each entry; None for other forms.
     parsed
         For texts: the histogram of the numbers or the points in time that they are written as, for each
         reading that all texts so far allow.
@@ -271,11 +274,18 @@ def form_of(kind: pa.DataType) -> Form:
         return Form.TEXT
     if is_type.is_date(kind) or is_type.is_timestamp(kind):
         return Form.TIME
-    if is_vector(kind):
-        return Form.VECTOR
     if is_type.is_null(kind):
         return Form.NOTHING
-    struct_image = is_type.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    return _form_of_many(kind)
+
+
+def _form_of_many(kind: pa.DataType) -> Form:
+    """Return what a type of lists, structs or bytes holds."""
+    if is_vector(kind):
+        return Form.VECTOR
+    if is_tags(kind):
+        return Form.TAGS
+    struct_image = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
     return Form.IMAGE if struct_image or _is_binary(kind) else Form.OTHER
 
 
@@ -344,6 +354,9 @@ def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSumm
         return replace(found, histogram=Histogram.of(seconds[~np.isnan(seconds)]), zone=zone)
     if form == Form.VECTOR:
         return replace(found, width=_first_length(column))
+    if form == Form.TAGS:
+        tags = count_tags(column, strip=rules.strip, fold_case=rules.fold_case, missing=rules.missing)
+        return replace(found, values=tags)
     return found
 
 

@@ -32,7 +32,7 @@ class LabelFinding:
     Attributes
     ----------
     kind
-        ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare`` or ``missing``.
+        ``one_class``, ``quantity``, ``alike``, ``spaces``, ``mixed``, ``rare``, ``missing`` or ``unmapped``.
     text
         The finding, with its remedy as it is written in a recipe.
     fatal
@@ -40,7 +40,7 @@ class LabelFinding:
 
     """
 
-    kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing"]
+    kind: Literal["one_class", "quantity", "alike", "spaces", "mixed", "rare", "missing", "unmapped"]
     text: str
     fatal: bool = False
 

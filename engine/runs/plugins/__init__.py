@@ -1,10 +1,11 @@
-"""The plugins of a run: journal, Prometheus, cleanup, descriptions, report, exports, training, tracking."""
+"""The plugins of a run, in the order in which the runner calls them."""
 
 from engine.runs.plugins.base import PublishedVersion, RunContext, RunPlugin
 from engine.runs.plugins.cleanup import Cleanup
 from engine.runs.plugins.descriptions import Descriptions
 from engine.runs.plugins.exports import Exports
 from engine.runs.plugins.journal import Journal
+from engine.runs.plugins.leaks import Leaks
 from engine.runs.plugins.prometheus import Prometheus
 from engine.runs.plugins.report import Report
 from engine.runs.plugins.tracking import Tracking
@@ -13,6 +14,7 @@ from engine.runs.plugins.training import Training
 PLUGINS: tuple[type[RunPlugin], ...] = (
     Journal,
     Prometheus,
+    Leaks,
     Cleanup,
     Descriptions,
     Report,
@@ -29,6 +31,7 @@ __all__ = [
     "Descriptions",
     "Exports",
     "Journal",
+    "Leaks",
     "Prometheus",
     "PublishedVersion",
     "Report",

@@ -24,6 +24,7 @@ from engine.plan.model import Plan
 from engine.publish.export import ExportResult
 from engine.publish.results import OperatorResult
 from engine.storage.lease import Lease
+from operators.leaks import Leak
 
 
 @dataclass
@@ -53,6 +54,8 @@ class RunContext:
     version: PublishedVersion | None = None
     """The published version; None before ``published``."""
     mlflow_run_id: str | None = None
+    leaks: tuple[Leak, ...] = ()
+    """Columns that tell the label on their own in a sample of the source."""
     mlflow_server: str | None = None
     """Digest of the address of the MLflow server that has the run."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from engine.plan.likely_leaks import leak_text
 from engine.report import write_report
 from engine.runs.plugins.base import RunContext, RunPlugin
 from operators.base import Executor
@@ -26,8 +27,9 @@ class Report(RunPlugin):
         meter = run.meter("report")
         meter.tell("start")
         metrics = {result.name: result.metrics for result in version.results}
+        warnings = [f"{text[0].upper()}{text[1:]}" for text in map(leak_text, run.leaks)]
         executor = executor_for_few_shards(run, self.name)
-        write_report(plan, version.manifest, metrics, path, executor, version.descriptions)
+        write_report(plan, version.manifest, metrics, path, executor, version.descriptions, warnings)
         meter.tell("finish")
         version.report = path
 

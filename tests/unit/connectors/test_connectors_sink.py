@@ -52,7 +52,8 @@ def test_row_groups_of_long_lists_are_short(tmp_path: Path) -> None:
         write_parquet(table, tmp_path / "a")
         found = pq.ParquetFile(tmp_path / "a")
         rows = [found.metadata.row_group(k).num_rows for k in range(found.num_row_groups)]
-        assert rows[0] * width == sink.ROW_GROUP_VALUES and sum(rows) == n
+        assert rows[0] * width == sink.ROW_GROUP_VALUES
+        assert sum(rows) == n
         assert found.read().equals(table)
     write_parquet(lists.select(["k"]), tmp_path / "b")
     assert pq.ParquetFile(tmp_path / "b").num_row_groups == 1

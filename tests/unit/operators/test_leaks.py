@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
-from operators.leaks import find_leaks
+from operators.leaks import LEAF_ROWS, MOST_LEAVES, _by_cuts, _few_of_large_classes, find_leaks
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -94,3 +95,29 @@ def test_rows_without_a_label_are_left_out() -> None:
     assert leaks(Y, y) == ["c"]
     assert leaks(Y, np.full(N, -1, np.int32)) == []
     assert leaks(Y[:60], Y[:60]) == []  # too few to tell
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_cuts_are_those_of_a_classification_tree(n_classes: int) -> None:
+    y = RNG.integers(0, n_classes, 2000).astype(np.int32)
+    values = np.round(y + RNG.normal(0, 1, 2000), 1)
+    fit, rows = np.arange(1000), np.arange(1000, 2000)
+    tree = DecisionTreeClassifier(
+        max_leaf_nodes=MOST_LEAVES, min_samples_leaf=LEAF_ROWS, class_weight="balanced", random_state=0
+    )
+    expected = tree.fit(values[fit, None], y[fit]).predict(values[rows, None])
+    assert (_by_cuts(values, y, fit, rows) == expected).mean() > 0.995  # ties aside
+
+
+def test_large_classes_are_thinned_out_and_small_ones_kept() -> None:
+    y = np.repeat(np.arange(4), [50_000, 300, 20_000, 1_000]).astype(np.int32)
+    kept = _few_of_large_classes(RNG.permutation(len(y)), y, 20_000)
+    assert np.bincount(y[kept]).tolist() == [9_350, 300, 9_350, 1_000]
+    few = np.arange(100)
+    assert _few_of_large_classes(few, y, 200) is few
+
+
+def test_a_label_of_many_classes_and_wide_tables_stay_fast() -> None:
+    columns = {f"c{k}": pa.chunked_array([pa.array(RNG.normal(size=6000))]) for k in range(600)}
+    columns["told"] = pa.chunked_array([pa.array(np.arange(6000) % 3)])
+    assert [leak.name for leak in find_leaks(columns, (np.arange(6000) % 3).astype(np.int32))] == ["told"]

@@ -14,6 +14,7 @@ from engine.plan.preview import check, preview
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from tests.adult import COLUMNS, write_adult
+from tests.paper import adult
 
 RECIPE = Path(__file__).resolve().parents[3] / "deploy/recipes/adult.yaml"
 REAL = os.environ.get("ROWSIEVE_REAL_DATA", "")
@@ -73,3 +74,20 @@ def test_the_published_table_is_accounted_for() -> None:
     assert kinds.items() >= {**KINDS, "capital_loss": "numeric"}.items()
     assert sum(found.label.counts.values()) == 48_842
     assert json.dumps(found.to_json())
+
+
+def test_the_page_of_the_whole_table_is_made_or_left_out_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(adult, "PAGE", tmp_path / "ADULT.md")
+    monkeypatch.setattr(adult, "FOLDER", "")
+    adult.main()
+    assert "ADULT.md is left as it is: ROWSIEVE_REAL_DATA names no folder" in capsys.readouterr().out
+    monkeypatch.setattr(adult, "FOLDER", str(tmp_path))
+    adult.main()
+    assert "adult.csv is not there" in capsys.readouterr().out
+    write_adult(tmp_path / "adult.csv")
+    adult.main()
+    text = (tmp_path / "ADULT.md").read_text()
+    assert "600 rows, 0 of them faulty" in text
+    assert all(f"| {name} | {kind} |" in text for name, kind in KINDS.items())

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from setuptools import find_packages
 
@@ -65,6 +67,24 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.split() == []
+
+
+def test_validate_of_a_table_loads_nothing_heavy(tmp_path: Path) -> None:
+    table = pa.table({"y": ["a", "b"] * 100, "x": [*range(100)] * 2, "city": ["Oslo", "Rome"] * 100})
+    pq.write_table(table, tmp_path / "a.parquet")
+    recipe = f"name: r\nsource: {{path: {tmp_path}/a.parquet, label: y}}\noutput: {{path: {tmp_path}/out}}\n"
+    (tmp_path / "r.yaml").write_text(recipe)
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom engine.cli.app import app\n"
+        f"done = CliRunner().invoke(app, ['validate', {str(tmp_path / 'r.yaml')!r}])\n"
+        "assert done.exit_code == 0, done.output\n"
+        "heavy = {'torch', 'ray', 'mlflow', 'sklearn', 'scipy', 'matplotlib', 'fsspec', 'pyarrow.dataset'}\n"
+        "print(*heavy & set(sys.modules))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True
     )
     assert done.stdout.split() == []
 

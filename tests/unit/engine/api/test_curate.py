@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import subprocess
 import sys
 import tempfile
@@ -252,3 +254,56 @@ def test_errors_about_rows_name_the_data_and_no_temporary_file(table: pa.Table) 
             faulty, label="label", operators=PLAIN, source={"on_error": "quarantine", "max_error_rate": 0}
         )
     assert tempfile.gettempdir() not in f"{stopped.value}{budget.value}"
+
+
+def typed_frames() -> dict[str, Any]:
+    """Frames with the types that pandas and polars have beside numbers and texts."""
+    rng, n = np.random.default_rng(0), 120
+    label = rng.choice(["a", "b"], n)
+    common: dict[str, Any] = {
+        "tags": [["p", "q"][: k % 3] for k in range(n)],
+        "geo": [{"lat": float(k), "place": {"city": "Oslo" if k % 2 else "Rome"}} for k in range(n)],
+        "dec": [decimal.Decimal(k) / 4 for k in range(n)],
+        "waited": [dt.timedelta(hours=k % 50) for k in range(n)],
+    }
+    values = rng.choice(["u", "v", "w"], n)
+    start, zone = dt.datetime(2024, 1, 1), "Europe/Berlin"
+    in_pandas = pd.DataFrame(common).assign(
+        label=pd.Categorical(label),
+        kind=pd.Categorical(values, ordered=True),
+        at=pd.date_range(start, periods=n, freq="7h", tz=zone),
+        gaps=pd.array([None if k % 7 == 0 else k % 9 for k in range(n)], dtype="Int64"),
+        member=pd.array([None if k % 5 == 0 else bool(k % 2) for k in range(n)], dtype="boolean"),
+    )
+    at = polars.datetime_range(start, dt.datetime(2025, 1, 1), "7h", time_zone=zone, eager=True)[:n]
+    in_polars = polars.DataFrame(common).with_columns(
+        polars.Series("label", label),
+        polars.Series("kind", values.tolist(), dtype=polars.Categorical),
+        polars.Series("at", at),
+        polars.Series("gaps", [None if k % 7 == 0 else k % 9 for k in range(n)]),
+        polars.Series("member", [None if k % 5 == 0 else bool(k % 2) for k in range(n)]),
+    )
+    return {"pandas": in_pandas, "polars": in_polars}
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_every_type_of_a_frame_has_its_use(name: str) -> None:
+    frame = typed_frames()[name]
+    found = rowsieve.curate(frame, label="label", operators=PLAIN, source={"flatten": ["geo"]})
+    kinds = {column["name"]: column["kind"] for column in found.manifest["source"]["columns"]}
+    assert kinds == {
+        "label": "unused",
+        "tags": "tags",
+        "geo.lat": "numeric",
+        "geo.place.city": "categorical",
+        "dec": "numeric",
+        "waited": "numeric",
+        "kind": "categorical",
+        "at": "datetime",
+        "gaps": "numeric",
+        "member": "boolean",
+    }
+    assert len(found.weights) == 120
+    plain = rowsieve.curate(frame, label="label", operators=PLAIN)
+    (geo,) = (column for column in plain.manifest["source"]["columns"] if column["name"] == "geo")
+    assert "source.flatten" in geo["note"]

@@ -64,7 +64,9 @@ USED: dict[str, tuple[Any, list[str]]] = {
     "zoned times": (pa.array(np.arange(N), pa.timestamp("us", tz="Asia/Tokyo")), ["datetime"]),
     "a dictionary": (pa.array(["u", "v", "w"] * 40).dictionary_encode(), ["categorical", "3 values: u 33%"]),
     "a struct": (pa.array([{"f": 1}] * N), ["unused", "source.flatten"]),
-    "lists of text": ([["u", "v"]] * N, ["unused", "unsupported type", "list"]),
+    "lists of text": ([["u", "v"], ["u"], []] * (N // 3), ["tags", "2 values: u 67%, v 33%"]),
+    "the same list": ([["u", "v"]] * N, ["unused", "constant", "all rows have the entries u, v"]),
+    "lists of lists": ([[["u"]]] * N, ["unused", "unsupported type", "list"]),
     "numbers in text": ([str(row % 31) for row in range(N)], ["numeric", "written as text"]),
     "identifiers": (
         [f"user-{row}" for row in range(N)],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.plan.estimate import LARGE, RATES, SMALL, estimate
+from engine.plan.estimate import LARGE, RATES, SMALL, TEXTS_PER_SECOND, estimate
 
 README = Path(__file__).resolve().parents[3] / "benchmarks/README.md"
 PARTS = {
@@ -49,3 +49,10 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
 )
 def test_the_text_is_rounded(rows: int, said: str) -> None:
     assert said in estimate(rows, 64, [50_000]).text
+
+
+def test_free_text_is_told_apart() -> None:
+    cost = estimate(10_000, 400, [10_000], texts=2)
+    assert cost.text_seconds == pytest.approx(20_000 / TEXTS_PER_SECOND)
+    assert cost.text.endswith("; up to 8 min more for the network that reads free text")
+    assert f"embed, float32 | {TEXTS_PER_SECOND:g} |" in README.read_text("utf-8")

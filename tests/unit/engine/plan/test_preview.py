@@ -175,3 +175,28 @@ def test_the_manifest_and_the_report_account_for_every_column(tmp_path: Path) ->
     report = (tmp_path / f"out/reports/{version}.html").read_text()
     section = report.partition("<summary>Source columns</summary>")[2].partition("</details>")[0]
     assert section.count("<tr>") == 1 + len(columns)
+
+
+def test_names_that_occur_nowhere_have_the_nearest_one(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    given = {"label_map": {"lwo": "low", "high": "top"}}
+    assert [f.text for f in previewed(path, source=given).findings] == [
+        "source.label_map: no row has the label 'lwo'. Did you mean 'low'?"
+    ]
+    filtered = {**given, "filter": [["age", ">", 0]]}
+    assert [finding.kind for finding in previewed(path, source=filtered).findings] == ["unmapped"]
+    assert previewed(path, source={"label_map": {"high": "top"}}).findings == ()
+    plain = {"probe": {}, "groups": {}, "weights": {}, "split": {}}
+    with pytest.raises(InputError, match=r"no feature of this recipe\. Did you mean 'member'"):
+        previewed(path, operators={**plain, "encode": {"columns": {"memebr": "categorical"}}})
+    with pytest.raises(InputError, match=r"got 'categorcal'\. Did you mean 'categorical'"):
+        previewed(path, operators={**plain, "encode": {"columns": {"race": "categorcal"}}})
+
+
+def test_line_ends_in_values_do_not_break_the_list(tmp_path: Path) -> None:
+    from engine.cli.columns import column_lines
+
+    table = TABLE.set_column(7, "note", pa.array(["a\nb", "c\r\nd", "e"] * 100))
+    lines = list(column_lines(previewed(written(tmp_path, table)).columns))
+    assert len(lines) == len(TABLE.column_names) + 2
+    assert "a b 33%, c d 33%" in lines[8]

@@ -23,7 +23,8 @@ RULE = {"coverage": 0.8, "purity": 0.5, "lift": 2.0, "checked": 300}
 
 def test_groups_rules_and_central_rows_are_shown() -> None:
     groups = [entry("a", 0, RULE, [4, 5]), entry("a", 1, None, []), entry("a", -1, None, [9])]
-    found = words_of({"groups": groups, "slices": [{"slice": "x[1] > 0", "description": "hours < 3"}]})
+    told = {"slice": "x[1] > 0", "also": ["x[2] > 1"], "description": "hours < 3"}
+    found = words_of({"groups": groups, "slices": [told]})
     assert [(one.name, one.text, one.noise) for one in found.groups] == [
         ("0", "age < 30", False),
         ("1", "no rule", False),
@@ -31,7 +32,7 @@ def test_groups_rules_and_central_rows_are_shown() -> None:
     ]
     assert found.checked == 300
     assert [example.row_ids for example in found.central] == [[4, 5]]
-    assert found.slices == [("x[1] > 0", "hours < 3")]
+    assert found.slices == [("x[1] > 0, x[2] > 1", "hours < 3")]
 
 
 def test_classes_that_are_not_split_need_no_words() -> None:

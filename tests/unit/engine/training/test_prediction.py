@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import engine
 from engine.cli.app import app
+from engine.core.errors import InputError
 from engine.execution.local_executor import LocalExecutor
 from engine.training.prediction import ModelFiles, predict
 from engine.training.raw_rows import conform, table_of
@@ -203,3 +204,79 @@ def test_values_are_read_as_the_columns_of_training() -> None:
     assert other.column_names == ["x"]
     assert other["x"].to_pylist() == [1.0, None, None, None]
     assert list(same) == [3]
+
+
+def german(rows: pa.Table) -> str:
+    """Rows as a German table program writes them."""
+    lines = ["Größe;Größe 2;label"]
+    for a, b, label in zip(*(rows[name].to_pylist() for name in ("a", "b", "label")), strict=True):
+        lines.append(f"{a:.6f};{b:.6f};{label}".replace(".", ","))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_csv_is_read_as_that_of_training(tmp_path: Path) -> None:
+    """Separator, decimal comma and new names are those of the recipe; --option says others."""
+    (tmp_path / "train.csv").write_text(german(spurious_table()))
+    source = {
+        "path": str(tmp_path / "train.csv"),
+        "options": {"delimiter": ";", "decimal": ","},
+        "rename": {"Größe 2": "b"},
+    }
+    engine.run(small_recipe(tmp_path, source=source, truth={"group": None}, tracking={"enabled": True}))
+    done = CliRunner().invoke(app, ["retrain", "--dataset", str(tmp_path / "out"), "--register", "m", *QUICK])
+    assert done.exit_code == 0, done.output
+    rows = spurious_table(50, seed=4)
+    (tmp_path / "new.csv").write_text(german(rows))
+    pq.write_table(rows.select(["a", "b"]).rename_columns(["Größe", "Größe 2"]), tmp_path / "new.parquet")
+    tracking = ["--tracking", str(tmp_path / "out")]
+    for name, more in (
+        ("new.csv", []),
+        ("new.parquet", []),
+        ("new.csv", ["--option", "delimiter=;", "--option", "decimal=,"]),
+    ):
+        out = tmp_path / f"{name}{len(more)}"
+        done = command("models:/m/1", str(tmp_path / name), str(out), *tracking, *more)
+        assert done.exit_code == 0, done.output
+        assert "50 rows predicted" in done.output.replace("\n", " ")
+        assert "0 rows have no prediction" in done.output.replace("\n", " ")
+    a, b, c = (
+        read(tmp_path / name)["probability_yes"].to_numpy()
+        for name in ("new.csv0", "new.parquet0", "new.csv4")
+    )
+    np.testing.assert_allclose(a, b, atol=1e-5)
+    np.testing.assert_array_equal(a, c)
+    wrong = command(
+        "models:/m/1", str(tmp_path / "new.csv"), str(tmp_path / "w"), *tracking, "--option", "delimter=;"
+    )
+    assert wrong.exit_code == 2
+    assert "Did you mean 'delimiter'" in " ".join(wrong.output.split())
+
+
+class Stopping(LocalExecutor):
+    """Stops before the third part."""
+
+    def map(self, fn: Any, items: Any, **_: Any) -> Any:
+        for place, item in enumerate(items):
+            if place == 2:
+                raise KeyboardInterrupt
+            yield fn(item)
+
+
+def test_an_interrupted_prediction_goes_on(model: Path, tmp_path: Path) -> None:
+    write_shards(tmp_path / "in", spurious_table(90, seed=5), 3)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        predict(str(model), str(tmp_path / "in"), str(out), Stopping())
+    written = {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}
+    assert len(written) == 2
+    assert not (out / "_predictions.json").exists()
+    found = predict(str(model), str(tmp_path / "in"), str(out), LocalExecutor())
+    assert (found.rows, found.kept, len(found.parts)) == (90, 2, 3)
+    assert written.items() <= {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}.items()
+    whole = predict(str(model), str(tmp_path / "in"), str(tmp_path / "whole"), LocalExecutor())
+    assert whole.parts == found.parts
+    write_shards(tmp_path / "in", spurious_table(90, seed=6), 3)
+    with pytest.raises(
+        InputError, match="is not empty: it holds predictions of another model, of other rows"
+    ):
+        predict(str(model), str(tmp_path / "in"), str(out), LocalExecutor())

@@ -258,3 +258,24 @@ def test_a_slice_of_a_vector_is_told_by_the_columns() -> None:
     assert found["rule"]["purity"] > 0.98
     (chance,) = describe_slices(sample, [("vector[0] > 0", 0, 0.0)])
     assert chance["rule"] is None
+
+
+def test_slices_of_the_same_rows_are_told_once() -> None:
+    rows, rng = table(), np.random.default_rng(5)
+    warm = rows["hours"].to_numpy() >= 35
+    X = np.column_stack([warm, warm ^ (rng.random(N) < 0.02), ~warm, rng.normal(size=N)]).astype(np.float32)
+    sample = GroupSample(
+        rows,
+        np.arange(N),
+        np.zeros(N, np.int64),
+        np.zeros(N, np.int64),
+        {(0, 0): N},
+        features=X,
+        feature_rows=np.arange(N),
+    )
+    found = describe_slices(sample, [(f"text[{k}] > 0.5", k, 0.5) for k in range(4)])
+    assert [(one["slice"], one["also"]) for one in found] == [
+        ("text[0] > 0.5", ["text[1] > 0.5"]),
+        ("text[2] > 0.5", []),
+        ("text[3] > 0.5", []),
+    ]

@@ -24,6 +24,7 @@ from operators.encode.adaptor import Encode
 from operators.encode.encoding import TableEncoding
 from operators.encode.outputs import blocks
 from operators.encode.params import EncodeParams
+from operators.encode.sketches import MAX_VALUES
 from operators.encode.targets import N_FOLDS, folds_of
 from tests.unit.in_memory import MemoryReader
 
@@ -273,3 +274,23 @@ def test_the_state_is_small_and_read_back(tmp_path):
     again, codes = state.transform(table, folds_of(np.arange(N), 0))
     np.testing.assert_array_equal(again, x)
     assert not codes.any()
+
+
+def test_more_distinct_values_than_are_counted_exactly(tmp_path):
+    """Ids are unused and say why; categories take a bounded table, whose frequent values are exact."""
+    n = MAX_VALUES + 50_000
+    rng = np.random.default_rng(0)
+    common = rng.random(n) < 0.3
+    values = np.where(common, "often", np.char.add("id ", np.arange(n).astype(str)))
+    table = pa.table({"c": values, "y": np.where(common & (rng.random(n) < 0.9), "yes", "no")})
+    unique = pa.table(
+        {"c": np.char.add("id ", np.arange(n).astype(str)), "x": rng.normal(size=n), "y": table["y"]}
+    )
+    _, state = encoded(unique, 2, tmp_path / "ids", "c", "x")
+    assert state.about["uses"]["c"]["reason"] == "identifier"
+    assert state.about["uses"]["c"]["note"].startswith("about 1")
+    x, state = encoded(table, 3, tmp_path / "told", "c", columns={"c": "categorical"})
+    assert labels(state)[0] == "c = often"
+    np.testing.assert_array_equal(x[:, 0], common)
+    assert all(output.source == "c" for output in state.outputs)
+    assert sum(path.stat().st_size for path in (tmp_path / "told").iterdir()) < 2**24

@@ -232,5 +232,5 @@ def test_a_category_of_ten_megabytes_and_a_million_distinct_values():
 def test_form_of_types():
     assert form_of(pa.dictionary(pa.int8(), pa.large_string())) == Form.CATEGORY
     assert form_of(pa.time32("s")) == Form.NUMBER
-    assert form_of(pa.list_(pa.string())) == Form.OTHER
+    assert form_of(pa.list_(pa.string())) == Form.TAGS
     assert form_of(pa.list_(pa.float32(), 3)) == Form.VECTOR

@@ -1,0 +1,79 @@
+"""Source columns that tell the label on their own, looked for in a bounded sample of a plan's rows."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from engine.plan.model import Plan
+from engine.plan.sample import Sample, draw_sample
+from engine.plan.source_columns import account_for_columns, told_by_recipe
+from operators.cues.params import CuesParams, names_of
+from operators.encode.summary import Form, form_of
+from operators.ingest.labels import class_indices, count_labels
+from operators.leaks import Leak, find_leaks
+
+MOST_CLASSES = 100
+"""A label of more classes is more likely a quantity or an identifier."""
+PASSED_OVER = (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.NOTHING)
+
+
+def likely_leaks(plan: Plan, sample: Sample | None = None) -> tuple[Leak, ...]:
+    """Return the features that alone predict the label of unseen rows almost perfectly, the best first.
+
+    Columns that the recipe calls ``spurious`` or ``legitimate`` under ``operators.cues`` are left out: its
+    author knows them.
+
+    Parameters
+    ----------
+    plan : the plan.
+    sample : rows of its source; default: drawn here.
+
+    Raises
+    ------
+    InputError
+        The source cannot be read, or a column cannot be used as the recipe says.
+
+    """
+    names = _candidates(plan)
+    if not names or plan.n_rows == 0:
+        return ()
+    sample = sample or draw_sample(plan.source, plan.listing)
+    label = plan.recipe.source.label
+    if label not in sample.rows.column_names:
+        return ()
+    column = sample.rows[label]
+    classes = sorted(count_labels(column), key=str)
+    if not 2 <= len(classes) <= MOST_CLASSES:
+        return ()
+    y, _ = class_indices(column, classes)
+    found = find_leaks({name: sample.rows[name] for name in names}, y)
+    if not found:
+        return ()
+    used = {column.name for column in account_for_columns(plan, sample) if column.use.used}
+    return tuple(leak for leak in found if leak.name in used)
+
+
+def leak_text(leak: Leak) -> str:
+    """Return a leak as a sentence, with what to do about it."""
+    return (
+        f"likely leak: {leak.name!r} alone is right on {leak.score:.1%} of unseen rows (classes balanced; "
+        f"{leak.chance:.0%} by chance). Unless it is known before the label is, exclude it: "
+        f"source.exclude: [{leak.name}]; if it is honest, say so: operators.cues.legitimate: [{leak.name}]."
+    )
+
+
+def _candidates(plan: Plan) -> list[str]:
+    """Columns of numbers, texts and times that may be features."""
+    cues = next((planned.operator.params for planned in plan.operators if planned.name == "cues"), None)
+    known = (
+        [name for reference in (*cues.spurious, *cues.legitimate) for name in names_of(reference)]
+        if isinstance(cues, CuesParams)
+        else []
+    )
+    return [
+        field.name
+        for field in plan.listing.schema
+        if form_of(field.type) not in PASSED_OVER
+        and told_by_recipe(plan.recipe, plan.listing.schema, field.name) is None
+        and not any(fnmatchcase(field.name, pattern) for pattern in known)
+    ]
