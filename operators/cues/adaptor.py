@@ -270,6 +270,7 @@ def _metrics(state: State) -> dict[str, float]:
         "blend": state.blend,
         "slice_blend": state.slice_blend,
         "named": float(len(state.named or ())),
+        "named_cost": state.named_cost,
         **{name: float(value) for name, value in evidence.items()},
         "class_strength": state.class_strength,
         "effective_share": float(state.effective.min()),
@@ -285,6 +286,7 @@ def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: 
         setting=params.robustness,
         spurious=tuple(columns.named(reference) for reference in params.spurious),
         legitimate=Answers.of(params, columns).legitimate,
+        max_named_cost=params.max_named_cost,
         cap=params.cap,
         min_effective=params.min_effective_share,
         max_rows=max_rows,
@@ -349,7 +351,13 @@ def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[
         )
     if params.spurious:
         n_balanced = len(params.spurious) - len(undivided)
-        _log.info("cues: %d named shortcuts are balanced against the label.", n_balanced)
+        _log.info(
+            "cues: %d named shortcuts are balanced against the label by %.0f %%, which costs %.3f of "
+            "balanced accuracy on held-out rows.",
+            n_balanced,
+            100 * metrics["blend"],
+            metrics["named_cost"],
+        )
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info("cues: the evidence for a shortcut is %.0f %% of the full gate.", 100 * metrics["gate"])
     else:

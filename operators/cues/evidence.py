@@ -178,7 +178,7 @@ def measure(
         gains.append(_worst_gain(moved, hard, y, C))
         losses.append(-class_mean(moved, y, ~hard, C))
         costs.append(-class_mean(moved, y, everything, C))
-        prices.append(class_mean(was_right - (robust[s].argmax(axis=1) == y).astype(float), y, everything, C))
+        prices.append(balanced_loss(before[s], robust[s], y))
         sure = ((C * before[s].max(axis=1) - 1) / max(C - 1, 1)) ** 2
         confident.append(class_mean(sure, y, ~was_right, C))
         errors.append(1.0 - class_mean(was_right.astype(float), y, everything, C))
@@ -246,6 +246,12 @@ def class_mean(values: Floats, y: Ints, mask: npt.NDArray[np.bool_], n_classes: 
     count = np.bincount(y[mask], minlength=n_classes)
     total = np.bincount(y[mask], values[mask], minlength=n_classes)
     return float((total[count > 0] / count[count > 0]).mean()) if count.any() else 0.0
+
+
+def balanced_loss(before: Floats, after: Floats, y: Ints) -> float:
+    """Return by how much the balanced accuracy of predictions falls from ``before`` to ``after``, (n, C)."""
+    occurs = np.bincount(y, minlength=before.shape[1]) > 0
+    return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
 
 
 def _recalls(p: Floats, y: Ints) -> npt.NDArray[np.float64]:

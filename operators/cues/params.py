@@ -43,6 +43,15 @@ class CuesParams(OperatorParams):
         description="Columns that are honest signal and have no part in the search, written as for "
         "`spurious`; the cut of a slice does not matter",
     )
+    max_named_cost: float = Field(
+        default=0.025,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost. "
+        "Where three quarters of it cost more, half or a quarter is taken; 1 takes three quarters whatever "
+        "it costs",
+    )
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance."""
     min_effective_share: float = Field(default=0.2, gt=0, le=1)

@@ -76,7 +76,9 @@ def verdict(found: Mapping[str, Any]) -> str:
             "there, so that nothing is balanced against the label for it."
         )
     if found["gate"] is None:
-        return "The shortcuts that the recipe names are balanced against the label."
+        return (
+            "The shortcuts that the recipe names are balanced against the label" + _named_price(found) + "."
+        )
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
@@ -89,6 +91,14 @@ def verdict(found: Mapping[str, Any]) -> str:
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
     how = "balance the classes" if found["class_strength"] >= 1 else "balance the classes in part"
     return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+
+
+def _named_price(found: Mapping[str, Any]) -> str:
+    """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
+    if "named_cost" not in found:
+        return ""
+    part, cost = f"{found['blend']:.0%}", f"{found['named_cost']:.3f}"
+    return f" by {part}, which costs {cost} of balanced accuracy on held-out rows"
 
 
 def measured_gain(evidence: Mapping[str, float]) -> str:

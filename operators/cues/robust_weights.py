@@ -9,8 +9,9 @@ safe
 bold
     Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
 spurious, legitimate
-    What the user knows. A named shortcut is balanced against the label, half by half with class balance, and
-    replaces the search. A legitimate feature is left out of slices and twins.
+    What the user knows. A named shortcut is balanced against the label, mixed with class balance as far as it
+    costs little balanced accuracy on held-out rows, and replaces the search. A legitimate feature is left out
+    of slices and twins.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from operators.cues.draws import Ids, draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import (
     Evidence,
+    balanced_loss,
     class_correlation,
     cross_fit,
     measure,
@@ -42,6 +44,8 @@ Setting = Literal["safe", "bold"]
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
+NAMED_PARTS = (1.0, 2 / 3, 1 / 3)
+"""Parts of ``Settings.named_share`` that are tried for named shortcuts, the largest first."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -63,7 +67,9 @@ class Settings:
     min_effective
         Least effective sample size of each class, as a share of its rows.
     named_share
-        Part of the weight that balances a named shortcut; the rest is class balance.
+        Part of the weight that balances a named shortcut, at most; the rest is class balance.
+    max_named_cost
+        Loss of held-out balanced accuracy from which on the part is two thirds or a third of that.
     l2
         Ridge penalty of the probe.
     max_rows
@@ -79,6 +85,7 @@ class Settings:
     cap: float = 20.0
     min_effective: float = 0.2
     named_share: float = 0.75
+    max_named_cost: float = 0.025
     l2: float = 1e-3
     max_rows: int = 50_000
     seed: int = 0
@@ -122,6 +129,8 @@ class State:
         Part of the slice factor in the robust factor; the environment factor has the rest.
     pointed
         Classes to which a shortcut may point: those with enough rows to be learnt from.
+    named_cost
+        Loss of held-out balanced accuracy by the balance of named shortcuts; 0 where none is named.
 
     """
 
@@ -142,6 +151,7 @@ class State:
     class_strength: float = 1.0
     slice_part: float = 0.0
     pointed: int = 2
+    named_cost: float = 0.0
 
 
 def fit(
@@ -334,10 +344,11 @@ def _fit_named(
 ) -> State:
     """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most."""
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
-    slices = find_slices(Z, y, held_out(twins.before, Z, ids, s.seed).mean(axis=0), s.legitimate)
+    before = held_out(twins.before, Z, ids, s.seed)
+    slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
     named = _named_sides(slices, Z, y, s, C, scaler)
-    blend = s.named_share if named else 0.0
     robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
+    blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
     factor = 1.0 - blend + blend * robust
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
     share = effective_share(limits.apply(factor, y), y, C)
@@ -355,7 +366,26 @@ def _fit_named(
         share,
         s.legitimate,
         s.seed,
+        named_cost=cost,
     )
+
+
+def _affordable(
+    robust: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, before: Floats, s: Settings
+) -> tuple[float, float]:
+    """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
+
+    The largest part whose cost on held-out rows is bearable, else the smallest: to balance a feature that
+    decides the label takes away what is right in it.
+    """
+    blend, cost = 0.0, 0.0
+    for part in NAMED_PARTS:
+        blend = part * s.named_share
+        tried = _trial(1.0 - blend + blend * robust, Z, y, ids, twins, s)
+        cost = float(np.mean([balanced_loss(p, q, y) for p, q in zip(before, tried, strict=True)]))
+        if cost <= s.max_named_cost:
+            break
+    return blend, cost
 
 
 def _named_sides(
@@ -434,6 +464,7 @@ def summary(state: State) -> dict[str, Any]:
     return {
         "blend": state.blend,
         "class_strength": state.class_strength,
+        "named_cost": state.named_cost,
         "slice_blend": state.slice_blend,
         "evidence": None if evidence is None else evidence.__dict__,
         "weakest": None if evidence is None else evidence.weakest(),

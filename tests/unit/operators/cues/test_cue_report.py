@@ -67,6 +67,8 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     section = cue_section(found)
     assert "that the recipe names" in str(section.content[0])
     assert not section.findings
+    priced = cue_section({**found, "blend": 0.5, "named_cost": 0.021})
+    assert "by 50%, which costs 0.021 of balanced accuracy on held-out rows." in str(priced.content[0])
 
 
 def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:

@@ -142,7 +142,8 @@ def test_rows_outside_the_sample_are_weighted_like_those_inside(cue_problem):
 def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
     X, label, _, _, ids = cue_problem
     for name in (Named((6,)), Named((6,), cut=1.0)):
-        state = fit(X, label, ids, Settings(spurious=(name,), named_share=1.0, min_effective=0.01))
+        settings = Settings(spurious=(name,), named_share=1.0, max_named_cost=1.0, min_effective=0.01)
+        state = fit(X, label, ids, settings)
         w = weights(state, X, label, ids)
         cells = np.bincount(2 * label + (X[:, 6] > 1), w).reshape(2, 2)
         assert np.allclose(cells, cells.mean(), rtol=1e-3)
@@ -150,6 +151,24 @@ def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
         folder.mkdir()
         save_state(state, folder)
         assert np.array_equal(weights(load_state(folder), X, label, ids), w)
+
+
+def test_a_named_feature_that_decides_the_label_is_balanced_as_far_as_it_costs_little():
+    rng = np.random.default_rng(5)
+    n = 4000
+    X = rng.normal(size=(n, 4)).astype(np.float32)
+    X[:, 0] = rng.random(n) < 0.5
+    y = (3.0 * (2 * X[:, 0] - 1) + 2.0 * X[:, 1] + rng.logistic(size=n) > 0).astype(int)
+    ids, name = np.arange(n), (Named((0,)),)
+    bold = fit(X, y, ids, Settings(spurious=name, max_named_cost=1.0))
+    safe = fit(X, y, ids, Settings(spurious=name))
+    assert bold.blend == 0.75
+    assert bold.named_cost > 0.05
+    assert safe.blend in (0.5, 0.25)
+    assert safe.named_cost < bold.named_cost / 2
+    none = fit(X, y, ids, Settings(spurious=name, max_named_cost=0.0))
+    assert none.blend == 0.25
+    assert fit(X, y, ids, Settings(spurious=(Named((3,)),))).blend == 0.75  # costs nothing
 
 
 def test_naming_a_constant_gives_class_balance(cue_problem):
