@@ -141,8 +141,9 @@ class Search:
         self._counts = np.zeros((tiles.n, len(tiles.eps)))  # by the level at which a neighbour comes in
         # Each row is its own neighbour, also a zero row.
         self._counts[:, 0] = 1.0 if weight is None else weight
-        # Below the goal there are fewer than ``goal`` neighbours to keep, unless they have weights.
-        self._kept: list[Pairs] | None = [] if weight is None else None
+        # Below the goal there are fewer than ``goal`` neighbours to keep, unless some count for nothing.
+        few = weight is None or bool((weight >= 1).all())
+        self._kept: list[Pairs] | None = [] if few else None
         self._n_kept, self._tidy_at = 0, ENTRIES
         self._level[self._counts[:, 0] >= goal] = -1
         self._lock = Lock()

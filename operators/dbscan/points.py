@@ -12,6 +12,7 @@ part of a row outside their span, ``|V'(x - y)|^2 + (r_x - r_y)^2 <= |x - y|^2``
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -171,6 +172,13 @@ class Points:
             return np.asarray((self._X[rows] - self.centre) / self.unit)
         return unit_rows(self._X[rows], self.centre)
 
+    def take(self, rows: Index) -> Points:
+        """Return some of the rows, prepared with the centre and the unit of all of them."""
+        part = copy(self)
+        part.n, part._X = len(rows), self._X[rows]
+        part.vectors, part.half = self.vectors[rows], self.half[rows]
+        return part
+
     @property
     def depth(self) -> int:
         """Terms in the sum behind a product; bounds its rounding."""
@@ -225,6 +233,40 @@ class Points:
         if self.metric != "euclidean":
             return np.full(len(vectors), 0.5)
         return np.concatenate([_squared_norms(vectors[b]) / 2 for b in blocks(len(vectors))])
+
+
+@dataclass(frozen=True, eq=False)
+class EqualRows:
+    """Rows of which equal ones are told once.
+
+    Attributes
+    ----------
+    first : (m,) position of the first of each kind of row, ascending.
+    kind : (n,) kind of each row.
+    counts : (m,) float64: rows of each kind.
+    """
+
+    first: Index
+    kind: Index
+    counts: Float64
+
+
+def equal_rows(points: Points) -> EqualRows:
+    """Find rows that are equal, bit by bit.
+
+    Zero rows are told apart to the cosine metrics, where each is at distance 1 of all others. DBSCAN of the
+    kinds, each as often as it has rows, has the same labels as of the rows, since kinds are in the order of
+    their first rows.
+    """
+    X = np.ascontiguousarray(points._X)
+    words = X.view(np.dtype((np.void, X.dtype.itemsize * X.shape[1]))).ravel()
+    _, first, kind = np.unique(words, return_index=True, return_inverse=True)
+    lowest = first[kind.ravel()]
+    if points.metric != "euclidean":
+        zero = ~points.vectors.any(axis=1)
+        lowest = np.where(zero, np.arange(points.n), lowest)
+    first, kind, counts = np.unique(lowest, return_inverse=True, return_counts=True)
+    return EqualRows(first, kind.ravel(), counts.astype(np.float64))
 
 
 def unit_rows(X: Matrix, centre: Float64) -> Float64:

@@ -35,14 +35,23 @@ from operators.base import (
     ReportContext,
     ShardReader,
 )
-from operators.columns import vectors_to_numpy
 from operators.factored import Part, unpack
-from operators.factored.packing import parts_of, read_parts
+from operators.factored.packing import read_parts
 from operators.gradients.adaptor import PROJECTION
 from operators.gradients.params import GradientsParams
 from operators.grasp.params import GroupsParams
-from operators.grasp.state import class_record, keeps_grid, read_offsets, write_grid, write_selection
+from operators.grasp.state import (
+    class_record,
+    draw_warning,
+    keeps_grid,
+    read_group_of,
+    read_offsets,
+    summary,
+    write_grid,
+    write_selection,
+)
 from operators.groups.base import GroupsBase, LabelClass, by_class, gather_class, stored_labels
+from operators.groups.merging import least_rows, to_groups
 from operators.groups.state import (
     class_names,
     has_labels,
@@ -104,13 +113,15 @@ class Groups(GroupsBase[GroupsParams]):
     ``labels-<class>.parquet`` and ``model-<class>.npz``, ``selection.json`` with every class's grid and
     pick, and ``grid-<class>/`` where the labels of all settings are kept. A class of more than ``block_rows``
     rows is clustered in blocks (``labels-<class>/``), with scratch files of twice the size of its
-    gradients and more. Memory: a worker holds the gradients of one class or block, and twice that while it
-    clusters them. Factored gradients are read where the recipe keeps gradients so; a class of them is always
-    one worker's.
+    gradients and more. A class of more than ``fit_rows``, the usual case of a large one, is clustered on
+    drawn rows, and all of its rows are then placed shard by shard. Labels and models hold clusters;
+    ``selection.json`` has the group of each. Memory: a worker holds the gradients of one class or block, and
+    twice that while it clusters them. Factored gradients are read where the recipe keeps gradients so; a
+    class of them is always one worker's.
     """
 
-    version = 5
-    cpu_seconds_per_million_rows = 140.0
+    version = 6
+    cpu_seconds_per_million_rows = 60.0
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
     def __init__(self, params: GroupsParams) -> None:
@@ -155,8 +166,9 @@ class Groups(GroupsBase[GroupsParams]):
 
         Returns
         -------
-        ``groups``, ``outlier_share`` (of all rows) and ``silhouette_class_<name>`` of each class; where
-        gradients are projected, ``projection_error_mean`` and ``projection_error_p99`` of cosines.
+        ``groups``, ``outlier_share`` (of all rows), ``silhouette_class_<name>`` of each class, and
+        ``stability``, the least mean of a class, where it was measured; where gradients are projected,
+        ``projection_error_mean`` and ``projection_error_p99`` of cosines.
 
         Raises
         ------
@@ -182,6 +194,7 @@ class Groups(GroupsBase[GroupsParams]):
         for drawn in source.drawn.values():
             shutil.rmtree(drawn.folder, ignore_errors=True)
         known = [record for record in found if record is not None]
+        known = self._placed(context, run, counts, known)
         records = number_groups(sorted(known, key=lambda record: int(record["class"])))
         if not records:
             raise OperatorError(
@@ -192,20 +205,20 @@ class Groups(GroupsBase[GroupsParams]):
         write_record(context.state, self.params, column=self._column)
         write_selection(context.state, records, projection)
         self._warn(records, projection)
-        rows = sum(record["n_rows"] for record in records)
+        rows = sum(record["drawn_from"] or record["n_rows"] for record in records)
         outliers = sum(record["n_noise"] for record in records) if self.params.outliers == "noise" else 0
+        measured = [summary(record["stability"]) for record in records]
+        stable = {"stability": min(both[0] for both in measured if both)} if any(measured) else {}
         metrics = {
             "groups": float(sum(record["n_groups"] for record in records)),
             "outlier_share": outliers / rows,
+            **stable,
         }
         metrics |= {name: value for name, value in projection.items() if name.startswith("projection_error")}
         return metrics | {f"silhouette_class_{_plain(r['name'])}": r["silhouette"] for r in records}
 
     def open(self, context: Context) -> Apply:
-        """Load where each class's groups start; labels are read as shards ask for them.
-
-        Rows of a class that was clustered on drawn rows are placed as new ones are.
-        """
+        """Load where each class's groups start; labels are read as shards ask for them."""
         return self._apply(context.state, partial(_own_labels, context.state, self._column))
 
     def open_for_new_rows(self, context: Context) -> Apply:
@@ -219,18 +232,34 @@ class Groups(GroupsBase[GroupsParams]):
         return selection_section(context, self._accepts_projection)
 
     def _draw(self, context: Context, run: Any, counts: npt.NDArray[np.intp]) -> dict[int, DrawnClass]:
-        if self.params.fit_rows is None:
+        fit_rows = self.params.rows_to_fit()
+        if fit_rows is None:
             return {}
         from operators.grasp.rows_on_disk import draw_classes
 
         by_class = dict(enumerate(counts.T))
-        how = {"fit_rows": self.params.fit_rows, "seed": context.seed, "folder": context.state}
+        how = {"fit_rows": fit_rows, "seed": context.seed, "folder": context.state}
         return draw_classes(context.shards, run, self._column, by_class, **how)
+
+    def _placed(
+        self, context: Context, run: Any, counts: npt.NDArray[np.intp], records: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Place the rows of the classes of which some were drawn, and merge by the rows that were placed."""
+        drawn = {int(record["class"]): len(record["group_of"]) for record in records if record["drawn_from"]}
+        if not drawn:
+            return records
+        from operators.grasp.placing import merge_placed, place_shards
+
+        found = place_shards(context, run, self._column, {i: counts[:, i] for i in drawn}, drawn)
+        merge = partial(merge_placed, context.state, self.params, found)
+        return list(run(merge, records))
 
     def _warn(self, records: list[dict[str, Any]], projection: Mapping[str, Any]) -> None:
         for record in records:
             if (found_by := record["approximation"]) and found_by["low"]:
                 _log.warning("operators.groups: class %s: %s", record["name"], found_by["low"])
+            if text := draw_warning(record):
+                _log.warning("operators.groups: class %s: %s", record["name"], text)
         if projection and not self._accepts_projection:
             _log.warning(
                 "operators.groups: eps was picked on projected gradients, whose cosines are off by %.3f on "
@@ -241,7 +270,12 @@ class Groups(GroupsBase[GroupsParams]):
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:
         judge = self.params.method if self.params.outliers == "noise" else None
-        return by_class(read_offsets(state), label, judge, state)
+        group_of = read_group_of(state)
+
+        def grouped(index: int, rows: pa.Table) -> Labels:
+            return to_groups(label(index, rows), group_of.get(index))
+
+        return by_class(read_offsets(state), grouped, judge, state)
 
 
 def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
@@ -251,17 +285,9 @@ def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
 
 
 def _nearest_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:
-    from operators.grasp.class_model import FactoredModel, load_model
+    from operators.grasp.placing import place
 
-    model, vectors = load_model(model_path(state, index)), vectors_to_numpy(rows.column(column))
-    if not isinstance(model, FactoredModel):
-        return model.assign(vectors)
-    try:
-        return model.assign(unpack(vectors, parts_of(model.cores)))
-    except ValueError as error:
-        raise OperatorError(
-            f"operators.groups: {error}: new rows come from another probe than {state} was fitted on."
-        ) from error
+    return place(state, column, index, rows)
 
 
 def _infer_class(
@@ -269,7 +295,7 @@ def _infer_class(
 ) -> dict[str, Any] | None:
     """Cluster one class and store its labels and model; small values only come back."""
     # Not at the top: planning imports this module, and needs no scikit-learn.
-    from operators.grasp.kernel import infer_class
+    from operators.grasp.kernel import MAX_CORES, PLACING_CORES, infer_class
     from operators.models import prepare_device
 
     index, name = named
@@ -277,7 +303,10 @@ def _infer_class(
     row_ids, gradients = source.gradients(index)
     if not (drawn_from or len(row_ids)):
         return None
-    keep = not drawn_from and keeps_grid(params.keep_grid, len(row_ids))
+    n_clustered = len(gradients)
+    keep = not drawn_from and keeps_grid(params.keep_grid, n_clustered)
+    least = least_rows(drawn_from or n_clustered, params.min_rows, params.min_share)
+    least *= n_clustered / drawn_from if drawn_from else 1
     labels, selection, model = infer_class(
         gradients,
         metric=params.metric,
@@ -285,6 +314,9 @@ def _infer_class(
         min_samples_grid=params.min_samples,
         select=params.select,
         random_state=seed,
+        max_cores=PLACING_CORES if drawn_from else MAX_CORES,
+        least_rows=least,
+        stability=params.stability,
         neighbours=params.neighbours,
         nprobe=params.nprobe,
         ef_search=params.ef_search,

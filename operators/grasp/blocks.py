@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -16,19 +17,28 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Index, Labels
+from operators.arrays import NOISE, Index, Labels
 from operators.base import Context, OperatorError, ShardReader
 from operators.dbscan.sharded import lay_out, solve
 from operators.dbscan.sharded.blocks import Layout, read_rows
 from operators.dbscan.sharded.labels import BlockLabels, CellSize, Solved, count_labels, sizes
 from operators.dbscan.sharded.solve import Map
-from operators.grasp.class_model import ClassModel, draw_cores
-from operators.grasp.kernel import MAX_CORES
+from operators.grasp.class_model import ClassModel, draw_cores, load_model
+from operators.grasp.kernel import MAX_CORES, group_fields, stability_of
 from operators.grasp.params import GroupsParams
 from operators.grasp.rows_on_disk import SpilledRows, in_order, spill_shard
-from operators.grasp.selection import FAILED, GridFacts, Selection, describe_pick, pick_by_facts
+from operators.grasp.selection import (
+    FAILED,
+    GridFacts,
+    Selection,
+    describe_pick,
+    min_samples_values,
+    pick_by_facts,
+)
+from operators.grasp.stability import checked_rows
 from operators.grasp.state import class_record, keeps_grid, write_grid
 from operators.groups.base import other_lengths
+from operators.groups.merging import least_rows, to_groups
 from operators.groups.state import model_path, write_label_part, write_label_starts
 from operators.metrics.silhouette_sums import TILE, Float64, cluster_sums, coefficients, mean_and_error
 from operators.metrics.silhouettes import (
@@ -39,6 +49,7 @@ from operators.metrics.silhouettes import (
     mean_silhouettes,
     sampled_rows,
 )
+from operators.models import prepare_device
 
 
 def infer_class_in_blocks(
@@ -55,8 +66,8 @@ def infer_class_in_blocks(
     params, seed : of the operator.
     """
     eps = tuple(np.unique(np.atleast_1d(params.eps)).tolist())
-    least = tuple(np.unique(np.atleast_1d(params.min_samples)).tolist())
     shape = sum(n for _, n in source.parts), source(0, 1).shape[1]
+    least = min_samples_values(params.min_samples, shape[0])
     layout, alike = lay_out(
         map_,
         source,
@@ -79,9 +90,47 @@ def infer_class_in_blocks(
     write_label_starts(state, index, starts)
     radius = np.inf if solved is None else selection.eps
     save = partial(_save_model, layout, radius, selection.n_groups, seed)
-    list(map_(save, [model_path(state, index)]))
+    path = model_path(state, index)
+    sizes = sum(map_(partial(_count_clusters, layout, selection.n_groups), layout.blocks))
+    list(map_(save, [path]))
+    fewest = least_rows(layout.n, params.min_rows, params.min_share)
+    selection = replace(selection, **next(iter(map_(partial(_merge, path, fewest), [sizes]))))
+    measure = partial(_stability, layout, source, (params, seed), selection)
+    selection = replace(selection, stability=next(iter(map_(measure, [params.stability]))))
     shutil.rmtree(source.folder)
     return selection
+
+
+def _count_clusters(layout: Layout, n_clusters: int, block: int) -> Index:
+    """Count the rows (n_clusters,) of a block in each cluster of the pick."""
+    labels = layout.unpack("labels", block)["label"]
+    return np.asarray(np.bincount(labels[labels != NOISE], minlength=n_clusters))
+
+
+def _merge(path: Path, least: float, sizes: Index) -> dict[str, Any]:
+    return group_fields(load_model(path), sizes, least)
+
+
+def _stability(
+    layout: Layout, source: SpilledRows, how: tuple[GroupsParams, int], selection: Selection, repeats: int
+) -> tuple[float, ...]:
+    """Measure the stability of the class on the rows on which the kernel does."""
+    if not repeats:
+        return ()
+    params, seed = how
+    rows = checked_rows(layout.n, seed)
+    labels = np.concatenate([layout.unpack("labels", block)["label"] for block in layout.blocks])[rows]
+    settings = {
+        "metric": params.metric,
+        "eps_grid": params.eps,
+        "min_samples_grid": params.min_samples,
+        "select": params.select,
+        "random_state": seed,
+        "device": prepare_device(params.resources.cpus, params.resources.gpus),
+    }
+    share = selection.least_rows / layout.n
+    groups = to_groups(labels, selection.group_of)
+    return stability_of(read_rows(layout, rows).raw, groups, share, settings, repeats, seed)
 
 
 def _one_group(layout: Layout) -> GridFacts:
@@ -137,6 +186,7 @@ def _write_block(
     if solved is not None:
         labels, core = BlockLabels(solved, block).of_threshold(cell[1]).at(cell[0])
     layout.pack("picked", block, {"core": np.flatnonzero(core), "label": labels[core]})
+    layout.pack("labels", block, {"label": labels})
     start = block * layout.block_rows
     row_ids = source.ids(start, start + n)
     write_label_part(*target, block, row_ids, labels)
@@ -317,8 +367,8 @@ def large_classes(
         return {}  # an index is built by one worker
     sizes = counts.sum(axis=0)
     large = np.flatnonzero(sizes > params.block_rows).tolist()
-    if params.fit_rows is not None:  # a class of more is drawn from, and one worker's
-        large = [i for i in large if sizes[i] <= params.fit_rows]
+    if (fit_rows := params.rows_to_fit()) is not None:  # a class of more is drawn from, and one worker's
+        large = [i for i in large if sizes[i] <= fit_rows]
     order = in_order(shards)
     return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
 

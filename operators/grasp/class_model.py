@@ -15,12 +15,16 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import NOISE, Float64, Index, Labels, Matrix
-from operators.dbscan.points import Metric, Points, blocks, unit_rows
+from operators.arrays import NOISE, Float64, Index, Labels, Mask, Matrix
+from operators.dbscan.points import Metric, Points, blocks, rounding_error, unit_rows
 from operators.factored import FactoredGradients, Layer, MeanGradient
 from operators.factored.points import FactoredPoints
 
 BLOCK = 1024
+PAIRS = 1 << 20  # products held at once: they stay in cache
+DOUBTFUL = 256  # rows with several core samples that may be the nearest, compared again at once
+PAIRS_EXACTLY = 1 << 14
+LINKED_CORES = 2000  # core samples, over all clusters, by which distances of clusters are measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +60,11 @@ class ClassModel:
         if len(self.cores) == 0:
             return np.full(len(gradients), NOISE, np.int32)
         cores = self._prepared(self.cores)
+        nearest_of = _Nearest(cores, self.metric)
         labels = np.empty(len(gradients), np.int32)
-        for rows in blocks(len(gradients), BLOCK):
+        for rows in blocks(len(gradients), nearest_of.rows_at_once):
             X = self._prepared(gradients[rows])
-            nearest = self._nearest(X, cores)
+            nearest = nearest_of(X)
             near = self._distance(X, cores[nearest]) <= self.eps
             labels[rows] = np.where(near, self.labels[nearest], NOISE)
         return labels
@@ -76,19 +81,69 @@ class ClassModel:
             metric: Any = str(stored["metric"])
             return cls(metric, float(stored["eps"]), stored["centre"], stored["cores"], stored["labels"])
 
+    def distances(self, some: Index) -> Float64:
+        """Return the distances (s, s) of some of the core samples; squares of them for "euclidean"."""
+        cores = self._prepared(self.cores[some])
+        products = cores @ cores.T
+        if self.metric != "euclidean":
+            return np.asarray(1.0 - products)
+        squares = np.diag(products)
+        return np.asarray(squares[:, None] + squares - 2 * products)
+
     def _prepared(self, X: Matrix) -> Float64:
         if self.metric == "euclidean":
             return X - self.centre
         return unit_rows(X, self.centre)
 
-    def _nearest(self, X: Float64, cores: Float64) -> Index:
-        lengths = np.einsum("ij,ij->i", cores, cores) if self.metric == "euclidean" else 0.0
-        return np.asarray(np.argmin(lengths - 2 * (X @ cores.T), axis=1))
-
     def _distance(self, A: Float64, B: Float64) -> Float64:
         if self.metric == "euclidean":
             return np.asarray(np.linalg.norm(A - B, axis=1))
         return np.asarray(np.minimum(1.0 - np.einsum("ij,ij->i", A, B), 2.0))
+
+
+class _Nearest:
+    """Finds the nearest of the core samples, the first of equally near ones.
+
+    Products run in float32 where rows have unit length. Core samples that rounding cannot tell from the
+    nearest are compared again in float64, pair by pair: no row's result depends on the rows beside it.
+    """
+
+    def __init__(self, cores: Float64, metric: Metric) -> None:
+        self._cores = cores
+        self._euclidean = metric == "euclidean"
+        dtype: Any = np.float64 if self._euclidean else np.float32
+        self._half = np.einsum("ij,ij->i", cores, cores) / 2 if self._euclidean else np.zeros(len(cores))
+        self._columns = np.ascontiguousarray(cores.T, dtype)
+        # Twice the bound on the error of a product, which is in proportion to the sum of half squares.
+        self._error = rounding_error(cores.shape[1], dtype)
+        self._largest = 1.0 if not self._euclidean else float(np.max(2 * self._half, initial=0.0))
+        self.rows_at_once = max(1, PAIRS // max(len(cores), 1))
+
+    def __call__(self, X: Float64) -> Index:
+        products = X.astype(self._columns.dtype, copy=False) @ self._columns
+        if self._euclidean:
+            products -= self._half
+        nearest = np.argmax(products, axis=1)
+        best = products[np.arange(len(X)), nearest]
+        squares = np.einsum("ij,ij->i", X, X) if self._euclidean else 1.0
+        least = (best - self._error * (squares + self._largest)).astype(products.dtype)
+        near = products >= least[:, None]
+        doubtful = np.flatnonzero(np.count_nonzero(near, axis=1) > 1)
+        for start in range(0, len(doubtful), DOUBTFUL):
+            some = doubtful[start : start + DOUBTFUL]
+            nearest[some] = self._exactly(X[some], near[some])
+        return np.asarray(nearest)
+
+    def _exactly(self, X: Float64, near: Mask) -> Index:
+        rows, cols = np.nonzero(near)
+        products = np.empty(len(rows))
+        for start in range(0, len(rows), PAIRS_EXACTLY):
+            some = slice(start, start + PAIRS_EXACTLY)
+            products[some] = np.einsum("ij,ij->i", X[rows[some]], self._cores[cols[some]])
+        products -= self._half[cols]
+        order = np.lexsort((cols, -products, rows))
+        first = np.searchsorted(rows, np.arange(len(X)))
+        return np.asarray(cols[order][first])
 
 
 def sample_cores(cores: Index, labels: npt.NDArray[np.int32], limit: int, random_state: Any) -> Index:
@@ -168,6 +223,11 @@ class FactoredModel:
             near = (np.sqrt(apart) if self.metric == "euclidean" else apart) <= self.eps
             labels[rows] = np.where(near, self.labels[nearest], NOISE)
         return labels
+
+    def distances(self, some: Index) -> Float64:
+        """Return the distances (s, s) of some of the core samples; squares of them for "euclidean"."""
+        points = FactoredPoints(self.cores[some], self.metric, self.mean)
+        return np.asarray(points.measures(points), np.float64)
 
     def save(self, file: Path | BinaryIO) -> None:
         """Write the model as an .npz archive."""
@@ -257,3 +317,26 @@ def assign(model: Model, gradients: Matrix | FactoredGradients) -> Labels:
         return model.assign(gradients)
     fitted, given = ("flat", "factored") if isinstance(model, ClassModel) else ("factored", "flat")
     raise ValueError(f"predict: fit was given {fitted} gradients, these are {given}; give {fitted} ones")
+
+
+def cluster_distances(model: Model, n_clusters: int) -> Float64:
+    """Return how far clusters are apart (n_clusters, n_clusters): the least distance of their core samples.
+
+    At most 2,000 core samples are compared, as many of every cluster, evenly spaced among those kept. A
+    cluster of which none is kept is infinitely far from all others.
+    """
+    order = np.argsort(model.labels, kind="stable")
+    present, starts, counts = np.unique(model.labels[order], return_index=True, return_counts=True)
+    share = max(1, LINKED_CORES // max(n_clusters, 1))
+    chosen = [
+        order[start + np.unique(np.linspace(0, count - 1, min(count, share)).astype(np.intp))]
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+    ]
+    apart = np.full((n_clusters, n_clusters), np.inf)
+    if not chosen:
+        return apart
+    found = model.distances(np.concatenate(chosen))
+    edges = np.cumsum([0, *(len(part) for part in chosen[:-1])])
+    found = np.minimum.reduceat(np.minimum.reduceat(found, edges, axis=0), edges, axis=1)
+    apart[np.ix_(present, present)] = np.minimum(found, found.T)  # rounding need not be symmetric
+    return apart

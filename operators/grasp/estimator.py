@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,9 +22,9 @@ from operators.dbscan.points import Metric
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
 from operators.grasp.class_model import FactoredModel, Model, assign
-from operators.grasp.kernel import MAX_CORES, infer_class
-from operators.grasp.rows_on_disk import drawn_rows
-from operators.grasp.selection import EPS_GRID, MIN_SAMPLES_GRID, Rule, Selection
+from operators.grasp.kernel import MAX_CORES, infer_whole_class, seed_of
+from operators.grasp.selection import EPS_GRID, FIT_ROWS, MinSamplesGrid, Rule, Selection
+from operators.groups.merging import MIN_ROWS, MIN_SHARE, to_groups
 
 Gradients: TypeAlias = npt.ArrayLike | FactoredGradients
 
@@ -43,7 +42,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         cosine metrics unless eps reaches 1.
     eps_grid : radius or radii of DBSCAN, default .1 to .7 in steps of .05, in units of 1 - cos. For
         "euclidean" give radii in the unit of the gradients; the default is not scaled to them.
-    min_samples_grid : count or counts, default 5, 10, 20, 30, 40, 50, 60, 100.
+    min_samples_grid : rows, or shares of a class below 1, one or several. Default "auto": the paper's
+        5, 10, 20, 30, 40, 50, 60, 100 for a class of up to 1,000 rows, in proportion for a larger one.
     select : "coverage" (default) or "silhouette" (the paper's): how one cell of the grid is picked per
         class, see :mod:`operators.grasp.selection`.
     random_state : int, RandomState or None; draws the core samples kept where there are too many.
@@ -58,7 +58,13 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     device : torch device that makes the products of the exact search, default "cpu"; the labels do not
         depend on it. A GPU must hold all rows of a class.
     fit_rows : a class of more rows is clustered on so many of them, drawn by ``random_state``, and all of
-        its rows are then labelled as ``predict`` does. Default: all rows are clustered.
+        its rows are then labelled as ``predict`` does; at most 4,096 core samples are then kept. Default
+        10,000; None: all rows are clustered.
+    min_rows, min_share : rows that a group needs at least, and share of its class, by default 100 and .005.
+        A smaller one joins the group whose core samples are nearest, see :mod:`operators.groups.merging`.
+        0 and 0, as published: every cluster is a group.
+    stability : how often a class is clustered anew on part of its rows, default 0; ``selection_`` has the
+        adjusted Rand index of each, see :func:`operators.grasp.stability.stability`.
 
     Attributes
     ----------
@@ -79,7 +85,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     >>> angle = np.concatenate([np.linspace(0, 0.2, 8), np.linspace(3, 3.2, 8), np.linspace(0, 0.2, 4)])
     >>> gradients = np.column_stack([np.cos(angle), np.sin(angle)])
     >>> y = np.repeat([0, 1], [16, 4])
-    >>> found = GroupInference(eps_grid=0.3, min_samples_grid=3, metric="cosine").fit(gradients, y)
+    >>> found = GroupInference("cosine", eps_grid=0.3, min_samples_grid=3, min_rows=4).fit(gradients, y)
     >>> found.labels_
     array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2],
           dtype=int32)
@@ -91,7 +97,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self,
         metric: Metric = "centered_cosine",
         eps_grid: float | Sequence[float] = EPS_GRID,
-        min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+        min_samples_grid: MinSamplesGrid = "auto",
         select: Rule = "coverage",
         random_state: Any = None,
         max_cores: int = MAX_CORES,
@@ -99,7 +105,10 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         nprobe: int = 16,
         ef_search: int = 128,
         device: Device = "cpu",
-        fit_rows: int | None = None,
+        fit_rows: int | None = FIT_ROWS,
+        min_rows: int = MIN_ROWS,
+        min_share: float = MIN_SHARE,
+        stability: int = 0,
     ) -> None:
         self.metric = metric
         self.eps_grid = eps_grid
@@ -112,6 +121,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.ef_search = ef_search
         self.device = device
         self.fit_rows = fit_rows
+        self.min_rows = min_rows
+        self.min_share = min_share
+        self.stability = stability
 
     def fit(self, gradients: Gradients, y: npt.ArrayLike) -> GroupInference:
         """Infer the groups of every class.
@@ -128,8 +140,8 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        ValueError : lengths differ, gradients are not finite, metric or select are unknown, or gradients
-            are factored and neighbours approximate.
+        ValueError : lengths differ, gradients are not finite, metric or select are unknown, gradients are
+            factored and neighbours approximate, or a number of rows or repeats is negative.
         """
         X, classes = self._validated(gradients, y, reset=True)
         self.classes_: npt.NDArray[Any] = np.unique(classes)
@@ -137,11 +149,13 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         self.selection_: dict[Any, Selection] = {}
         self.models_: dict[Any, Model] = {}
         self.offsets_: dict[Any, int] = {}
-        offset = 0
+        offset, seed = 0, seed_of(self.random_state)
         for value in self.classes_.tolist():
             rows = np.flatnonzero(classes == value)
-            labels, self.selection_[value], self.models_[value] = self._infer(X[rows])
-            quality = self.selection_[value].approximation
+            settings = self.get_params() | {"random_state": seed}
+            clusters, selection, self.models_[value] = infer_whole_class(X[rows], rows, **settings)
+            labels, self.selection_[value] = to_groups(clusters, selection.group_of), selection
+            quality = selection.approximation
             if quality is not None and quality.low:
                 warnings.warn(f"GroupInference: class {value!r}: {quality.low}", stacklevel=2)
             self.labels_[rows] = shift_groups(labels, offset)
@@ -179,15 +193,6 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
     def _fitted_on_factors(self) -> bool:
         return any(isinstance(model, FactoredModel) for model in self.models_.values())
 
-    def _infer(self, rows: Matrix | FactoredGradients) -> tuple[Labels, Selection, Model]:
-        settings = self.get_params()
-        fit_rows = settings.pop("fit_rows")
-        if fit_rows is None or len(rows) <= fit_rows:
-            return infer_class(rows, **settings)
-        drawn = drawn_rows(len(rows), fit_rows, self.random_state)
-        _, selection, model = infer_class(rows[drawn], **settings)
-        return assign(model, rows), replace(selection, drawn_from=len(rows)), model
-
     def fit_predict(self, gradients: Gradients, y: npt.ArrayLike) -> Labels:
         """Fit the model and return ``labels_``, the group of each row."""
         return self.fit(gradients, y).labels_
@@ -215,7 +220,9 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             if value not in self.models_:
                 raise ValueError(f"predict: y holds class {value!r}; fit saw only {self.classes_.tolist()}")
             rows = np.flatnonzero(classes == value)
-            labels[rows] = shift_groups(assign(self.models_[value], X[rows]), self.offsets_[value])
+            clusters = assign(self.models_[value], X[rows])
+            groups = to_groups(clusters, self.selection_[value].group_of)
+            labels[rows] = shift_groups(groups, self.offsets_[value])
         return labels
 
 

@@ -8,7 +8,8 @@ centred by the class mean, and d(x, y) = 1 - cos(x, y). DBSCAN clusters every ce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import numbers
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,28 +18,45 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from operators.arrays import Labels, Matrix
+from operators.arrays import NOISE, Ids, Labels, Matrix
 from operators.dbscan.estimator import Neighbours
 from operators.dbscan.kernel import cluster
-from operators.dbscan.points import Metric
+from operators.dbscan.points import Metric, Points, equal_rows
 from operators.dbscan.tiles import Device
 from operators.factored import FactoredGradients
-from operators.grasp.class_model import ClassRows, Model, class_rows, sample_cores
+from operators.grasp.class_model import (
+    ClassRows,
+    Model,
+    assign,
+    class_rows,
+    cluster_distances,
+    sample_cores,
+)
+from operators.grasp.rows_on_disk import drawn_rows
 from operators.grasp.selection import (
     EPS_GRID,
     FAILED,
-    MIN_SAMPLES_GRID,
+    MinSamplesGrid,
     Rule,
     Selection,
     describe_pick,
     grid_facts,
     pick_by_facts,
 )
+from operators.grasp.selection import (
+    min_samples_values as min_samples_of,
+)
+from operators.grasp.stability import checked_rows
+from operators.grasp.stability import stability as stability_figures
+from operators.groups.merging import MIN_ROWS, MIN_SHARE, least_rows, merge_small, to_groups
 from operators.metrics import Silhouettes, mean_silhouettes
 
 Quality: TypeAlias = Callable[[int, int], Any]
 
 MAX_CORES = 10_000
+PLACING_CORES = 4_096  # kept where they place all rows of a class: time grows with both
+STABILITY = 2
+FEW_KINDS = 0.9  # of the rows: with more kinds of rows than that, equal ones are clustered one by one
 
 
 def infer_class(
@@ -46,17 +64,19 @@ def infer_class(
     *,
     metric: Metric = "centered_cosine",
     eps_grid: float | Sequence[float] = EPS_GRID,
-    min_samples_grid: int | Sequence[int] = MIN_SAMPLES_GRID,
+    min_samples_grid: MinSamplesGrid = "auto",
     select: Rule = "coverage",
     random_state: Any = None,
     max_cores: int = MAX_CORES,
+    least_rows: float = 0.0,
+    stability: int = 0,
     neighbours: Neighbours = "exact",
     nprobe: int = 16,
     ef_search: int = 128,
     device: Device = "cpu",
     keep: Callable[[Labels], None] | None = None,
 ) -> tuple[Labels, Selection, Model]:
-    """Find the groups of one class.
+    """Cluster one class, and merge its clusters into groups.
 
     Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
     compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
@@ -69,22 +89,24 @@ def infer_class(
     Parameters
     ----------
     gradients : (n, p) float32 or float64, finite, n >= 1; or factored, with exact neighbours only.
-    metric, eps_grid, min_samples_grid, select, random_state, max_cores, neighbours, nprobe, ef_search,
-    device : see :class:`GroupInference`.
+    metric, eps_grid, min_samples_grid, select, random_state, max_cores, stability, neighbours, nprobe,
+    ef_search, device : see :class:`GroupInference`.
+    least_rows : rows that a group needs, see :mod:`operators.groups.merging`; 0 leaves clusters as they are.
     keep : is given the (n_eps, n_min_samples, n) labels of all cells.
 
     Returns
     -------
-    labels : (n,) int32 from 0 within the class; -1 is noise.
+    labels : (n,) int32: clusters from 0 within the class; -1 is noise. ``selection.group_of`` has the
+        group of each cluster.
     selection : the pick and the scores of the grid.
-    model : places new rows of the class.
+    model : places new rows of the class in clusters.
 
     Raises
     ------
     ValueError : approximate neighbours of factored gradients; an unknown metric or rule.
     """
     eps_values = tuple(np.unique(np.atleast_1d(eps_grid)).tolist())
-    min_samples_values = tuple(np.unique(np.atleast_1d(min_samples_grid)).tolist())
+    min_samples_values = min_samples_of(min_samples_grid, len(gradients))
     rows = class_rows(gradients, metric)
     quality: Quality | None = None
     if rows.alike:
@@ -95,7 +117,7 @@ def infer_class(
         labels, cores, quality = search(eps_values, min_samples_values)
         cells = _scored(rows, labels, cores)
     else:
-        cells = _scored(rows, *cluster(rows.points, eps_values, min_samples_values, device=device))
+        cells = _scored(rows, *_clustered(rows, eps_values, min_samples_values, device))
     if keep is not None:
         keep(cells.labels)
     facts = grid_facts(cells.labels, *cells.silhouettes)
@@ -106,7 +128,119 @@ def infer_class(
     labels, core = cells.labels[pick.cell], np.flatnonzero(cells.cores[pick.cell])
     kept = sample_cores(core, labels[core], max_cores, random_state)
     model = rows.model(np.inf if rows.alike else selection.eps, kept, labels[kept])
+    sizes = np.bincount(labels[labels != NOISE], minlength=selection.n_groups)
+    selection = replace(selection, **group_fields(model, sizes, least_rows))
+    if stability:
+        seed = seed_of(random_state)
+        some = checked_rows(len(labels), seed)
+        settings: dict[str, Any] = {
+            "metric": metric,
+            "eps_grid": eps_grid,
+            "min_samples_grid": min_samples_grid,
+            "select": select,
+            "random_state": seed,
+            "device": device,
+        }
+        groups, share = to_groups(labels[some], selection.group_of), least_rows / len(labels)
+        figures = stability_of(gradients[some], groups, share, settings, stability, seed)
+        selection = replace(selection, stability=figures)
     return labels, selection, model
+
+
+def group_fields(model: Model, sizes: npt.NDArray[np.integer], least: float) -> dict[str, Any]:
+    """Merge clusters of ``sizes`` (n_clusters,) rows into groups; return what a Selection says of them."""
+    group_of = np.arange(len(sizes), dtype=np.int32)
+    if len(sizes) > 1 and sizes.min() < least:
+        group_of = merge_small(sizes, cluster_distances(model, len(sizes)), least)
+    rows = np.bincount(group_of, sizes).astype(np.intp)
+    return {
+        "group_of": tuple(group_of.tolist()),
+        "n_groups": len(rows),
+        "sizes": tuple(rows.tolist()),
+        "least_rows": least,
+    }
+
+
+def stability_of(
+    gradients: Matrix | FactoredGradients,
+    groups: Labels,
+    share: float,
+    settings: Mapping[str, Any],
+    repeats: int,
+    seed: int,
+) -> tuple[float, ...]:
+    """Measure the stability of the ``groups`` (n,) of the rows of ``checked_rows``.
+
+    Parts are clustered exactly, whatever found the neighbours.
+
+    Parameters
+    ----------
+    gradients, groups, repeats, seed : see :func:`operators.grasp.stability.stability`.
+    share : of its rows, that a group of a part needs.
+    settings : of :func:`infer_class`.
+    """
+
+    def infer(part: Matrix | FactoredGradients) -> tuple[Model, Labels]:
+        _, found, model = infer_class(part, **settings, least_rows=share * len(part))
+        return model, np.array(found.group_of, np.int32)
+
+    return stability_figures(gradients, groups, infer, repeats, seed)
+
+
+def infer_whole_class(
+    gradients: Matrix | FactoredGradients,
+    row_ids: Ids,
+    *,
+    min_rows: int = MIN_ROWS,
+    min_share: float = MIN_SHARE,
+    fit_rows: int | None = None,
+    **settings: Any,
+) -> tuple[Labels, Selection, Model]:
+    """Cluster a class, or drawn rows of it, and place the others.
+
+    Parameters
+    ----------
+    gradients : as in :func:`infer_class`.
+    row_ids : (n,) by whose hashes rows are drawn.
+    min_rows, min_share, fit_rows : see :class:`GroupInference`.
+    settings : of :func:`infer_class`.
+
+    Returns
+    -------
+    As :func:`infer_class`; all rows of a class of which some were drawn are placed by the model.
+    """
+    n = len(gradients)
+    least = least_rows(n, min_rows, min_share)
+    if fit_rows is None or n <= fit_rows:
+        return infer_class(gradients, **settings, least_rows=least)
+    drawn = drawn_rows(row_ids, fit_rows, seed_of(settings.get("random_state")))
+    settings["max_cores"] = min(settings.get("max_cores", MAX_CORES), PLACING_CORES)
+    _, selection, model = infer_class(gradients[drawn], **settings, least_rows=least * len(drawn) / n)
+    labels = assign(model, gradients)
+    counts = np.bincount(labels + 1, minlength=len(selection.group_of) + 1)
+    found = {"drawn_from": n, "n_noise": int(counts[0])} | group_fields(model, counts[1:], least)
+    return labels, replace(selection, **found), model
+
+
+def seed_of(random_state: Any) -> int:
+    """Return an integer seed: the one given, or one that the generator draws."""
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _clustered(
+    rows: ClassRows, eps_values: Sequence[float], min_samples_values: Sequence[int], device: Device
+) -> tuple[Labels, npt.NDArray[np.bool_]]:
+    """Return exact labels and core flags of all cells; where many rows are equal, from one of each kind."""
+    points = rows.points
+    if isinstance(points, Points):
+        kinds = equal_rows(points)
+        if len(kinds.first) <= FEW_KINDS * points.n:
+            one = points.take(kinds.first)
+            labels, cores = cluster(one, eps_values, min_samples_values, kinds.counts, device)
+            return labels[..., kinds.kind], cores[..., kinds.kind]
+    return cluster(points, eps_values, min_samples_values, device=device)
 
 
 def _approximate(

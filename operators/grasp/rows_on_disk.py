@@ -22,6 +22,7 @@ from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
 from operators.groups.base import other_lengths
+from operators.hashing import END, row_hashes
 
 
 def count_classes(shards: ShardReader, n_classes: int, shard: int) -> list[int]:
@@ -91,39 +92,52 @@ class SpilledRows:
 
 
 Map: TypeAlias = Callable[..., Any]
-
-
-def drawn_rows(n_rows: int, fit_rows: int, random_state: Any) -> Index:
-    """Draw the rows of a class on which it is clustered, uniformly; return their numbers (fit_rows,),
-    ascending.
-    """
-    from sklearn.utils.random import sample_without_replacement
-
-    drawn = sample_without_replacement(n_rows, fit_rows, random_state=random_state)
-    return np.sort(np.asarray(drawn, np.intp))
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Rows of one class in one shard: ``n_rows``, the first of which is row ``first`` of the class."""
-
-    first: int
-    n_rows: int
-    total: int
+PURPOSE = "groups/rows to cluster"
 
 
 @dataclass(frozen=True)
 class DrawnClass:
-    """The drawn rows of a class of ``n_rows``, put down by shard in ``folder``."""
+    """Rows of a class of ``n_rows`` put down by shard in ``folder``: those that a draw may hold.
+
+    Attributes
+    ----------
+    folder, shards : where they are, in row order.
+    n_rows : rows of the class.
+    fit_rows, seed : of the draw.
+    """
 
     folder: Path
     shards: tuple[int, ...]
     n_rows: int
+    fit_rows: int
+    seed: int
 
     def vectors(self) -> npt.NDArray[np.float32]:
-        """Read the vectors (fit_rows, p) in the order of the rows."""
+        """Read the vectors (fit_rows, p) of the drawn rows, in the order of the rows."""
+        ids = np.concatenate([np.load(self.folder / f"shard_ids-{shard}.npy") for shard in self.shards])
         parts = [np.load(self.folder / f"shard-{shard}.npy") for shard in self.shards]
-        return np.concatenate([part for part in parts if len(part)])
+        return np.concatenate([part for part in parts if len(part)])[
+            drawn_rows(ids, self.fit_rows, self.seed)
+        ]
+
+
+def drawn_rows(row_ids: Ids, fit_rows: int, seed: int) -> Index:
+    """Return the positions, ascending, of the ``fit_rows`` rows with the smallest hashes of their ids."""
+    hashes = row_hashes(row_ids, seed, PURPOSE)
+    if fit_rows >= len(hashes):
+        return np.arange(len(hashes))
+    return np.sort(np.argpartition(hashes, fit_rows)[:fit_rows])
+
+
+def may_be_drawn(row_ids: Ids, n_rows: int, fit_rows: int, seed: int) -> Index:
+    """Return the positions, ascending, of the rows of a shard that the draw from all ``n_rows`` may hold.
+
+    The bound on their hashes keeps a few more than ``fit_rows`` in all. That it keeps fewer has odds of 1 to
+    1e9; the draw is smaller then, and the same for any shards.
+    """
+    share = (fit_rows + 6 * fit_rows**0.5) / n_rows
+    limit = np.uint64(min(END, int(END * share)) - 1)
+    return np.flatnonzero(row_hashes(row_ids, seed, PURPOSE) <= limit)
 
 
 def draw_classes(
@@ -149,9 +163,10 @@ def draw_classes(
     for path in folders.values():
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
+    order = in_order(shards)
     jobs = [
-        (shard, {i: Piece(int(s[:at].sum()), int(s[at]), int(s.sum())) for i, s in large.items() if s[at]})
-        for at, shard in enumerate(in_order(shards))
+        (shard, {i: int(sizes.sum()) for i, sizes in large.items() if sizes[at]})
+        for at, shard in enumerate(order)
     ]
     put = partial(_put_down, shards, column, folders, fit_rows, seed)
     jobs = [job for job in jobs if job[1]]
@@ -161,7 +176,7 @@ def draw_classes(
         path = next(shard.path for shard in shards.shards if shard.index == second)
         raise OperatorError(other_lengths(path, column, others, some))
     return {
-        i: DrawnClass(folders[i], tuple(s for s, pieces in jobs if i in pieces), int(sizes.sum()))
+        i: DrawnClass(folders[i], tuple(s for s, some in jobs if i in some), int(sizes.sum()), fit_rows, seed)
         for i, sizes in large.items()
     }
 
@@ -172,17 +187,17 @@ def _put_down(
     folders: Mapping[int, Path],
     fit_rows: int,
     seed: int,
-    job: tuple[int, Mapping[int, Piece]],
+    job: tuple[int, Mapping[int, int]],
 ) -> int:
-    """Write the drawn rows of a shard; their length, 0 where there are none."""
-    shard, pieces = job
+    """Write the rows of a shard that may be drawn; their length, 0 where there are none."""
+    shard, classes = job
     table = shards.read(shard, [column, LABEL])
     n_features = 0
-    for index, piece in pieces.items():
-        drawn = drawn_rows(piece.total, fit_rows, seed)
-        here = drawn[(drawn >= piece.first) & (drawn < piece.first + piece.n_rows)] - piece.first
-        own = table.filter(pc.equal(table.column(LABEL), index)).take(here)
+    for index, n_rows in classes.items():
+        own = table.filter(pc.equal(table.column(LABEL), index))
+        own = own.take(may_be_drawn(own.column(ROW_ID).to_numpy(), n_rows, fit_rows, seed))
         rows = np.ascontiguousarray(vectors_to_numpy(own.column(column)), np.float32)
         n_features = rows.shape[1] if len(rows) else n_features
         save_array(folders[index] / f"shard-{shard}.npy", rows)
+        save_array(folders[index] / f"shard_ids-{shard}.npy", own.column(ROW_ID).to_numpy())
     return n_features

@@ -20,6 +20,7 @@ powers from 1 to 6, or a limit of 5 to 12 %, keep its regret at .22 to .35 of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -163,10 +164,17 @@ class Selection:
     within_limits : the pick keeps the rule's limits.
     noise_grid, groups_grid : share of the rows in no group, and number of groups, of every cell.
     eps_grid, min_samples_grid : the axes of the grids, ascending.
-    n_groups, n_noise, n_rows : groups found, rows in none, rows of the class.
+    n_groups : groups of the class, after small clusters were merged.
+    n_noise : rows in none: of all rows of the class, also where only drawn ones were clustered.
+    n_rows : rows that were clustered.
     at_edge : the pick lies at an end of an axis that has several values: a wider grid may do better.
     approximation : how far the pick is from exact DBSCAN, where ``neighbours`` is "ivf" or "hnsw".
     drawn_from : rows of the class where only ``n_rows`` drawn ones were clustered; else 0.
+    group_of : (n_clusters,) the group of each cluster, see :mod:`operators.groups.merging`.
+    sizes : (n_groups,) rows of the class in each group.
+    least_rows : rows that a group of the class needs.
+    stability : adjusted Rand index between the groups and those found anew on part of the rows, one for each
+        repeat; see :func:`~operators.grasp.stability.stability`.
     """
 
     eps: float
@@ -188,6 +196,10 @@ class Selection:
     at_edge: bool
     approximation: Quality | None = None
     drawn_from: int = 0
+    group_of: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    least_rows: float = 0.0
+    stability: tuple[float, ...] = ()
 
 
 def describe_pick(
@@ -226,3 +238,37 @@ def _at_edge(position: int, n_values: int) -> bool:
 
 EPS_GRID: tuple[float, ...] = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
 MIN_SAMPLES_GRID: tuple[int, ...] = (5, 10, 20, 30, 40, 50, 60, 100)
+GRID_ROWS = 1000
+FIT_ROWS = 10_000
+"""Rows of a class from which some are drawn by default: the grid takes 3 to 10 CPU seconds there, and its
+time grows with the square of the rows."""
+
+MinSamplesGrid: TypeAlias = Literal["auto"] | float | Sequence[float]
+
+
+def min_samples_values(wanted: MinSamplesGrid, n_rows: int) -> tuple[int, ...]:
+    """Return the numbers of rows that ``min_samples`` stands for in a class of ``n_rows``, ascending.
+
+    Density means the same at any size only if the threshold grows with the rows: within a radius there are
+    twice as many of twice as many rows. With the paper's numbers as they are, the smallest of which is 5,
+    any speck of a large class is a cluster.
+
+    Parameters
+    ----------
+    wanted : "auto": the paper's grid for a class of up to 1,000 rows, in proportion for a larger one.
+        Or one number or several: whole ones are rows; below 1 they are shares of the class's rows, of
+        which at least 2 rows are taken.
+    n_rows : rows that are clustered.
+
+    Examples
+    --------
+    >>> min_samples_values("auto", 20_000)
+    (100, 200, 400, 600, 800, 1000, 1200, 2000)
+    >>> min_samples_values([10, 0.01], 5_000)
+    (10, 50)
+    """
+    if isinstance(wanted, str):
+        rows = [value * max(1.0, n_rows / GRID_ROWS) for value in MIN_SAMPLES_GRID]
+    else:
+        rows = [max(2.0, v * n_rows) if v < 1 else v for v in np.atleast_1d(wanted).tolist()]
+    return tuple(np.unique(np.rint(rows).astype(np.intp)).tolist())

@@ -10,7 +10,7 @@ cell before compression and far less after it, because most rows are in one grou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -46,6 +46,34 @@ def read_offsets(state: Path) -> dict[int, int]:
     """Return the number of the first group of each class, by class index."""
     record = json.loads((state / SELECTION).read_text("utf-8"))
     return {entry["class"]: entry["offset"] for entry in record["classes"]}
+
+
+def read_group_of(state: Path) -> dict[int, list[int]]:
+    """Return the group of each cluster, by class index; of states of before version 6, where clusters were
+    groups, nothing.
+    """
+    record = json.loads((state / SELECTION).read_text("utf-8"))
+    return {entry["class"]: entry["group_of"] for entry in record["classes"] if "group_of" in entry}
+
+
+LOW_STABILITY = 0.8
+
+
+def summary(stability: Sequence[float]) -> tuple[float, float] | None:
+    """Return the mean and the least of a class's adjusted Rand indices; None where none was measured."""
+    return (sum(stability) / len(stability), min(stability)) if stability else None
+
+
+def draw_warning(record: Mapping[str, Any]) -> str:
+    """Warn of a class whose groups were found on drawn rows and are not found again on others; else empty."""
+    found = summary(record.get("stability", ()))
+    if not record.get("drawn_from") or found is None or found[0] >= LOW_STABILITY:
+        return ""
+    return (
+        f"its groups were found on {record['n_rows']:,} of {record['drawn_from']:,} rows, and found anew on "
+        f"part of these they agree with an adjusted Rand index of {found[0]:.2f} only: other rows would have "
+        "given other groups. Raise groups.fit_rows (null: all rows are clustered), or take them as a hint."
+    )
 
 
 Keep: TypeAlias = Literal["auto"] | bool

@@ -57,7 +57,7 @@ def test_a_stored_model_places_the_same(metric: Any, tmp_path: Path) -> None:
     both = FactoredGradients(
         [*gradients.layers, Layer(np.ones((300, 2)), gradients.layers[0].errors, True, False)]
     )
-    inference = GroupInference(metric, **GRID).fit(both, np.zeros(300))
+    inference = GroupInference(metric, **GRID, min_rows=0).fit(both, np.zeros(300))
     model = inference.models_[0.0]
     model.save(tmp_path / "model.npz")
     stored = load_model(tmp_path / "model.npz")

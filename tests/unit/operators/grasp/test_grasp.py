@@ -125,7 +125,7 @@ def test_groups_are_unique_across_classes_in_class_order() -> None:
     X = np.concatenate([second, first])
     y = np.array(["b"] * len(second) + ["a"] * len(first))
     order = np.random.default_rng(0).permutation(len(X))
-    inference = GroupInference().fit(X[order], y[order])
+    inference = GroupInference(min_rows=0).fit(X[order], y[order])
     assert inference.labels_.dtype == np.int32
     for value, rows in (("a", first), ("b", second)):
         here = y[order] == value
@@ -143,7 +143,7 @@ def test_groups_are_unique_across_classes_in_class_order() -> None:
 def test_predict_repeats_labels_save_for_border_rows(metric: Any, eps: float) -> None:
     X = np.concatenate([clusters(1, spread=0.6), clusters(2, spread=0.6)]).astype(np.float32)
     y = np.repeat([0, 1], 180)
-    inference = GroupInference(metric, eps, 8).fit(X, y)
+    inference = GroupInference(metric, eps, 8, min_rows=0).fit(X, y)
     placed = inference.predict(X, y)
     n_border = 0
     for value in (0, 1):
@@ -163,7 +163,7 @@ def test_predict_repeats_labels_save_for_border_rows(metric: Any, eps: float) ->
 
 def test_predict_names_an_unseen_class() -> None:
     X = clusters()
-    inference = GroupInference().fit(X, np.zeros(len(X)))
+    inference = GroupInference(min_rows=0).fit(X, np.zeros(len(X)))
     with pytest.raises(ValueError, match=r"class 7\.0; fit saw only \[0\.0\]"):
         inference.predict(X[:1], [7.0])
 
@@ -173,7 +173,7 @@ def test_predict_names_an_unseen_class() -> None:
 )
 def test_any_small_data_gives_labels_of_every_row(X: Any, data: st.DataObject) -> None:
     y = data.draw(arrays(np.int64, len(X), elements=st.integers(0, 2)))
-    inference = GroupInference(eps_grid=(0.2, 1.2), min_samples_grid=(1, 3)).fit(X, y)
+    inference = GroupInference(eps_grid=(0.2, 1.2), min_samples_grid=(1, 3), min_rows=0).fit(X, y)
     found = np.unique(inference.labels_)
     n_groups = sum(s.n_groups for s in inference.selection_.values())
     np.testing.assert_array_equal(found[found >= 0], np.arange(n_groups))
@@ -202,14 +202,14 @@ def test_a_stored_model_assigns_the_same(tmp_path: Path) -> None:
 
 
 def test_parameters_follow_scikit_learn() -> None:
-    inference = clone(GroupInference("cosine", eps_grid=0.2, min_samples_grid=5, random_state=4))
+    inference = clone(GroupInference("cosine", eps_grid=0.2, min_samples_grid=5, random_state=4, min_rows=0))
     assert inference.get_params()["eps_grid"] == 0.2
     with pytest.raises(ValueError, match="metric is 'l1'"):
         GroupInference("l1").fit(np.eye(3), [0, 0, 0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="NaN"):
-        GroupInference().fit([[np.nan]], [0])
+        GroupInference(min_rows=0).fit([[np.nan]], [0])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        GroupInference().fit(np.eye(3), [0, 0])
+        GroupInference(min_rows=0).fit(np.eye(3), [0, 0])
 
 
 NEEDS_CLASSES = (
@@ -240,12 +240,12 @@ def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
 def test_predict_before_fit_and_with_other_features_is_refused() -> None:
     X, y = np.random.default_rng(0).normal(size=(30, 4)), np.zeros(30, int)
     with pytest.raises(NotFittedError):
-        GroupInference().predict(X, y)
+        GroupInference(min_rows=0).predict(X, y)
     with pytest.raises(ValueError, match="3 features, but GroupInference is expecting 4"):
-        GroupInference().fit(X, y).predict(X[:, :3], y)
+        GroupInference(min_rows=0).fit(X, y).predict(X[:, :3], y)
 
 
 def test_predict_needs_no_classes_after_a_fit_on_one() -> None:
     X = np.random.default_rng(0).normal(size=(30, 4))
-    found = GroupInference(min_samples_grid=3).fit(X, np.full(30, 7))
+    found = GroupInference(min_samples_grid=3, min_rows=0).fit(X, np.full(30, 7))
     np.testing.assert_array_equal(found.predict(X), found.predict(X, np.full(30, 7)))

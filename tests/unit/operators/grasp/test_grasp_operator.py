@@ -22,12 +22,13 @@ from operators.grasp.adaptor import Groups
 from operators.grasp.class_model import ClassModel
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
-from operators.grasp.rows_on_disk import drawn_rows
+from operators.grasp.rows_on_disk import drawn_rows, may_be_drawn
+from operators.grasp.selection import MIN_SAMPLES_GRID
 from operators.groups import state as state_module
 from operators.groups.base import gather_class
 
 NAMES = ["cat", "dog!", "empty", "lone"]
-PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08])
+PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08], min_rows=0, stability=0)
 
 
 def rows(seed: int = 0) -> pa.Table:
@@ -100,7 +101,7 @@ def run(tables: Sequence[pa.Table], folder: Path, params: GroupsParams = PARAMS)
 
 def kernel(table: pa.Table, params: GroupsParams = PARAMS) -> GroupInference:
     X = np.array(table.column("gradient").to_pylist(), np.float32)
-    inference = GroupInference(params.metric, params.eps, params.min_samples, random_state=0)
+    inference = GroupInference(params.metric, params.eps, params.min_samples, random_state=0, min_rows=0)
     return inference.fit(X, table.column("y").to_numpy())
 
 
@@ -203,18 +204,36 @@ def test_no_rows_at_all_is_an_error(tmp_path: Path) -> None:
         run([rows().slice(0, 0)], tmp_path)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"eps": 0}, {"eps": []}, {"min_samples": [0]}, {"metric": "l1"}, {"epss": 1}]
-)
+WRONG: list[dict[str, Any]] = [
+    {"eps": 0},
+    {"eps": []},
+    {"min_samples": [0]},
+    {"min_samples": 1.5},
+    {"min_rows": -1},
+    {"min_share": 0.6},
+    {"fit_rows": 5},
+    {"stability": -1},
+    {"preset": "paper"},
+    {"metric": "l1"},
+    {"epss": 1},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_bad_parameters_are_refused(wrong: Any) -> None:
     with pytest.raises(ValidationError):
         GroupsParams(**wrong)
 
 
-def test_parameters_default_to_the_papers_grid() -> None:
+def test_parameters_default_to_the_papers_radii_and_a_preset_is_the_paper() -> None:
     params = GroupsParams()
     assert (params.eps[0], params.eps[-1], len(params.eps)) == (0.1, 0.7, 13)  # type: ignore[index,arg-type]
     assert GroupsParams(eps=0.3, min_samples=5).eps == 0.3
+    paper = GroupsParams(preset="grasp_paper")
+    assert (paper.min_samples, paper.select) == (list(MIN_SAMPLES_GRID), "silhouette")
+    assert (paper.min_rows, paper.min_share, paper.fit_rows, paper.stability) == (0, 0, None, 0)
+    assert GroupsParams(preset="grasp_paper", select="coverage").select == "coverage"
+    assert [GroupsParams(neighbours=kind).rows_to_fit() for kind in ("exact", "hnsw")] == [10_000, None]
     assert Groups(params).resources == Resources()
 
 
@@ -227,35 +246,63 @@ def test_planning_imports_no_heavy_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("n_shards", [1, 4, 9])
-def test_a_class_clustered_on_drawn_rows_is_placed_whole(n_shards: int, tmp_path: Path) -> None:
-    table, params = rows(), GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08], fit_rows=100)
-    found, _ = run(cut(table, n_shards), tmp_path, params)
+def numbered() -> pa.Table:
+    """The rows with ids 0 to 300, as the estimator numbers them."""
+    table = rows()
+    return table.set_column(0, "row_id", pa.array(range(table.num_rows), pa.int64()))
+
+
+@pytest.mark.parametrize("min_rows", [0, 40])
+@pytest.mark.parametrize("n_shards", [1, 2, 7])
+def test_a_class_clustered_on_drawn_rows_is_placed_whole(
+    n_shards: int, min_rows: int, tmp_path: Path
+) -> None:
+    table, params = numbered(), PARAMS.model_copy(update={"fit_rows": 100, "min_rows": min_rows})
+    found, metrics = run([*cut(table, n_shards), table.slice(0, 0)][::-1], tmp_path, params)
     X, y = np.array(table.column("gradient").to_pylist(), np.float32), table.column("y").to_numpy()
     expected = GroupInference(
-        params.metric, params.eps, params.min_samples, random_state=0, fit_rows=100
+        params.metric, params.eps, params.min_samples, random_state=0, fit_rows=100, min_rows=min_rows
     ).fit(X, y)
-    assert found.column("group").to_pylist() == expected.labels_.tolist()
-    assert expected.labels_.max() >= 2
+    parts = [table.slice(0, 0), *reversed(cut(table, n_shards))]
+    order = np.argsort(np.concatenate([part.column("row_id").to_numpy() for part in parts]))
+    assert found.column("group").to_numpy()[order].tolist() == expected.labels_.tolist()
     assert np.array_equal(expected.predict(X[y < 2], y[y < 2]), expected.labels_[y < 2])
+    assert metrics["outlier_share"] == np.mean(expected.labels_ == -1)
     state = tmp_path / "groups"
     records = {r["class"]: r for r in json.loads((state / "selection.json").read_text())["classes"]}
     sizes = np.bincount(y)
     drawn = {index: (record["n_rows"], record["drawn_from"]) for index, record in records.items()}
     assert drawn == {0: (100, sizes[0]), 1: (100, sizes[1]), 3: (1, 0)}
-    assert sorted(path.name for path in state.glob("labels-*")) == ["labels-3.parquet"]
+    for index, record in records.items():
+        own = expected.labels_[y == index]
+        assert record["sizes"] == np.bincount(own[own >= 0] - record["offset"]).tolist()
+        assert record["n_noise"] == np.count_nonzero(own == -1)
+        assert len(record["sizes"]) == 1 or min(record["sizes"]) >= min_rows
+    assert len(records[0]["group_of"]) > 2
+    assert (len(records[0]["sizes"]) < len(records[0]["group_of"])) == (min_rows > 0)
     assert not list(state.glob("drawn-*"))
+
+
+def test_few_rows_of_each_shard_are_put_down(tmp_path: Path) -> None:
+    """A draw takes the rows with the smallest hashes, whatever else the shards' bounds let through."""
+    ids = np.random.default_rng(0).choice(10**9, 5_000, replace=False).astype(np.int64)
+    drawn = drawn_rows(ids, 300, seed=4)
+    assert len(drawn) == 300
+    assert (np.diff(drawn) > 0).all()
+    kept = may_be_drawn(ids, 5_000, 300, seed=4)
+    assert 300 <= len(kept) < 500
+    assert np.array_equal(kept[drawn_rows(ids[kept], 300, seed=4)], drawn)
+    assert not np.array_equal(drawn_rows(ids, 300, seed=5), drawn)
+    assert np.array_equal(drawn_rows(ids[:7], 300, seed=4), np.arange(7))
 
 
 def test_drawn_rows_are_those_of_one_draw(tmp_path: Path) -> None:
     """The model of a drawn class is that of the kernel on just these rows."""
-    table, params = rows(), GroupsParams(min_samples=5, eps=0.05, fit_rows=100)
+    table, params = rows(), GroupsParams(min_samples=5, eps=0.05, fit_rows=100, min_rows=0)
     run(cut(table, 5), tmp_path, params)
     own = np.flatnonzero(table.column("y").to_numpy() == 1)
     X = np.array(table.column("gradient").to_pylist(), np.float32)[own]
-    drawn = drawn_rows(len(own), 100, 0)
-    assert len(np.unique(drawn)) == 100
-    assert (np.diff(drawn) > 0).all()
+    drawn = drawn_rows(table.column("row_id").to_numpy()[own], 100, 0)
     _, _, model = infer_class(X[drawn], eps_grid=0.05, min_samples_grid=5, random_state=0)
     stored = ClassModel.load(tmp_path / "groups" / "model-1.npz")
     assert np.array_equal(stored.cores, model.cores)

@@ -17,7 +17,7 @@ from operators.grasp.params import GroupsParams
 from operators.metrics import silhouettes as silhouettes_module
 from tests.unit.operators.grasp.test_grasp_operator import Here, context_for, cut, rows
 
-AXES: dict[str, Any] = {"min_samples": [5, 10], "eps": [0.02, 0.05, 0.08]}
+AXES: dict[str, Any] = {"min_samples": [5, 10], "eps": [0.02, 0.05, 0.08], "min_rows": 0}
 
 
 def fitted(tables: Any, folder: Path, **params: Any) -> tuple[Any, Any, Path]:
