@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operators.base import ReportContext
-from operators.grasp.state import SELECTION, grid_path, read_grid
+from operators.grasp.state import LOW_STABILITY, SELECTION, draw_warning, grid_path, read_grid, summary
 from operators.report import Content, Finding, Notice, ReportFigure, ReportSection
 from operators.report.text import percent
 
@@ -62,6 +62,11 @@ class Grid:
     """Quality of an approximate neighbour graph, if clusters were found through one."""
     drawn_from: int = 0
     """Rows of the class, if only ``n_rows`` of them were clustered; else 0."""
+    n_clusters: int = 0
+    sizes: tuple[int, ...] = ()
+    """Rows of each group; empty in states of earlier versions."""
+    least_rows: float = 0.0
+    stability: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ def selection_section(context: ReportContext, accepts_projection: bool) -> Repor
             content.append(Notice(warning))
     warning = projection_warning(record, accepts_projection)
     findings = [Finding(warning, "warning")] if warning else []
+    unstable = [(context.classes[int(e["class"])], draw_warning(e)) for e in record["classes"]]
+    findings += [Finding(f"Class {name}: {text}", "warning") for name, text in unstable if text]
     return ReportSection("How eps and min_samples were picked", content, findings, order=30)
 
 
@@ -117,6 +124,10 @@ def parse_grid(entry: Mapping[str, Any], classes: Any) -> Grid:
         n_rows=int(entry.get("n_rows", 0)),
         approximation=entry.get("approximation"),
         drawn_from=int(entry.get("drawn_from", 0)),
+        n_clusters=len(entry.get("group_of", ())),
+        sizes=tuple(entry.get("sizes", ())),
+        least_rows=float(entry.get("least_rows", 0.0)),
+        stability=tuple(entry.get("stability", ())),
     )
 
 
@@ -151,6 +162,8 @@ def _figure_of(grid: Grid, scores: NDArray[np.float64] | None) -> ReportFigure:
     remarks = [
         *remark_on_sample(grid),
         remark_on_pick(grid),
+        *remark_on_merging(grid),
+        *remark_on_stability(grid),
         *remark_on_neighbours(grid),
         *remark_on_edges(grid),
     ]
@@ -201,6 +214,29 @@ def remark_on_pick(grid: Grid) -> str:
         f"The rule “{grid.rule}” picked eps = {grid.eps[i]:g} and min_samples = {grid.min_samples[j]}, where "
         f"its score is {grid.rule_scores[i, j]:.3f}{silhouette}.{'' if grid.within_limits else limits}"
     )
+
+
+def remark_on_merging(grid: Grid) -> list[str]:
+    """Say how many clusters were too small to be groups, if any were."""
+    if grid.n_clusters <= len(grid.sizes):
+        return []
+    groups = "1 group" if len(grid.sizes) == 1 else f"{len(grid.sizes)} groups"
+    return [
+        f"The {grid.n_clusters} clusters were merged to {groups} of at least {grid.least_rows:,.0f} rows "
+        "(groups.min_rows, groups.min_share): a smaller one joined the group of the nearest core samples."
+    ]
+
+
+def remark_on_stability(grid: Grid) -> list[str]:
+    """Say how far the groups are found again on part of the rows, if that was measured."""
+    found = summary(grid.stability)
+    if found is None:
+        return []
+    verdict = "They are stable." if found[0] >= LOW_STABILITY else "Other rows would have given other groups."
+    return [
+        f"Found anew on {len(grid.stability)} parts of the rows, the groups agree with an adjusted Rand "
+        f"index of {found[0]:.2f} (lowest {found[1]:.2f}; 1 is the same). {verdict}"
+    ]
 
 
 def remark_on_neighbours(grid: Grid) -> list[str]:

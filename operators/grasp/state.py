@@ -57,6 +57,7 @@ def read_group_of(state: Path) -> dict[int, list[int]]:
 
 
 LOW_STABILITY = 0.8
+"""Below this mean adjusted Rand index the groups of a class depend on the rows that they were found on."""
 
 
 def summary(stability: Sequence[float]) -> tuple[float, float] | None:

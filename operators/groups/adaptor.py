@@ -31,7 +31,8 @@ from operators.groups.base import (
     gather_class,
     stored_labels,
 )
-from operators.groups.kernel import GroupMethod
+from operators.groups.kernel import GroupMethod, GroupResult
+from operators.groups.merging import between_centres, least_rows, merge_small, to_groups
 from operators.groups.state import (
     class_names,
     number_groups,
@@ -46,7 +47,8 @@ from operators.groups.state import (
 class ClassWise(GroupsBase[OperatorParams]):
     """Adds the groups of a method that splits class by class.
 
-    ``fit`` leaves ``groups.json`` and, per class, ``labels-<class>.parquet`` and ``model-<class>.npz``.
+    ``fit`` leaves ``groups.json``, which names the group of each of the method's clusters, and, per class,
+    ``labels-<class>.parquet`` and ``model-<class>.npz``.
     Memory: a worker holds the columns of one class, and what the method makes of them.
     """
 
@@ -115,7 +117,13 @@ class ClassWise(GroupsBase[OperatorParams]):
     def _apply(self, state: Path, label: LabelClass) -> Apply:
         record = read_record(state)
         offsets = {entry["class"]: entry["offset"] for entry in record["classes"]}
-        return by_class(offsets, label, str(record["params"]["method"]), state)
+        # States of earlier versions name no group of a cluster: there each cluster is a group.
+        group_of = {entry["class"]: entry.get("group_of") for entry in record["classes"]}
+
+        def grouped(index: int, rows: pa.Table) -> Labels:
+            return to_groups(label(index, rows), group_of[index])
+
+        return by_class(offsets, grouped, str(record["params"]["method"]), state)
 
 
 @cache
@@ -147,12 +155,24 @@ def _fit_class(
     labels = np.asarray(result.labels, np.int32)
     write_labels(state, index, row_ids, labels)
     write_arrays(state, index, result.state)
+    group_of = _merged(result, labels, method.params)
+    found = to_groups(labels[labels != NOISE], group_of)
     return {
         "class": index,
         "name": name,
         "n_rows": len(labels),
-        "n_groups": result.n_groups,
-        "n_found": len(np.unique(labels[labels != NOISE])),
+        "n_groups": int(group_of.max(initial=-1)) + 1,
+        "n_found": len(np.unique(found)),
+        "group_of": group_of.tolist(),
         "n_noise": int(np.count_nonzero(labels == NOISE)),
         "scores": dict(result.scores),
     }
+
+
+def _merged(result: GroupResult, labels: Labels, params: OperatorParams) -> Labels:
+    """Return the group (n_groups,) of each group that the method found, after small ones were merged."""
+    least = least_rows(len(labels), getattr(params, "min_rows", 0), getattr(params, "min_share", 0.0))
+    apart = np.full((result.n_groups, result.n_groups), np.inf)
+    if result.centres is not None:
+        apart = between_centres(result.centres)
+    return merge_small(np.bincount(labels[labels != NOISE], minlength=result.n_groups), apart, least)

@@ -17,6 +17,7 @@ from operators.arrays import Labels
 from operators.base import FEATURES, LABEL, ROW_ID, Apply, Context, Executor, OperatorParams, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, by_class
+from operators.groups.merging import least_rows
 from operators.groups.params import CueGroupsParams
 from operators.groups.state import number_groups, read_record, write_record
 
@@ -81,7 +82,8 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
         sizes = [counts[index, side] for side in (FOLLOWS, BREAKS)]
-        least = max(self.params.min_rows, self.params.min_share * sum(sizes))
+        # One empty part is no group, however few rows are asked for.
+        least = max(1.0, least_rows(sum(sizes), self.params.min_rows, self.params.min_share))
         return {"class": index, "n_groups": 2 if min(sizes) >= least else 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,9 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, group_columns
+from operators.groups.merging import least_rows
 from operators.groups.params import EiilParams, JttParams
-from operators.groups.state import write_record
+from operators.groups.state import read_record, write_record
 from operators.probe.params import ProbeParams
 
 Bools = npt.NDArray[np.bool_]
@@ -32,7 +34,10 @@ P = TypeVar("P", EiilParams, JttParams)
 
 
 class ByModel(GroupsBase[P], Generic[P]):
-    """Group 2y + 1 for the rows of class y that a model, kept in the state, sets apart; 2y for the rest."""
+    """Group 2y + 1 for the rows of class y that a model, kept in the state, sets apart; 2y for the rest.
+
+    A class of which one part has too few rows is not split: all of its rows are in group 2y.
+    """
 
     keeps_open = True
 
@@ -43,13 +48,35 @@ class ByModel(GroupsBase[P], Generic[P]):
 
     def open(self, context: Context) -> Apply:
         """Load the model once; rows that fit has not seen are treated like those it has."""
-        part = self._part(context.state)
+        part, whole = self._part(context.state), read_record(context.state).get("whole", ())
 
         def apply(table: pa.Table) -> pa.Table:
             y = table.column(LABEL).to_numpy()
-            return group_columns((2 * y + part(table)).astype(np.int32))
+            apart = part(table) & ~np.isin(y, whole)
+            return group_columns((2 * y + apart).astype(np.int32))
 
         return apply
+
+    def _write(self, context: Context, executor: Executor) -> None:
+        """Count both parts of every class, and record the classes that stay whole; the model is in place."""
+        write_record(context.state, self.params)
+        counts: Counter[tuple[int, bool]] = Counter()
+        shards = [shard.index for shard in context.shards.shards]
+        for found in executor.map(partial(self._counts, context), shards, resources=self.params.resources):
+            counts.update(found)
+        whole = []
+        for y in sorted({y for y, _ in counts}):
+            sizes = counts[y, False], counts[y, True]
+            if min(sizes) < least_rows(sum(sizes), self.params.min_rows, self.params.min_share):
+                whole.append(y)
+        write_record(context.state, self.params, whole=whole)
+
+    def _counts(self, context: Context, shard: int) -> dict[tuple[int, bool], int]:
+        table = context.shards.read(shard, [FEATURES, LABEL])
+        if not table.num_rows:
+            return {}
+        y, apart = table.column(LABEL).to_numpy(), self._part(context.state)(table)
+        return Counter(zip(y.tolist(), apart.tolist(), strict=True))
 
     def _part(self, state: Path) -> Part:
         raise NotImplementedError
@@ -61,7 +88,7 @@ class Eiil(ByModel[EiilParams]):
     See :mod:`operators.groups.eiil`: this is where ascent on the soft IRM penalty over all rows ends.
     """
 
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = EiilParams
     uses = ("ingest", "probe")
 
@@ -74,7 +101,7 @@ class Eiil(ByModel[EiilParams]):
         from operators.models.storage import copy
 
         copy(context.states["probe"], context.state)
-        write_record(context.state, self.params)
+        self._write(context, executor)
         shards = [shard.index for shard in context.shards.shards]
         sums = np.zeros(4)
         for found in executor.map(partial(_derivative_sums, context), shards, resources=self.resources):
@@ -98,7 +125,7 @@ class Jtt(ByModel[JttParams]):
     model trained for few epochs. Its second training, which repeats E, is left to ``weights``.
     """
 
-    version = 2
+    version = 3
     Params: ClassVar[type[OperatorParams]] = JttParams
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -109,11 +136,11 @@ class Jtt(ByModel[JttParams]):
         from operators.probe.adaptor import Probe
 
         metrics = Probe(self._training()).fit(context, executor)
-        write_record(context.state, self.params)
+        self._write(context, executor)
         return {"error_share": 1 - metrics["train_accuracy"], "train_loss": metrics["train_loss"]}
 
     def _training(self) -> ProbeParams:
-        values = self.params.model_dump(exclude={"method"})
+        values = self.params.model_dump(exclude={"method", "min_rows", "min_share"})
         if self.params.model == "logistic":
             # The probe solves `logistic` to a tolerance; a network without hidden layers is stopped early.
             values |= {"model": "mlp", "hidden": ()}

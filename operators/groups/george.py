@@ -36,6 +36,7 @@ MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 class George(GroupMethod[GeorgeParams]):
     """Splits a class by Gaussian mixtures; a new row goes to its likeliest component's group."""
 
+    version = 2
     Params: ClassVar[type[OperatorParams]] = GeorgeParams
 
     @property
@@ -90,7 +91,10 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
     factor, chosen = choices[best]
     n_groups = k + int(chosen["own"].max()) + 1 if "own" in chosen else k
     scores = {"k": float(k), "overcluster": float(factor), "silhouette": float(silhouettes[best])}
-    return GroupResult(labelings[best], n_groups, chosen, scores)
+    labels = labelings[best]
+    rows = np.maximum(np.bincount(labels, minlength=n_groups), 1)[:, None]
+    centres = np.stack([np.bincount(labels, column, n_groups) for column in Z.T], axis=1) / rows
+    return GroupResult(labels, n_groups, chosen, scores, centres)
 
 
 def reduced(state: State, X: Array, loss: Array) -> npt.NDArray[np.float64]:

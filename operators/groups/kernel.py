@@ -34,19 +34,23 @@ class GroupResult:
     n_groups : how many numbers a label may take; more than appear where a group is empty.
     state : named arrays from which ``predict`` places new rows. Stored without pickle.
     scores : figures to record, such as a silhouette.
+    centres : (n_groups, q) a point for each group, by which groups with few rows are merged; without, they
+        join the largest group of their class.
     """
 
     labels: Labels
     n_groups: int
     state: State
     scores: Mapping[str, float] = field(default_factory=dict)
+    centres: Array | None = None
 
 
 class GroupMethod(ABC, Generic[P]):
     """A way of splitting one class into groups.
 
-    ``Params`` has a field ``method`` with the method's name as its only value. Modules of methods are
-    imported when planning: they import scikit-learn and the like inside functions.
+    ``Params`` has a field ``method`` with the method's name as its only value. If it also has ``min_rows``
+    and ``min_share``, groups with fewer rows are merged, see :mod:`operators.groups.merging`. Modules of
+    methods are imported when planning: they import scikit-learn and the like inside functions.
     """
 
     version: ClassVar[int] = 1

@@ -27,6 +27,7 @@ SPACES = {"gradients": GRADIENT, "features": FEATURES}
 class KMeans(GroupMethod[KMeansParams]):
     """Splits a class by k-means; a new row goes to the nearest centre."""
 
+    version = 2
     Params: ClassVar[type[OperatorParams]] = KMeansParams
 
     @property
@@ -92,7 +93,7 @@ def fit_kmeans(
     centres: npt.NDArray[Any] = model.cluster_centers_.astype(np.float32)
     state: Mapping[str, Array] = {"centres": centres}
     scores["k"] = float(len(centres))
-    return GroupResult(nearest_centre(X, centres), len(centres), state, scores)
+    return GroupResult(nearest_centre(X, centres), len(centres), state, scores, centres)
 
 
 def nearest_centre(X: Array, centres: Array) -> Labels:

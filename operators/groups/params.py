@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from operators.base import OperatorParams, Resources
+from operators.groups.merging import MIN_ROWS, MIN_SHARE
 from operators.probe.params import ProbeParams
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
@@ -25,6 +26,11 @@ class KMeansParams(OperatorParams):
     """Starts (k-means++); the lowest sum of squares is kept."""
     silhouette_rows: Annotated[int, Field(ge=3)] = 10_000
     """Rows of a class drawn for the silhouette, which takes the square of their number."""
+    min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
+    """Least rows of a group. A smaller one joins the group with the nearest centre, again until none is too
+    small; 0: groups as the method finds them (with ``min_share: 0``)."""
+    min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
+    """Least share of its class in a group, as ``min_rows``."""
     resources: Resources = Resources()
     """Of the worker that holds one class's vectors."""
 
@@ -39,10 +45,11 @@ class GeorgeParams(OperatorParams):
     """Components of the second mixture per cluster; of several, the largest silhouette again. 1: none."""
     components: Count = 10
     """Principal components of the features that are kept."""
-    min_share: Annotated[float, Field(ge=0, le=1)] = 0.005
-    """Least share of the class in an over-cluster that becomes a group."""
-    min_rows: Count = 25
-    """Least rows in an over-cluster that becomes a group."""
+    min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
+    """Least share of the class in a group, as ``min_rows``."""
+    min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
+    """Least rows of a group: an over-cluster with fewer does not become one, and a cluster with fewer joins
+    the one with the nearest centre, again until none is too small."""
     n_init: Count = 3
     """Starts of each mixture."""
     silhouette_rows: Annotated[int, Field(ge=3)] = 10_000
@@ -55,6 +62,11 @@ class EiilParams(OperatorParams):
     """Two environments that violate the probe's invariance most; nothing to choose."""
 
     method: Literal["eiil"] = "eiil"
+    min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
+    """Least rows of a group. A class of which either part has fewer is one group; 0 (with
+    ``min_share: 0``): every class is split."""
+    min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
+    """Least share of its class in a group, as ``min_rows``."""
     resources: Resources = Resources()
 
 
@@ -66,15 +78,20 @@ class JttParams(ProbeParams):
     """Adds l2/2 ||W||^2 to the mean loss."""
     epochs: int = Field(default=50, ge=1)
     """Passes of Adam, for ``logistic`` too. The paper tunes it on validation groups, from 1 to 60."""
+    min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
+    """Least rows of a group. A class of which either part has fewer is one group; 0 (with
+    ``min_share: 0``): every class is split."""
+    min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
+    """Least share of its class in a group, as ``min_rows``."""
 
 
 class CueGroupsParams(OperatorParams):
     """Groups by the shortcut that ``cues`` suspects or that the user names."""
 
     method: Literal["cues"] = "cues"
-    min_rows: Count = 100
+    min_rows: Annotated[int, Field(ge=0)] = MIN_ROWS
     """Least rows of a group; a smaller one is merged with the rest of its class."""
-    min_share: Annotated[float, Field(ge=0, le=0.5)] = 0.005
+    min_share: Annotated[float, Field(ge=0, le=0.5)] = MIN_SHARE
     """Least share of its class in a group."""
 
 

@@ -19,6 +19,7 @@ NAMES = (
     "eos",
     "factored",
     "gradients",
+    "groups",
     "lp",
     "scale",
     "sharded",

@@ -44,9 +44,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "probe": ({"l2": 0.05, "trainer": "in_process"}, {"model": "mlp", "epochs": 3, "trainer": "in_process"}),
     "gradients": ({}, {"projection": 8}, {"form": "factored"}),
     "groups": (
-        {"min_samples": [5, 10]},
+        {"min_samples": [5, 10], "min_rows": 0},
         {"method": "feasp", "min_samples": [5], "metric": "euclidean", "eps": [0.5, 1.0]},
         {"min_samples": [5], "block_rows": 16},
+        {"preset": "grasp_paper"},
+        {"min_samples": [0.05], "min_rows": 5, "fit_rows": 100},
         {"method": "kmeans", "k": [2, 3], "n_init": 2},
         {"method": "george", "k": [2], "overcluster": [1, 2], "n_init": 1, "components": 2},
         {"method": "eiil"},

@@ -35,7 +35,8 @@ ENTRY: dict[str, Any] = {
 def test_the_pick_is_explained_for_every_class(tmp_path: Path) -> None:
     source, columns = made()
     other = {**ENTRY, "class": 1, "scores": FAILED, "rule_scores": FAILED, "groups_grid": [[1] * 3] * 2}
-    other |= {"n_rows": 20_000, "drawn_from": 300_000}
+    other |= {"n_rows": 20_000, "drawn_from": 300_000, "stability": [0.3, 0.5]}
+    other |= {"group_of": [0, 0, 1, 0], "sizes": [250_000, 20_000], "least_rows": 1500.0}
     selection = {"classes": [ENTRY, other]}
     plan = plan_over(tmp_path / "a", source, columns, selection=selection, described=DESCRIBED)
     html = html_of(plan).replace("\xa0", " ")
@@ -46,7 +47,10 @@ def test_the_pick_is_explained_for_every_class(tmp_path: Path) -> None:
     assert "This eps is the smallest on the grid. Widen the grid: a better value may lie beyond." in html
     assert "Every setting failed" in html
     assert html.count("a sample of 20,000 of the class&#39;s 300,000 rows") == 1
-    assert "adjusted Rand index" not in html
+    assert "The 4 clusters were merged to 2 groups of at least 1,500 rows (groups.min_rows" in html
+    assert "agree with an adjusted Rand index of 0.40 (lowest 0.30; 1 is the same). Other rows" in html
+    assert "Raise groups.fit_rows (null: all rows are clustered)" in html
+    assert html.count("adjusted Rand index") == 2
     assert section_of(plan_over(tmp_path / "b", source, columns, described=DESCRIBED), "groups") is None
 
 

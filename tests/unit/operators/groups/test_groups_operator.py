@@ -40,6 +40,7 @@ from tests.data import small_recipe
 WEAK = {"probe": {"l2": 1.0, "trainer": "in_process"}}  # so that some rows are predicted wrong
 METHODS = ("grasp", "feasp", "kmeans", "george", "eiil", "jtt", "cues", "none", "oracle")
 PARAMS = (
+    *(f"{name}.min_rows=0" for name in ("grasp", "feasp", "kmeans", "george", "eiil", "jtt")),
     "grasp.eps=[0.1,0.3]",
     "feasp.eps=[0.1,0.3]",
     "kmeans.k=[2,3]",
@@ -102,7 +103,7 @@ def expected(name: str, plan: Plan, full: Plan) -> Any:
         gradients = array(full, GRADIENT)
         return by_class(y, lambda rows: fit_kmeans(gradients[rows], [2, 3], random_state=seed))
     if name == "george":
-        loss, params = array(full, LOSS), GeorgeParams(k=[2, 3], overcluster=[1, 2])
+        loss, params = array(full, LOSS), GeorgeParams(k=[2, 3], overcluster=[1, 2], min_rows=0)
         return by_class(y, lambda rows: fit_george(X[rows], loss[rows], params, seed))
     if name == "eiil":
         probe = load(full.store.state(full.fingerprint_of("probe")))
@@ -131,6 +132,29 @@ def test_the_same_groups_from_other_shards(done: dict[str, Plan], tmp_path: Path
         np.testing.assert_array_equal(array(plan, "group"), array(done[name], "group"), err_msg=name)
 
 
+def test_groups_with_few_rows_are_merged_by_every_method(done: dict[str, Plan], tmp_path: Path) -> None:
+    names = ("grasp", "kmeans", "george", "eiil", "jtt")
+    recipe = small_recipe(tmp_path, operators=WEAK)
+    sizes = {"min_rows": 40, "min_share": 0.0}
+    params = [f"{name}.{key}={value}" for name in names for key, value in sizes.items()]
+    kept = [p for p in PARAMS if "min_rows" not in p and p.partition(".")[0] in names]
+    found = {name: make_plan(v) for name, v in variants(recipe, names, [*kept, *params]).items()}
+    for name, plan in found.items():
+        carry_out(plan)
+        y, group = array(plan, LABEL), array(plan, "group")
+        few = 0
+        for value in np.unique(y):
+            rows = np.unique(group[(y == value) & (group >= 0)], return_counts=True)[1]
+            assert len(rows) == 1 or rows.min() >= 40, name
+            before = array(done[name], "group")[y == value]
+            few += np.unique(before[before >= 0], return_counts=True)[1].min() < 40
+        assert few, name  # else nothing was merged
+        if name != "grasp":
+            operator = next(planned.operator for planned in plan.operators if planned.name == "groups")
+            again = assign(state_of(plan), rows_of(done["grasp"], *operator.requires))
+            np.testing.assert_array_equal(again.column("group").to_numpy(), group)
+
+
 @pytest.mark.parametrize("name", ["kmeans", "george", "eiil", "jtt", "none"])
 def test_rows_of_fit_are_assigned_to_their_groups(name: str, done: dict[str, Plan]) -> None:
     plan = done[name]
@@ -146,7 +170,7 @@ def test_density_assigns_new_rows_as_its_kernel_predicts(
     from operators.grasp import GroupInference
 
     y, X = array(done["grasp"], LABEL), array(done["grasp"], space)
-    kernel = GroupInference(eps_grid=[0.1, 0.3], random_state=3)
+    kernel = GroupInference(eps_grid=[0.1, 0.3], random_state=3, min_rows=0)
     kernel.set_params(min_samples_grid=[5, 10] if name == "grasp" else kernel.min_samples_grid).fit(X, y)
     moved = X + 0.1 * np.random.default_rng(0).normal(size=X.shape).astype(np.float32)
     table = pa.table({LABEL: y, space: pa.array(list(moved), pa.list_(pa.float32()))})
