@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from operators.grasp.selection import MIN_SAMPLES_GRID
 
 CLEAN, CONTAMINATED = "synthetic clean", "synthetic contaminated"
 EXACT = 5e-5
@@ -86,3 +89,11 @@ TABLE_4: dict[tuple[str, str], tuple[float, float]] = {
     ("gDRO (oracle)", CONTAMINATED): (0.8, 0.8755),
 }
 """Worst-group and average test accuracy on Synthetic."""
+
+AS_PUBLISHED: dict[str, Any] = {
+    "min_samples_grid": MIN_SAMPLES_GRID,
+    "min_rows": 0,
+    "min_share": 0.0,
+    "fit_rows": None,
+}
+"""Parameters of ``GroupInference`` by which every cluster is a group, on the paper's grid; but for ``select``."""

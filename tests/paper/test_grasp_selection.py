@@ -11,6 +11,7 @@ import pytest
 from operators.grasp import GroupInference
 from operators.metrics import adjusted_rand_index
 from tests.paper.class_problems import FRESH, Name, class_problems
+from tests.paper.published import AS_PUBLISHED
 from tests.paper.selection import OURS, PAPER, Result, mean, regret_ratio, study
 
 MOST_OF_THE_REGRET = 0.4
@@ -48,5 +49,7 @@ def test_not_worse_on_synthetic(variant: str) -> None:
 def test_the_study_picks_what_the_kernel_picks(select: Any, rule: str) -> None:
     name = SUBSET[0]
     for problem, result in zip(class_problems(name), reduced()[:2], strict=True):
-        labels = GroupInference(select=select).fit_predict(problem.gradients, [0] * len(problem.group))
+        labels = GroupInference(select=select, **AS_PUBLISHED).fit_predict(
+            problem.gradients, [0] * len(problem.group)
+        )
         assert adjusted_rand_index(problem.group, labels) == pytest.approx(result.ari[rule])

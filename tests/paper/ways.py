@@ -15,6 +15,7 @@ from operators.groups.george import fit_george
 from operators.groups.kmeans import fit_kmeans
 from operators.groups.params import GeorgeParams
 from tests.paper.data_sets import Problem
+from tests.paper.published import AS_PUBLISHED
 
 Array = npt.NDArray[Any]
 WIDE = 1000  # entries of a gradient above which several k are not tried: minutes a problem
@@ -28,7 +29,7 @@ def vectors(problem: Problem, space: str) -> Array:
 
 def density(problem: Problem, space: str, metric: Any, select: Any) -> Array:
     """DBSCAN within each class, its setting picked from the paper's grid."""
-    inference = GroupInference(metric=metric, select=select, random_state=0)
+    inference = GroupInference(metric=metric, select=select, random_state=0, **AS_PUBLISHED)
     return inference.fit_predict(vectors(problem, space), problem.y)
 
 

@@ -161,9 +161,13 @@ def grid(X: Any, setting: Setting) -> Any:
     import torch
 
     from operators.grasp import GroupInference
+    from operators.grasp.selection import MIN_SAMPLES_GRID
 
     torch.set_num_threads(_threads())
-    return GroupInference(random_state=0).fit(X, np.zeros(len(X), np.intp)).labels_
+    inference = GroupInference(
+        min_samples_grid=MIN_SAMPLES_GRID, fit_rows=None, min_rows=0, min_share=0.0, random_state=0
+    )
+    return inference.fit(X, np.zeros(len(X), np.intp)).labels_
 
 
 def sklearn_cell(X: Any, setting: Setting) -> Any:

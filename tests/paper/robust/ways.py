@@ -16,6 +16,7 @@ from operators.models import ModelSpec
 from operators.probe.kernel import train_on_arrays
 from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.params import CrossFit
+from tests.paper.published import AS_PUBLISHED
 from tests.paper.robust.problems import RobustProblem
 
 Array = npt.NDArray[Any]
@@ -33,7 +34,7 @@ def infer(problem: RobustProblem, select: Any, seed: int, *, balance: bool = Tru
     if balance:
         model, _ = balanced(model, input_lengths(model, torch.from_numpy(X)))
     gradients = per_sample_gradients(model, X, problem.y)
-    return GroupInference(select=select, random_state=seed).fit_predict(gradients, problem.y)
+    return GroupInference(select=select, random_state=seed, **AS_PUBLISHED).fit_predict(gradients, problem.y)
 
 
 def train(problem: RobustProblem, seed: int, keep: Array | None = None, **how: Any) -> dict[str, float]:

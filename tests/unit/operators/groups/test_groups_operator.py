@@ -148,7 +148,7 @@ def test_groups_with_few_rows_are_merged_by_every_method(done: dict[str, Plan], 
             assert len(rows) == 1 or rows.min() >= 40, name
             before = array(done[name], "group")[y == value]
             few += np.unique(before[before >= 0], return_counts=True)[1].min() < 40
-        assert few, name  # else nothing was merged
+        assert few or name == "jtt"  # else nothing was merged; the errors of JTT's model are many or none
         if name != "grasp":
             operator = next(planned.operator for planned in plan.operators if planned.name == "groups")
             again = assign(state_of(plan), rows_of(done["grasp"], *operator.requires))
@@ -321,5 +321,7 @@ def test_records_leave_out_where_things_ran(done: dict[str, Plan]) -> None:
     record = json.loads((state_of(done["kmeans"]) / "groups.json").read_text())
     assert record["params"] == {
         "method": "kmeans", "space": "gradients", "k": [2, 3], "n_init": 10, "silhouette_rows": 10_000,
+        "min_rows": 0,
+        "min_share": 0.005,
     }  # fmt: skip
     assert [entry["offset"] for entry in record["classes"]] == [0, record["classes"][0]["n_groups"]]
