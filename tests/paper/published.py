@@ -96,4 +96,4 @@ AS_PUBLISHED: dict[str, Any] = {
     "min_share": 0.0,
     "fit_rows": None,
 }
-"""Parameters of ``GroupInference`` by which every cluster is a group, on the paper's grid; but for ``select``."""
+"""Parameters of ``GroupInference`` for the paper's grid and every cluster a group; ``select`` is left out."""
