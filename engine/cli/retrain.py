@@ -156,11 +156,13 @@ def retrain(
     ],
     trainer: Annotated[str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")] = "erm",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=C", help="A key of the trainer; repeatable")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the trainer; repeatable")
     ] = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=C,C", help="Try these; the worst inferred group decides; repeatable"),
+        typer.Option(
+            metavar="KEY=VALUE,VALUE", help="Try these; the worst inferred group decides; repeatable"
+        ),
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
@@ -169,7 +171,7 @@ def retrain(
         str | None, typer.Option(metavar="NAME", help="Register the model on MLflow as challenger")
     ] = None,
     promote_if: Annotated[
-        str | None, typer.Option(help='Such as "worst_group_accuracy > champion + 0.01"')
+        str | None, typer.Option(help='Such as "worst_group_accuracy > champion with confidence 0.95"')
     ] = None,
     truth: Annotated[str | None, typer.Option(help="Column with true groups, for scores alone")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,

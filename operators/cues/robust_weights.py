@@ -243,8 +243,8 @@ def breaks(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.bool_]:
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
     A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
-    twins that have learnt the shortcut, and not this row, give its label a mean probability under one half.
-    Parameters are those of ``weights``.
+    error on it of the twins that have learnt the shortcut, and not this row, exceeds the geometric mean of 1
+    and the mean error of its class. Parameters are those of ``weights``.
     """
     if state.blend <= 0:
         return np.zeros(len(y), np.bool_)

@@ -42,7 +42,7 @@ class Solution:
     """Optimal weights of both players, with the duality gap that proves them."""
 
     sample_weights: Float64
-    """(n,) >= 0, sum 1, at most max(1/n, 1/(alpha n)) each, times the row's sample weight."""
+    """(n,) >= 0, sum 1, at most min(1, 1/(alpha n)) each, times the row's sample weight."""
     model_weights: Float64
     """(t,) >= 0, sum 1."""
     value: float

@@ -38,7 +38,7 @@ def solve_by_library(
     UncertifiedError : the library found no solution.
     """
     if library == "highs" and beta is not None:
-        raise ValueError('method "highs" has no entropy term: drop beta, or take "newton" or "clarabel"')
+        raise ValueError('method "highs" has no entropy term: drop beta, or take "auto" or "clarabel"')
     caps = np.ones(len(losses)) if copies is None else copies
     rows = np.flatnonzero(caps)
     x, lam = _solve(losses[rows], tail, library, beta, caps[rows])

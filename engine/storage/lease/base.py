@@ -29,7 +29,7 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Holder:
-    """The writer that a lease file names. ``kernel`` is the boot id, equal only within one running system."""
+    """The writer that a lease file names. ``kernel`` is the boot id of its host: another after a restart."""
 
     who: str
     host: str
@@ -176,7 +176,7 @@ def check_free(lease: Lease) -> None:
 
 
 def is_dead(lease: Lease, holder: Holder) -> bool:
-    """Whether the holder ran on this kernel and the operating system has released its lock."""
+    """Return whether the holder ran here since the last restart, and the system has released its lock."""
     if holder.kernel != kernel():
         return False
     with suppress(OSError), lock_file(lease, holder).open("rb") as handle:

@@ -125,7 +125,7 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
         handle = lease.file.open("x", encoding="utf-8")
     except FileExistsError:
         raise LockedError(locked_message(folder, read_holder(folder))) from None
-    lock(handle)  # before the kernel is written: a reader of the kernel can then trust the lock
+    lock(handle)  # before the holder is written, so that whoever reads the holder can rely on the lock
     handle.write(new_holder(who, stale_seconds).to_json())
     handle.flush()
     lease.check()  # a newcomer suspended before creating the file has created an old number

@@ -199,7 +199,7 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
     lease, holder = ObjectLease(folder, old + 1), new_holder(who, stale_seconds)
     handle = lock_file(lease, holder).open("w", encoding="utf-8")
     try:
-        lock(handle)  # before the lease file exists: a reader of the kernel can then trust the lock
+        lock(handle)  # before the lease file exists, so that whoever reads the holder can rely on the lock
         try:
             lease.file.create(holder.to_json().encode())
         except FileExistsError:
