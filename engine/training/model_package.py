@@ -55,8 +55,9 @@ EMBED_PACKAGES = (
 def signature(dataset: Version, classes: Sequence[Any], served: Served) -> ModelSignature:
     """Return the signature: the source columns of the features and a request id to label and probabilities.
 
-    Columns whose values may be missing (``Served.optional``) are optional. Numbers among them have MLflow's
-    type ``any``: its ``long`` refuses a missing value, and its ``double`` whole numbers in a pandas frame.
+    Columns whose values may be missing (``Served.optional``) are optional. Numbers and booleans among them
+    have MLflow's type ``any``: its ``long`` refuses a missing value, its ``double`` whole numbers in a pandas
+    frame, and over HTTP its ``boolean`` takes a missing value for false and any text for true.
     ``rowsieve.columns`` in the model's metadata names their types.
 
     Parameters
@@ -72,7 +73,7 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
     gaps = served.optional
     inputs = [
         ColSpec(
-            AnyType() if field.name in gaps and _is_number(field.type) else column_type(field.type),
+            AnyType() if field.name in gaps and _is_plain(field.type) else column_type(field.type),
             field.name,
             required=field.name not in gaps,
         )
@@ -169,6 +170,11 @@ def code_paths(scratch: Path) -> list[str]:
         shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__", "*.md"))
         folders.append(str(target))
     return folders
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether MLflow's own type of a column would change or refuse some of its values."""
+    return _is_number(kind) or bool(pa.types.is_boolean(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

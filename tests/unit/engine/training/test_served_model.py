@@ -80,6 +80,7 @@ def test_the_signature_has_the_columns_of_the_source(model: Path) -> None:
     assert list(inputs) == ["age", "score", "city", "member", "hired", "request_id"]
     assert not any(column.required for column in inputs.values())
     assert str(inputs["city"].type) == "DataType.string"
+    assert [str(inputs[name].type) for name in ("age", "member")] == ["Any", "Any"]
     assert str(inputs["hired"].type) == "DataType.datetime"
     assert found.metadata["rowsieve.columns"]["age"] == "int64, may be missing"
     example = found.load_input_example(str(model))
@@ -188,8 +189,13 @@ def check_requests(port: int, model: Path) -> None:
         assert now["probability_yes"] == pytest.approx(then["probability_yes"], rel=1e-4)
     without = [{key: value for key, value in row.items() if key != "score"} for row in rows]
     assert all(row["reason"] is None for row in post(port, {"dataframe_records": without})["predictions"])
+    asked = [{**rows[0], "member": value} for value in ("perhaps", None, True, False)]
+    wrong, gap, yes, no = post(port, {"dataframe_records": asked})["predictions"]
+    assert wrong["reason"] == "column 'member' is neither true nor false (value: 'perhaps')"
+    assert [one["reason"] for one in (gap, yes, no)] == [None] * 3
+    assert yes["probability_yes"] != no["probability_yes"]
     with pytest.raises(urllib.error.HTTPError, match="400"):
-        post(port, {"dataframe_records": [{**rows[0], "member": "perhaps"}]})
+        post(port, {"dataframe_records": [{**rows[0], "hired": "some day"}]})
 
 
 @pytest.mark.slow
