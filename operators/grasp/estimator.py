@@ -143,6 +143,7 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
         ValueError : lengths differ, gradients are not finite, metric or select are unknown, gradients are
             factored and neighbours approximate, or a number of rows or repeats is negative.
         """
+        self._check_numbers()
         X, classes = self._validated(gradients, y, reset=True)
         self.classes_: npt.NDArray[Any] = np.unique(classes)
         self.labels_: Labels = np.full(len(X), NOISE, np.int32)
@@ -162,6 +163,13 @@ class GroupInference(BaseEstimator):  # type: ignore[misc]
             self.offsets_[value] = offset
             offset += self.selection_[value].n_groups
         return self
+
+    def _check_numbers(self) -> None:
+        least = {"min_rows": 0, "min_share": 0, "stability": 0, "fit_rows": 2}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= lowest:
+                raise ValueError(f"GroupInference: {name} is {value!r}; give a number of at least {lowest}")
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that fit needs the class of each row."""

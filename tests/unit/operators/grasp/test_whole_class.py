@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from operators.dbscan import DBSCAN
 from operators.dbscan.points import Points, equal_rows
-from operators.grasp import class_model, kernel
+from operators.grasp import GroupInference, class_model, kernel
 from operators.grasp.class_model import ClassModel, assign, cluster_distances
 from operators.grasp.kernel import infer_class, infer_whole_class
 from operators.grasp.rows_on_disk import drawn_rows
@@ -152,6 +152,12 @@ def test_clear_groups_are_stable_and_chance_ones_are_not() -> None:
     noise = np.random.default_rng(0).normal(size=(450, 6))
     assert np.mean(infer_whole_class(noise, np.arange(450), **settings)[1].stability) < 0.6
     assert infer_whole_class(clear, np.arange(len(clear)), **settings | {"stability": 0})[1].stability == ()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("min_rows", -1), ("min_share", -0.1), ("fit_rows", 1)])
+def test_wrong_numbers_are_named(name: str, wrong: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} is {wrong}; give a number of at least"):
+        GroupInference(**{name: wrong}).fit(np.eye(3), [0, 0, 0])
 
 
 def test_large_classes_are_checked_on_a_bounded_draw() -> None:
