@@ -46,6 +46,8 @@ FACTOR = "_weight"
 """Suffix of the column of an operator that weighs rows, ``<name>_weight``: a factor that ``weights``
 multiplies into the published weight."""
 WEIGHT = "weight"
+PART = "part"
+"""Column of ``parts``: which rows operators learn from, and which are held out from every ``fit``."""
 SPLIT = "split"
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=False))
@@ -324,6 +326,8 @@ class Operator(ABC, Generic[P]):
     The engine uses it to decide whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
     """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
+    fits_on_all_rows: bool = False
+    """Whether ``fit`` reads held-out rows too, because it draws or counts them and learns nothing."""
     partial_fit_changes_rows: ClassVar[bool] = False
     """Whether ``partial_fit`` can change the values of old rows, as it does for shares of counts."""
 
@@ -410,6 +414,11 @@ class Operator(ABC, Generic[P]):
     def needs_ray(self) -> bool:
         """Whether ``fit`` cannot work on the local executor."""
         return False
+
+    @property
+    def learns_from_rows(self) -> bool:
+        """Whether the state depends on rows, so that rows that are held out must not be among them."""
+        return type(self).fit is not Operator.fit and not self.fits_on_all_rows
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Learn from the whole dataset and write the state into ``context.state``.

@@ -30,19 +30,22 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "split": "operators.splits.adaptor:Split",
     }
 )
+BY_ENGINE: Mapping[str, str] = MappingProxyType({"parts": "operators.parts.adaptor:RowParts"})
+"""Operators that the engine adds by itself; no recipe names them."""
 _log = logging.getLogger("rowsieve")
 
 
 def operator_names() -> tuple[str, ...]:
     """All known names; a plugin cannot take a built-in one's."""
-    plugins = [point.name for point in _plugins() if point.name not in BUILT_IN]
+    plugins = [point.name for point in _plugins() if point.name not in {**BUILT_IN, **BY_ENGINE}]
     return (*BUILT_IN, *sorted(plugins))
 
 
 def operator_class(name: str) -> type[Operator[Any]]:
     """The class behind a name. Raises KeyError for an unknown name or a plugin that does not load."""
-    if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
+    built_in = {**BUILT_IN, **BY_ENGINE}
+    if name in built_in:
+        module, _, attribute = built_in[name].partition(":")
         found: type[Operator[Any]] = getattr(import_module(module), attribute)
         return found
     for point in _plugins():

@@ -18,7 +18,6 @@ from engine.core.errors import InputError, LockedError, system_error
 from engine.execution.job import Failure, Job
 from engine.execution.quarantine import write_faults, write_records
 from engine.execution.row_faults import apply_without_faulty
-from engine.storage.holdout import FITTED, VALIDATION
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import Commit
 from operators.base import (
@@ -33,6 +32,7 @@ from operators.base import (
     RowError,
 )
 from operators.memory import release_memory
+from operators.parts.held_out import FITTED, VALIDATION
 
 
 class ShardWorker:
@@ -50,10 +50,8 @@ class ShardWorker:
     def _apply(self) -> Apply:
         """The operator's function for all rows."""
         opened = self._open(new_rows=self.job.new_rows)
-        if self.job.reader.holdout is None:
-            return opened
-        operator, fits = self.job.operator, type(self.job.operator).fit is not Operator.fit
-        if not fits:
+        operator = self.job.operator
+        if not self.job.reader.parts or not operator.learns_from_rows:
             return opened
         held_out = opened if self.job.new_rows else self._open(new_rows=True)
         return HoldoutApply(operator, self.job.reader, opened, held_out)

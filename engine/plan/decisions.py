@@ -19,6 +19,7 @@ from engine.core.json_files import write_json
 from engine.plan.increment import Outcome
 from engine.plan.model import Plan, PlannedOperator
 from operators.base import FEATURES, GRADIENT, GROUP, CannotPredictError
+from operators.parts.adaptor import NAME as PARTS
 
 _log = logging.getLogger("rowsieve")
 SHARD_COUNTS = {"old": "shards taken over", "new": "new", "gone": "gone"}
@@ -81,13 +82,14 @@ def _decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
 def _needed(plan: Plan) -> set[str]:
     """Return the kept operators whose columns drift is measured on, with all operators that they read from.
 
-    `ingest` is among them in every mode, since it checks whether the labels of the new rows are known.
+    `ingest` is among them in every mode, since it checks whether the labels of the new rows are known, and
+    so is `parts`, which says which of the new rows may be learnt from.
     """
     kept = {planned.name: planned.operator for planned in plan.operators if planned.kept}
     adder = {field.name: name for name, operator in kept.items() for field in operator.adds}
     predicts = plan.recipe.incremental.mode != "refit"
     waiting = [adder[name] for name in (FEATURES, GRADIENT, GROUP) if name in adder and predicts]
-    waiting += [name for name in ("ingest",) if name in kept]
+    waiting += [name for name in ("ingest", PARTS) if name in kept]
     needed: set[str] = set()
     while waiting:
         name = waiting.pop()

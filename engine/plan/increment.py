@@ -20,6 +20,7 @@ from engine.recipe.recipe import Recipe
 from engine.storage.manifest import current_version, is_published, read_manifest
 from engine.storage.run_store import RunStore
 from operators.base import Operator
+from operators.parts.adaptor import NAME as PARTS
 
 Outcome = Literal["predict", "refit", "full"]
 """predict: every operator that can keeps its state. refit: only the operators in ``incremental.keep`` keep
@@ -168,25 +169,27 @@ def actions_of(
 ) -> dict[str, Action]:
     """Return the action of each operator by name. ``operators`` are in the order of the chain."""
     entries = {entry["name"]: entry for entry in manifest["operators"]}
-    replays, usable = store.replays(), _same_recipe(manifest, recipe)
+    replays, draws = store.replays(), any(planned.name == PARTS for planned in operators)
+    everything = _reason_for_all(manifest, recipe, outcome, draws=draws)
     adder: dict[str, str] = {}
     found: dict[str, Action] = {}
     for planned in operators:
         operator = planned.operator
         entry = entries.get(operator.name, {})
-        inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses))
+        drawn = {PARTS} if draws and operator.learns_from_rows else set()
+        inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses) | drawn)
         changed = [name for name in inputs if not found[name].kept]
         fingerprint = str(entry.get("fingerprint", ""))
-        reason = ""
-        if outcome == "full" or not usable:
-            reason = "everything is computed again" if usable else "the base has another seed or source"
+        reason = everything
+        if everything:
+            pass
         elif not entry or not _same(entry, planned):
             reason = "it is new in the recipe" if not entry else "its parameters or its inputs have changed"
         elif not operator.can_predict:
             reason = "it cannot place new rows"
         elif changed:
             reason = f"{changed[0]} is fitted again"
-        elif outcome == "refit" and operator.name not in recipe.incremental.keep:
+        elif outcome == "refit" and operator.name not in (*recipe.incremental.keep, PARTS):
             reason = "it learns from all rows"
         elif matching.gone and (operator.partial_fit_changes_rows or operator.state_needs_row_ids):
             reason = "rows are gone"
@@ -199,16 +202,24 @@ def actions_of(
     return found
 
 
+def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome, *, draws: bool) -> str:
+    """Return why every operator is fitted again, or an empty text."""
+    if not _same_recipe(manifest, recipe):
+        return "the base has another seed or source"
+    if outcome == "full":
+        return "everything is computed again"
+    drew = any(entry["name"] == PARTS for entry in manifest["operators"])
+    return "" if draws == drew else "operators of the base have learnt from other rows"
+
+
 def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
     """Whether an entry of a manifest describes this operator. Entries without ``requires`` never do."""
     return all(entry.get(key) == value for key, value in manifest_entry(planned).items())
 
 
 def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:
-    source, holdout = manifest["source"], recipe.source.holdout
-    same_rows = source.get("on_corrupt", "fail") == recipe.source.on_corrupt
-    held_out = None if holdout is None else holdout.model_dump(mode="json")
-    return bool(manifest["seed"] == recipe.seed and same_rows and source.get("holdout") == held_out)
+    same_rows = manifest["source"].get("on_corrupt", "fail") == recipe.source.on_corrupt
+    return bool(manifest["seed"] == recipe.seed and same_rows)
 
 
 def _is_complete(store: RunStore, fingerprint: str, shards: Sequence[int]) -> bool:

@@ -16,11 +16,11 @@ from engine.plan.chain import CONTRACT, DESCRIPTIONS
 from engine.plan.increment import Increment, PlannedOperator, manifest_entry
 from engine.plan.sources import READ_SUFFIX, published_columns
 from engine.recipe.recipe import Recipe
-from engine.storage.holdout import Holdout
 from engine.storage.reader import StoreReader
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
-from operators.base import VALID, ShardInfo
+from operators.base import PART, VALID, ShardInfo
+from operators.parts.adaptor import NAME as PARTS
 
 __all__ = ["Plan", "PlannedOperator"]
 
@@ -36,6 +36,8 @@ class Plan:
     operators: tuple[PlannedOperator, ...]
     fingerprint: str
     version: str
+    learnt_from: str = ""
+    """Which rows operators learn from, as a sentence."""
     increment: Increment | None = None
     """How the plan continues from a base version; None if it depends on its input alone."""
 
@@ -97,12 +99,6 @@ class Plan:
         """Return the fingerprint of the named operator. Raises KeyError if the plan has no such operator."""
         return {planned.name: planned.fingerprint for planned in self.operators}[name]
 
-    @property
-    def holdout(self) -> Holdout | None:
-        """The rows that are held out from everything; None: no row is."""
-        spec = self.recipe.source.holdout
-        return None if spec is None else Holdout(spec.share, spec.validation, spec.key)
-
     def reader(self, planned: PlannedOperator | None = None, *, fitting: bool = False) -> StoreReader:
         """Return the reader of one operator, which may be allowed to read truth columns, or of the engine.
 
@@ -115,7 +111,7 @@ class Plan:
         if planned is not None:
             hidden = hidden.difference(planned.operator.oracle_columns)
         read = columns if planned is None else planned.operator.requires
-        validity = tuple(sorted({columns[name] for name in read} - {columns.get(VALID)}))
+        validity = tuple(sorted({columns[name] for name in read} - {columns.get(VALID), columns.get(PART)}))
         source, shards = self.source, self.listing.shards
         return StoreReader(
             source,
@@ -126,7 +122,7 @@ class Plan:
             columns,
             hidden,
             validity,
-            self.holdout,
+            "" if planned is not None and planned.name == PARTS else columns.get(PART, ""),
             fitting,
         )
 
@@ -140,6 +136,7 @@ class Plan:
             "version": self.version,
             "fingerprint": self.fingerprint,
             "rows": self.n_rows,
+            "learnt_from": self.learnt_from,
             "features": list(self.features),
             "schema": [{"name": f.name, "type": str(f.type)} for f in self.published_schema],
             "shards": [

@@ -29,9 +29,9 @@ from engine.plan.chain import (
 )
 from engine.plan.decisions import DecisionProbe
 from engine.plan.exports import open_exports
+from engine.plan.fitted_rows import check_keys, row_parts
 from engine.plan.model import Plan
 from engine.plan.sources import (
-    check_columns,
     check_source_columns,
     has_scalars,
     list_source,
@@ -41,6 +41,7 @@ from engine.plan.versioning import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
 from operators.factories import check_allowed
+from operators.parts.adaptor import NAME as PARTS
 from operators.registry import operator_class, operator_names
 
 
@@ -82,10 +83,13 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
         chain.append(build_operator(recipe, "outliers", {}))
     chain = topological_order(resolve_chain(chain))
     features = maker.source_columns if maker else features
+    check_keys(recipe, chain, listing.schema)
+    parts, learnt_from = row_parts(recipe, chain, features)
+    if parts is not None:
+        chain = [parts, *resolve_chain([parts, *chain])[1:]]
     compose(chain)
-    check_rows_of_parts(chain, recipe, listing.schema)
     operators = with_file_identities(recipe, chain)
-    return resolve_version(Plan(recipe, source, listing, features, operators, "", ""), probe)
+    return resolve_version(Plan(recipe, source, listing, features, operators, "", "", learnt_from), probe)
 
 
 def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operator[Any]:
@@ -95,6 +99,10 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
     except KeyError:
         hint = nearest(name, operator_names()) or f" Known operators: {', '.join(operator_names())}."
         raise InputError(f"operators.{name}: there is no such operator.{hint}") from None
+    if name == PARTS:
+        raise InputError(
+            f"operators.{name}: the engine adds it; see operators.split.fit_on and source.holdout."
+        )
     if name == "ingest" and "ingest" in recipe.operators:
         raise InputError("operators.ingest: always runs first; set its options under `source`.")
     try:
@@ -135,33 +143,6 @@ def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
             hint = nearest(name, features) or f" The features are: {', '.join(features[:30])}."
             raise InputError(f"operators.encode.columns: {name!r} is no feature of this recipe.{hint}")
     return {**given, **filled}
-
-
-def check_rows_of_parts(chain: Sequence[Operator[Any]], recipe: Recipe, schema: pa.Schema) -> None:
-    """Raise InputError if a key cannot be used, or the chain cannot place rows that are held out from it."""
-    holdout = recipe.source.holdout
-    keys = {f"operators.{operator.name}.key": getattr(operator.params, "key", None) for operator in chain}
-    keys["source.holdout.key"] = holdout.key if holdout else None
-    for place, key in keys.items():
-        check_columns(place, (key,) if key else (), schema)
-        if key in recipe.truth.columns:
-            raise InputError(
-                f"{place}: {key!r} is named under `truth`, for scoring only. Name another column."
-            )
-    if holdout is None:
-        return
-    for operator in chain:
-        if not operator.can_predict:
-            raise InputError(
-                f"source.holdout: operators.{operator.name} cannot place rows that it has not learnt from. "
-                f"Leave {operator.name} out, or choose another method; or drop source.holdout."
-            )
-        for part, share in (("test", holdout.share), ("validation", holdout.validation)):
-            if operator.name == "split" and share and getattr(operator.params, part, 0):
-                raise InputError(
-                    f"source.holdout: {part} rows come from it, so operators.split must draw none of its "
-                    f"own, which the other operators have learnt from. Set operators.split.{part}: 0."
-                )
 
 
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:

@@ -22,6 +22,7 @@ from engine.plan.shard_matching import Matching
 from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator, OperatorError
+from operators.parts.adaptor import NAME as PARTS
 
 
 def resolve_version(draft: Plan, probe: DecisionProbe | None) -> Plan:
@@ -109,8 +110,6 @@ def _with_version(plan: Plan, increment: Increment | None) -> Plan:
     content = digest([[s.start, s.stop, s.n_rows, listing.identities[s.path]] for s in listing.shards])
     if recipe.source.on_corrupt == "skip":  # a version that skipped a shard is not the one that reads it
         content = digest([content, "skip"])
-    if recipe.source.holdout is not None:
-        content = digest([content, "holdout", recipe.source.holdout.model_dump(mode="json")])
     planned = _fingerprints(plan, content, increment)
     base = [increment.manifest["content"]] if increment else []
     fingerprint = digest([content, [p.fingerprint for p in planned], *base])
@@ -130,6 +129,8 @@ def _fingerprints(plan: Plan, content: str, increment: Increment | None) -> tupl
         inputs |= {by_name[name] for name in operator.uses}
         if "ingest" in by_name:
             inputs.add(by_name["ingest"])
+        if PARTS in by_name and operator.learns_from_rows:
+            inputs.add(by_name[PARTS])
         params = operator.params.model_dump(mode="json", exclude=set(operator.params.execution_only))
         kept = increment.actions[operator.name].kept if increment else ""
         beside = [list(planned.files)] if planned.files else []

@@ -141,6 +141,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
             ),
             **({"unread": unread} if (unread := _unread(plan, parts)) else {}),
         },
+        **({"learnt_from": plan.learnt_from} if plan.learnt_from else {}),
         "operators": [
             {
                 key: value

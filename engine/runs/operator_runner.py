@@ -144,7 +144,7 @@ class OperatorRunner:
     def _learn(
         self, plan: Plan, planned: PlannedOperator, state: Path, executor: Executor
     ) -> dict[str, float]:
-        context = _context(plan, planned, state, fitting=True)
+        context = _context(plan, planned, state, fitting=not planned.operator.fits_on_all_rows)
         executor = plan.store.synced_executor(executor, planned.fingerprint, context)
         if planned.kept:
             return planned.operator.partial_fit(context, delta_of(plan, planned), executor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from connectors.base import CorruptError, LateColumns, Source, SourceShard
 from connectors.storage import Place, find_column, read_columns
 from engine.core.errors import InputError
-from engine.storage.holdout import FITTED, Holdout, Parts
 from engine.storage.run_store import RunStore
-from operators.base import ROW_ID, VALID, OperatorError, ShardInfo
+from operators.base import PART, ROW_ID, VALID, OperatorError, ShardInfo
+from operators.parts.held_out import FITTED, Parts
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,18 @@ class StoreReader:
     """Truth columns. They are kept for scoring, and operators may not read them."""
     validity_sources: tuple[str, ...] = ()
     """Fingerprints of the operators that may have quarantined rows. Quarantined rows are not read."""
-    holdout: Holdout | None = None
-    """Rows that are held out from everything; None: no row is."""
+    parts: str = ""
+    """Fingerprint of the operator that says which rows are held out from every fit; empty: no row is."""
     fitting: bool = False
     """Whether an operator learns from this reader: held-out rows are then not read."""
 
     def held_out(self, shard: int) -> Parts | None:
         """Return the part of each row of a shard; None if the recipe holds no rows out."""
-        return None if self.holdout is None else self.holdout.parts(replace(self, fitting=False), shard)
+        if not self.parts:
+            return None
+        column = read_columns(self.store.part(self.parts, shard), [PART]).column(PART)
+        found: Parts = column.to_numpy().astype(np.int8)
+        return found
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return sidecar columns and ``row_id`` of the shard's valid rows."""

@@ -105,7 +105,7 @@ class FeatureMaker:
         for operator in self.operators:
             made = self._stored(operator, shard)
             if made is None:
-                made = self._opened[operator.name](table)
+                made = self._made(operator, table, shard)
             for name in made.column_names:
                 table = table.append_column(name, made.column(name))
         table = table.filter(table.column("valid"))
@@ -114,6 +114,17 @@ class FeatureMaker:
     def _stored(self, operator: Operator[Any], shard: int) -> pa.Table | None:
         path = None if operator.name == "ingest" else self.reader.stored(shard, operator.name)
         return None if path is None else read_columns(path)
+
+    def _made(self, operator: Operator[Any], table: pa.Table, shard: int) -> pa.Table:
+        """Return the operator's columns as the run made them: held-out rows are placed as new rows are."""
+        if not self.reader.held_out_splits or not operator.learns_from_rows:
+            return self._opened[operator.name, False](table)
+        held_out = self.reader.held_out(shard)
+        found = [
+            self._opened[operator.name, new](table.filter(pa.array(held_out == new))) for new in (False, True)
+        ]
+        order = np.argsort(np.concatenate([np.flatnonzero(~held_out), np.flatnonzero(held_out)]))
+        return pa.concat_tables(found).unify_dictionaries().combine_chunks().take(pa.array(order))
 
     @cached_property
     def _opened(self) -> _Opened:
@@ -128,16 +139,18 @@ class FeatureMaker:
         return [name for operator in self.operators for name in operator.source_columns]
 
 
-class _Opened(dict[str, Apply]):
-    """Operators opened at first use: an encoder that the run store makes needless is never loaded."""
+class _Opened(dict[tuple[str, bool], Apply]):
+    """Operators, for fitted and for new rows, opened at first use: what the run store has is never loaded."""
 
     def __init__(self, operators: Sequence[Operator[Any]], context: Context) -> None:
         super().__init__()
         self._operators, self._context = {operator.name: operator for operator in operators}, context
 
-    def __missing__(self, name: str) -> Apply:
-        self[name] = self._operators[name].open(self._context)
-        return self[name]
+    def __missing__(self, key: tuple[str, bool]) -> Apply:
+        name, new_rows = key
+        operator = self._operators[name]
+        self[key] = (operator.open_for_new_rows if new_rows else operator.open)(self._context)
+        return self[key]
 
 
 @dataclass

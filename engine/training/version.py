@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from engine.core.suggestions import nearest
 from engine.storage.manifest import current_version, is_published, read_manifest
 from engine.storage.stores import store_of
 from operators.base import ROW_ID, SPLIT, ShardInfo
+from operators.parts.adaptor import NAME as PARTS
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class VersionReader:
     folder: Place
     manifest: dict[str, Any]
     fitting: bool = False
-    """Whether something is learnt from this reader: rows that ``source.holdout`` holds out are not read."""
+    """Whether something is learnt from this reader: rows that the run held out are not read."""
 
     @property
     def shards(self) -> list[ShardInfo]:
@@ -102,17 +104,34 @@ class VersionReader:
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
         """Return published columns of all rows of a shard; for a fit, of the rows to learn from, with ids."""
         path = self.folder / self.manifest["parts"][shard]["path"]
-        table, holdout = read_columns(path, columns), self.manifest["source"].get("holdout")
-        if not self.fitting or holdout is None:
+        table = read_columns(path, columns)
+        if not self.fitting or not self.held_out_splits:
             return table
-        held_out = ["test", *(["validation"] if holdout["validation"] else [])]
-        split = Version(self.folder, self.manifest).prefix + SPLIT
-        mine = pc.is_in(read_columns(path, [split])[split].cast(pa.string()), pa.array(held_out))
+        mine = pa.array(self.held_out(shard))
         if ROW_ID not in columns:
             info = self.shards[shard]
             ids = np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64)
             table = table.append_column(ROW_ID, pa.array(ids))
         return table.filter(pc.invert(mine))
+
+    @property
+    def held_out_splits(self) -> tuple[str, ...]:
+        """Names of the splits from whose rows no operator of the run has learnt."""
+        entries = {entry["name"]: entry["params"] for entry in self.manifest["operators"]}
+        if entries.get(PARTS, {}).get("draw"):
+            return ("validation", "test")
+        holdout = self.manifest["source"].get("holdout")
+        if holdout is None:
+            return ()
+        return ("test", "validation") if holdout["validation"] else ("test",)
+
+    def held_out(self, shard: int) -> npt.NDArray[np.bool_]:
+        """Return which rows (n,) of a shard no operator of the run has learnt from."""
+        path = self.folder / self.manifest["parts"][shard]["path"]
+        split = Version(self.folder, self.manifest).prefix + SPLIT
+        names = read_columns(path, [split])[split].cast(pa.string())
+        found: npt.NDArray[np.bool_] = pc.is_in(names, pa.array(self.held_out_splits, pa.string())).to_numpy()
+        return found
 
     def stored_state(self, operator: str) -> Path | None:
         """Return the folder of an operator's state if the run store beside the versions has it."""

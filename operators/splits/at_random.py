@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,13 @@ from operators.base import (
     GROUP,
     IS_OUTLIER,
     LABEL,
+    PART,
     ROW_ID,
     SPLIT,
     Apply,
     Context,
     Executor,
+    Operator,
     OperatorParams,
     Resources,
     ShardReader,
@@ -56,8 +58,21 @@ class Random(Split[RandomParams]):
 
     Params: ClassVar[type[OperatorParams]] = RandomParams
 
+    def in_chain(self, chain: Sequence[Operator[Any]]) -> Random:
+        """Return the operator; where the engine draws rows before all fits, it only names their parts."""
+        found = Random(self.params)
+        found.fits_on_all_rows = any(_draws(operator) for operator in chain)
+        return found
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Labels, groups and outlier marks, which decide the strata, and features; or the drawn parts."""
+        return (*super().requires, PART) if self.fits_on_all_rows else super().requires
+
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Find each stratum's thresholds; leaves ``thresholds.json``. Returns rows by part, and the shift."""
+        if self.fits_on_all_rows:
+            return _count_drawn(self, context, executor) | measure(self, context, executor)
         draw = self._draw(context)
         found, counts = draw.thresholds(executor, self.params, self.params.validation, self.params.test)
         state = [[key, *ends] for key, ends in found.items()]
@@ -65,7 +80,9 @@ class Random(Split[RandomParams]):
         return counts | measure(self, context, executor)
 
     def open(self, context: Context) -> Apply:
-        """Load the thresholds."""
+        """Load the thresholds, if the parts have not been drawn before."""
+        if self.fits_on_all_rows:
+            return partial(_drawn_parts, self.params.drop_outliers)
         draw = self._draw(context)
         state = json.loads((context.state / STATE).read_text("utf-8"))
         thresholds = {key: (first, second) for key, first, second in state}
@@ -74,7 +91,7 @@ class Random(Split[RandomParams]):
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
         """Say which share of the hashes of the row's stratum goes where, and what the row's hash is."""
         facts = added_facts(self.adds, row)
-        if not row.has(LABEL, GROUP, IS_OUTLIER):
+        if self.fits_on_all_rows or not row.has(LABEL, GROUP, IS_OUTLIER):
             return facts
         draw = self._draw(context)
         key = int(draw.keys(row.table)[0])
@@ -103,6 +120,35 @@ class Random(Split[RandomParams]):
             shares=shares,
             key=params.key,
         )
+
+
+def _draws(operator: Operator[Any]) -> bool:
+    return any(field.name == PART for field in operator.adds) and operator.params.draw is not None
+
+
+def _drawn_parts(drop_outliers: bool, table: pa.Table) -> pa.Table:
+    """Return the column ``split`` for rows whose parts have been drawn."""
+    names = np.array([TRAIN, VALIDATION, TEST], np.int8)
+    parts = names[table[PART].to_numpy()]
+    if drop_outliers:
+        parts[table[IS_OUTLIER].to_numpy()] = DROPPED
+    return split_column(parts)
+
+
+def _count_drawn(operator: Random, context: Context, executor: Executor) -> dict[str, float]:
+    """Count the rows of each part."""
+    totals = np.zeros(len(PARTS), np.int64)
+    work = partial(_drawn_counts, context.shards, operator.params.drop_outliers)
+    shards = range(len(context.shards.shards))
+    for counts in executor.map(work, shards, resources=operator.params.resources):
+        totals += counts
+    return {name: float(n) for name, n in zip(PARTS, totals, strict=True)}
+
+
+def _drawn_counts(reader: ShardReader, drop_outliers: bool, shard: int) -> Ints:
+    found = _drawn_parts(drop_outliers, reader.read(shard, [IS_OUTLIER, PART]))
+    indices = found[SPLIT].combine_chunks().indices.to_numpy()
+    return np.bincount(indices, minlength=len(PARTS)).astype(np.int64)
 
 
 @dataclass(frozen=True)

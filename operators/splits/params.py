@@ -53,8 +53,15 @@ class RandomParams(SplitParams):
     """Rows by a hash of seed and content, or of seed and a key."""
 
     method: Literal["random"] = "random"
+    fit_on: Literal["train", "all"] | None = None
+    """Rows that operators learn from. ``train``: a row's part is drawn from what the source holds before
+    anything is fitted, so that no feature, group, weight or outlier mark has seen a validation or test row;
+    these rows are placed as new rows are. Shares are then those of the hash, not exact in any class, and
+    classes with fewer than 20 rows are training rows. ``all``: scores on validation and test rows are
+    optimistic. Default: ``train``, or ``all`` beside an operator that cannot place rows and where
+    ``stratify_by_group: true`` is written out; plan and report say which."""
     stratify_by_group: bool = True
-    """Take these shares of every group and every class's noise."""
+    """Take these shares of every group and every class's noise. Only ``fit_on: all`` reads it."""
     key: str | None = None
     """Source column whose value decides, such as a customer's number: rows with one value are in one part and
     stay there whatever else changes. Shares are then those of the keys, not exact in any group; rows
@@ -66,7 +73,17 @@ class RandomParams(SplitParams):
     def _key_is_not_stratified(self) -> Self:
         if self.key is not None and "stratify_by_group" in self.model_fields_set and self.stratify_by_group:
             raise ValueError("stratify_by_group is not read beside key: rows of one key stay together")
+        if self.fit_on == "train" and self.asks_for_strata:
+            raise ValueError(
+                "stratify_by_group draws within groups, which are learnt first: set fit_on to all, or leave "
+                "stratify_by_group out"
+            )
         return self
+
+    @property
+    def asks_for_strata(self) -> bool:
+        """Whether the recipe itself asks for shares within groups."""
+        return "stratify_by_group" in self.model_fields_set and self.stratify_by_group
 
 
 class ClusterParams(SplitParams):

@@ -116,13 +116,20 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
         method: recipe.model_copy(
             # Every method learns from all rows, whatever a run would go on from.
             update={
-                "operators": {**recipe.operators, GROUPS: values},
+                "operators": _fitted_on_all_rows({**recipe.operators, GROUPS: values}),
                 "incremental": IncrementalSection(),
                 "source": recipe.source.model_copy(update={"holdout": None}),
             }
         )
         for method, values in chosen.items()
     }
+
+
+def _fitted_on_all_rows(operators: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    split = operators.get("split", {})
+    if "split" not in operators or split.get("method", "random") != "random":
+        return operators
+    return {**operators, "split": {**split, "fit_on": "all"}}
 
 
 def needed(plan: Plan) -> list[PlannedOperator]:

@@ -1,0 +1,226 @@
+"""``parts`` over shards: names the part of every row from the source alone, before anything is fitted.
+
+The engine adds this operator in front of all others where rows are held out: the readers that it hands to
+``fit`` leave out the rows that are not :data:`~operators.parts.held_out.FITTED`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from operators.base import (
+    PART,
+    ROW_ID,
+    Apply,
+    Context,
+    Executor,
+    Operator,
+    ReportContext,
+    ShardReader,
+)
+from operators.explanations import ExplainedRow, Fact
+from operators.hashing import Hashes
+from operators.parts.content import table_hashes, value_hashes
+from operators.parts.held_out import FITTED, TEST, VALIDATION, By, Draw, Parts
+from operators.parts.params import PartsParams
+from operators.report import ReportSection
+from operators.row_identity import key_hashes, position_identities
+
+NAME = "parts"
+STATE = "parts.json"
+NAMES = ("train", "validation", "test")
+LEAST_ROWS = 20
+"""A class with fewer rows is not drawn from: all its rows are training rows."""
+MOST_CLASSES = 10_000
+"""Beyond as many labels `ingest` refuses the label column, and no class is looked after here."""
+
+Counts = Counter[tuple[int, int]]
+"""Hash of a label and part -> number of rows."""
+
+
+class RowParts(Operator[PartsParams]):
+    """Adds ``part``: 0 for rows that operators learn from, 1 for validation and 2 for test rows."""
+
+    name = NAME
+    version = 1
+    cpu_seconds_per_million_rows = 5.0
+    Params = PartsParams
+    fits_on_all_rows = True
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Nothing: it reads the source."""
+        return ()
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Label, keys and the columns that identify a row."""
+        params = self.params
+        keys = [draw.key for draw in (params.holdout, params.draw) if draw is not None and draw.key]
+        by_content = params.features if params.draw is not None else ()
+        return tuple(dict.fromkeys((params.label, *keys, *by_content)))
+
+    @property
+    def adds(self) -> tuple[pa.Field, ...]:
+        """The column ``part``."""
+        return (pa.field(PART, pa.int8()),)
+
+    @property
+    def can_predict(self) -> bool:
+        """New rows are drawn as the others were."""
+        return True
+
+    def fit(self, context: Context, executor: Executor) -> dict[str, float]:
+        """Find classes that are too small to draw from, and how rows are identified; leaves ``parts.json``.
+
+        Returns
+        -------
+        Rows of each part. Rows of classes with fewer than 20 rows, or with no training row otherwise, are
+        training rows. Where so many rows are equal that the parts would miss their shares by more than half,
+        rows are drawn by their place in their file instead of by their content.
+        """
+        draw = self.params.draw
+        by: By = "content"
+        counts = self._counts(context, executor, by)
+        if draw is not None and draw.key is None and _is_lumpy(counts, draw.validation, draw.test):
+            by = "position"
+            counts = self._counts(context, executor, by)
+        small = _small_classes(counts) if draw is not None else []
+        state = {"by": by, "small_classes": small}
+        (context.state / STATE).write_text(json.dumps(state), "utf-8")
+        totals = Counter[int]()
+        for (label, part), n in counts.items():
+            totals[FITTED if label in small else part] += n
+        return {name: float(totals[part]) for part, name in enumerate(NAMES)}
+
+    def open(self, context: Context) -> Apply:
+        """Load the state."""
+        state = json.loads((context.state / STATE).read_text("utf-8"))
+        rows = _Rows(self.params, context.shards, context.seed, state["by"], tuple(state["small_classes"]))
+        return lambda table: pa.table({PART: pa.array(rows.parts(table))})
+
+    def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
+        """Say whether operators have learnt from the row."""
+        part = row.value(PART) if row.has(PART) else FITTED
+        learnt = part == FITTED
+        note = (
+            "operators learn from it"
+            if learnt
+            else "no operator has learnt from it; it was placed afterwards"
+        )
+        return [Fact("drawn as", NAMES[part or 0], note)]
+
+    def report_section(self, context: ReportContext) -> ReportSection | None:
+        """Say in one sentence which rows operators have learnt from."""
+        return ReportSection("Rows that operators learn from", [learnt_from(self.params, context.metrics)])
+
+    def _counts(self, context: Context, executor: Executor, by: By) -> Counts:
+        rows = _Rows(self.params, context.shards, context.seed, by)
+        shards = range(len(context.shards.shards))
+        total = Counts()
+        for counts in executor.map(partial(_count, rows), shards, resources=self.params.resources):
+            total.update(counts)
+        return total
+
+
+def learnt_from(params: PartsParams, metrics: Any = None) -> str:
+    """Return the sentence that manifest, plan and report have on the rows that operators learn from."""
+    draw = params.draw
+    named = [f"source.holdout ({params.holdout.share:g})"] if params.holdout else []
+    if draw is not None:
+        what = f"the column {draw.key!r}" if draw.key else "their content"
+        named.append(f"a hash of {what} (validation {draw.validation:g}, test {draw.test:g})")
+    counted = ""
+    if metrics:
+        rows = sum(int(metrics.get(name, 0)) for name in NAMES)
+        counted = f" ({int(metrics.get(NAMES[FITTED], 0)):,} of {rows:,})"
+    kinds = "validation and test rows" if draw is not None else "held-out rows"
+    return (
+        f"Operators learn from training rows only{counted}: {kinds} are drawn by {' and '.join(named)} "
+        f"before anything is fitted, and are then placed as new rows are."
+    )
+
+
+class _Rows:
+    """The parts of the rows of a shard. Picklable."""
+
+    def __init__(
+        self, params: PartsParams, reader: ShardReader, seed: int, by: By, small: Sequence[int] = ()
+    ) -> None:
+        self.params, self.reader, self.by = params, reader, by
+        self._small = np.array(small, np.uint64)
+        self._seed = seed
+
+    def parts(self, table: pa.Table) -> Parts:
+        """Return the part (n,) of each row of a table with ``row_id`` and the operator's source columns."""
+        draw, holdout = self.params.draw, self.params.holdout
+        found = np.zeros(table.num_rows, np.int8)
+        if draw is not None:
+            drawn = Draw(draw.validation, draw.test, self._seed, "parts/draw", validation_first=True)
+            found = drawn.parts(self._identities(table, draw.key, self.by))
+            if len(self._small):
+                found[np.isin(self.labels(table), self._small)] = FITTED
+        if holdout is not None:
+            held = Draw(holdout.validation, holdout.share, 0, "source/holdout")
+            first = held.parts(self._identities(table, holdout.key, "position"))
+            found = np.where(first == FITTED, found, first).astype(np.int8)
+        return found
+
+    def labels(self, table: pa.Table) -> Hashes:
+        """Return a hash (n,) of each row's label."""
+        return value_hashes(table[self.params.label])
+
+    def _identities(self, table: pa.Table, key: str | None, by: By) -> Hashes:
+        if by == "content":
+            found = table_hashes(table.select(self.params.features))
+        else:
+            ids = table[ROW_ID].to_numpy()
+            found = position_identities(list(self.reader.shards), ids)
+        if key is None or not table.num_rows:
+            return found
+        keys, there = key_hashes(table[key])
+        return np.where(there, keys, found)
+
+
+def _count(rows: _Rows, shard: int) -> Counts:
+    columns = RowParts(rows.params).source_columns
+    table = rows.reader.read_source(shard, columns)
+    info = rows.reader.shards[shard]
+    ids = np.arange(info.first_row, info.first_row + table.num_rows, dtype=np.int64)
+    table = table.append_column(ROW_ID, pa.array(ids))
+    labels, places = np.unique(rows.labels(table), return_inverse=True)
+    parts = rows.parts(table)
+    if len(labels) > MOST_CLASSES:
+        labels, places = np.zeros(1, np.uint64), np.zeros_like(places)
+    cells, n = np.unique(np.stack([places.ravel(), parts]), axis=1, return_counts=True)
+    found = Counts()
+    for (place, part), rows_of_cell in zip(cells.T.tolist(), n.tolist(), strict=True):
+        found[int(labels[place]), int(part)] += rows_of_cell
+    return found
+
+
+def _small_classes(counts: Counts) -> list[int]:
+    """Return the hashes of labels that would have too few rows to learn from."""
+    labels = sorted({label for label, _ in counts})
+    if len(labels) > MOST_CLASSES:
+        return []
+    sizes = {label: sum(counts[label, part] for part in range(len(NAMES))) for label in labels}
+    return [label for label in labels if sizes[label] < LEAST_ROWS or not counts[label, FITTED]]
+
+
+def _is_lumpy(counts: Counts, validation: float, test: float) -> bool:
+    """Whether equal rows, which stay together, make a part miss its share by more than half and by chance."""
+    n = sum(counts.values())
+    for part, share in ((VALIDATION, validation), (TEST, test)):
+        rows = sum(count for (_, drawn), count in counts.items() if drawn == part)
+        off = abs(rows - share * n)
+        if share and off > 0.5 * share * n and off > 5 * np.sqrt(share * (1 - share) * n):
+            return True
+    return False
