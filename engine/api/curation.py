@@ -71,7 +71,7 @@ class Curated(PublishedVersion):
 
     @property
     def weights(self) -> npt.NDArray[np.float32]:
-        """Sample weights, shape (n,), float32, with mean 1 over the rows that the split keeps."""
+        """Sample weights, shape (n,), float32; mean 1 over the rows to learn from (train rows)."""
         weights: npt.NDArray[np.float32] = self._column(WEIGHT).to_numpy().astype(np.float32)
         return weights
 

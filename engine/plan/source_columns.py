@@ -21,6 +21,7 @@ from operators.encode.kinds import ColumnUse, Kind, Unused, decide_kind, unsuppo
 from operators.encode.outputs import STATE
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary, Form, TextRules, form_of, summarise
+from operators.parts.adaptor import NAME as PARTS
 
 ENCODE = "encode"
 ROLES = {Unused.LABEL: "label", Unused.TRUTH: "truth", Unused.EXCLUDED: "excluded"}
@@ -213,6 +214,9 @@ def summarise_sample(sample: Sample, rules: TextRules | None = None) -> dict[str
 
 
 def _readers(chain: list[Operator[Any]], name: str, maker: Operator[Any] | None) -> tuple[str, ...]:
+    draws = next((o for o in chain if o.name == PARTS), None)
+    if draws is not None and name in draws.params.features:  # it hashes them, and uses no value
+        chain = [operator for operator in chain if operator is not draws]
     others = (o for o in chain if o is not maker and o.name != "ingest")
     return tuple(o.name for o in others if name in (*o.source_columns, *o.oracle_columns))
 

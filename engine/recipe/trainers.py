@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
+from engine.recipe.estimators import ESTIMATORS, TABLE, check_estimator, is_estimator
 from operators.base import OperatorParams, Resources
-from operators.models.spec import ModelName, Widths
+from operators.models.spec import Widths, check_model_name
 
 ROWS_PER_SLOT = 64
 """Rows of a step for each slot. A worker with fewer rows mostly waits for the others."""
@@ -19,20 +20,59 @@ MOST_SLOTS = 8
 LEAST_BATCH, MOST_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
 
 
+GRADIENT_KEYS = frozenset(
+    {
+        "hidden",
+        "optimizer",
+        "lr",
+        "momentum",
+        "weight_decay",
+        "epochs",
+        "batch_size",
+        "slots",
+        "checkpoint_every",
+        "max_failures",
+        "first_epochs",
+        "round_epochs",
+    }
+)
+"""Keys that only models trained by gradients read."""
+
+
+def check_trained_model(name: str) -> str:
+    """Return the name of a model that can be trained; raise ValueError for any other."""
+    if not is_estimator(name):
+        return check_model_name(name)
+    if name not in ESTIMATORS:
+        check_estimator(name, {})
+    return name
+
+
+TrainedModel = Annotated[str, AfterValidator(check_trained_model)]
+
+
 class TrainParams(OperatorParams):
     """Parameters that all trainers have. :func:`parse_params` chooses the class of a trainer."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset(
-        {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources"}
+        {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources", "max_rows"}
     )
+    needs_gradients: ClassVar[bool] = False
+    """Whether the trainer can only train models by gradients, such as networks."""
 
     @property
     def mixture_only(self) -> frozenset[str]:
         """Parameters of the mixture alone. A change of one of them requires no training of base models."""
         return frozenset()
 
-    model: ModelName = "logistic"
-    """``logistic``, ``mlp`` or ``package.module:factory``, called as ``factory(n_features, n_classes)``."""
+    model: TrainedModel = "logistic"
+    """``logistic``, ``mlp``, ``package.module:factory``, called as ``factory(n_features, n_classes)``, or an
+    estimator: ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
+    ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``."""
+    model_params: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
+    max_rows: int = Field(default=2_000_000, ge=1)
+    """Most train rows of an estimator: one worker holds all of them, at about 16 bytes a row and feature."""
     hidden: Widths = (50, 50)
     """Widths of the ReLU layers of ``mlp``."""
     standardize: bool = True
@@ -102,6 +142,35 @@ class TrainParams(OperatorParams):
         """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return False
 
+    @property
+    def is_estimator(self) -> bool:
+        """Whether the model is an estimator that is fitted to weighted rows, not by gradients."""
+        return is_estimator(self.model)
+
+    @model_validator(mode="after")
+    def _model_can_be_trained(self) -> Self:
+        if not self.is_estimator:
+            if self.model_params:
+                raise ValueError(f"model_params is read by estimators (sklearn:...); model is {self.model!r}")
+            return self
+        if self.needs_gradients:
+            raise ValueError(
+                f"trainer {trainer_of(self)} weighs rows anew in every gradient step, and {self.model} is "
+                f"fitted to rows with fixed weights. Train it by erm, resample, jtt or boosted_cvar, or set "
+                f"model to logistic or mlp. Which trainer accepts which model:\n{TABLE}"
+            )
+        check_estimator(self.model, self.model_params)
+        if unread := sorted(GRADIENT_KEYS & self.model_fields_set):
+            raise ValueError(
+                f"{unread[0]} is read by models that are trained by gradients; {self.model} has parameters "
+                f"of its own, under model_params"
+            )
+        if self.where == "ray":
+            raise ValueError(f"where: {self.model} is fitted in one worker. Set where to auto")
+        if self.keep == "best":
+            raise ValueError(f"keep: {self.model} has no epochs to choose from. Set keep to last")
+        return self
+
     @model_validator(mode="after")
     def _lbfgs_can_be_used(self) -> Self:
         if self.optimizer == "lbfgs" and not self.uses_lbfgs:
@@ -160,6 +229,8 @@ def _is_logistic_erm(params: TrainParams) -> bool:
 class GdroParams(TrainParams):
     """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
 
+    needs_gradients: ClassVar[bool] = True
+
     trainer: Literal["gdro"] = "gdro"
     sampling: Literal["shuffle", "group_balanced", "weight"] = "group_balanced"
     """An epoch's rows, drawn with replacement: each group as often (by weight inside a group), as in the
@@ -174,11 +245,42 @@ class GdroParams(TrainParams):
 class DoroParams(TrainParams):
     """DORO (Zhai et al. 2021, ICML): the tail of a batch without its worst rows, which may be outliers."""
 
+    needs_gradients: ClassVar[bool] = True
+
     trainer: Literal["cvar_doro", "chi2_dro"]
     alpha: float = Field(default=0.2, gt=0, le=1)
     """Size of the tail; for chi2_dro the ball of distributions has chi-square radius (1/alpha - 1)^2."""
     eps: float = Field(default=0.005, ge=0, lt=1)
     """Share of each batch that is left out as outliers; 0 is plain CVaR or chi-square DRO."""
+
+
+class ResampleParams(TrainParams):
+    """ERM on rows in balance over groups (Idrissi et al. 2022), by the published weights inside them."""
+
+    trainer: Literal["resample"] = "resample"
+    sampling: Literal["group_balanced"] = "group_balanced"
+    """An epoch's rows, drawn with replacement: each group as often, by weight inside a group. An estimator
+    gets the expected number of draws as sample weights."""
+
+
+class DfrParams(TrainParams):
+    """Deep feature reweighting (Kirichenko et al. 2023): ERM, whose last layer is fitted anew.
+
+    The last layer is a logistic regression on train rows that the first model has not seen, in which every
+    group has the same weight.
+    """
+
+    needs_gradients: ClassVar[bool] = True
+
+    trainer: Literal["dfr"] = "dfr"
+    sampling: Literal["shuffle"] = "shuffle"
+    """Every epoch of the first model takes each of its rows once."""
+    held_out: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the train rows that the last layer is fitted to, and the first model does not see."""
+    last_l2: float = Field(default=0.01, ge=0)
+    """Penalty l2/2 ||W||^2 on the last layer's weights."""
+    keep: Literal["last"] = "last"
+    """The first model is that of its last epoch."""
 
 
 class JttParams(TrainParams):
@@ -237,6 +339,8 @@ TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
         "gdro": GdroParams,
         "cvar_doro": DoroParams,
         "chi2_dro": DoroParams,
+        "resample": ResampleParams,
+        "dfr": DfrParams,
         "jtt": JttParams,
         "boosted_cvar": BoostedParams,
     }

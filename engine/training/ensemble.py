@@ -24,7 +24,10 @@ from torch import Tensor, nn
 
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
+from engine.recipe.estimators import is_estimator
 from engine.training.checkpoint import model_path
+from engine.training.estimators import KEY, module_of
+from operators.base import OperatorError
 from operators.lpboost import solve_model_weights
 from operators.models import ModelSpec, build
 from operators.probe.scoring import logits
@@ -76,6 +79,7 @@ class Ensemble:
             KeyError,
             RuntimeError,  # torch's, and JSON that is nested too deep
             SafetensorError,
+            OperatorError,
         ) as error:
             text = " ".join(str(error).split())[:500]
             raise InputError(
@@ -190,6 +194,8 @@ def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
 
     Raises ValueError, before anything is built, for tensors that are fewer numbers than are described.
     """
+    if is_estimator(spec.model):
+        return module_of(state[f"model.{KEY}"], spec.n_classes)
     held = sum(value.numel() for value in state.values())
     if spec.n_weights > held:
         raise ValueError(f"{spec.n_weights} weights are described, and the file holds {held}")

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
 from engine.training.checkpoint import Checkpoints, ModelStore
+from engine.training.estimators import EstimatorLearner, check_rows
 from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
 from engine.training.rows import Dataset, Ints
@@ -93,19 +94,29 @@ def fit(
         slots = Slots(communicator or SingleProcess(), len(data.train), params.n_slots)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
-        model = build(spec, seed).to(device)
-        if params.standardize:
-            take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
+        check_rows(params, counts.n_rows)
+        learner = _new_learner(spec, data, params, slots, seed, device)
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
         model_store = ModelStore(folder and folder / MODELS, slots)
-        session = Session(data, params, slots, Learner(model, params), counts, seed, checkpoints, model_store)
+        session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
     return Fitted(spec, states, n_models, losses, row_ids, weights, split, counts, curve, best)
+
+
+def _new_learner(
+    spec: ModelSpec, data: Dataset, params: TrainParams, slots: Slots, seed: int, device: torch.device | str
+) -> Learner | EstimatorLearner:
+    if params.is_estimator:
+        return EstimatorLearner(params, seed, spec.n_classes)
+    model = build(spec, seed).to(device)
+    if params.standardize:
+        take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))
+    return Learner(model, params)
 
 
 def _solve(session: Session, spec: ModelSpec) -> int:

@@ -7,8 +7,9 @@ import logging
 import numpy as np
 import numpy.typing as npt
 
-from engine.recipe.trainers import BoostedParams, DoroParams, GdroParams, JttParams, TrainParams
+from engine.recipe.trainers import BoostedParams, DfrParams, DoroParams, GdroParams, JttParams, TrainParams
 from engine.training.boosting import Boosted
+from engine.training.last_layer import Dfr
 from engine.training.learner import model_state
 from engine.training.rules import Chi2Doro, CvarDoro, Erm, GroupDro, Rule
 from engine.training.sampling import Draw, balance
@@ -24,6 +25,8 @@ def method_of(params: TrainParams) -> Method:
         return Jtt(params)
     if isinstance(params, BoostedParams):
         return Boosted(params)
+    if isinstance(params, DfrParams):
+        return Dfr(params)
     return Plain(params)
 
 
@@ -114,7 +117,7 @@ class Jtt(Plain):
         if phase == 0:
             session.keep("initial", model_state(session.learner.state()))
             return
-        wrong = session.errors("train")
+        wrong = session.first_errors()
         session.progress.by_slot["times"] = {
             slot: np.where(wrong[slot], self._jtt.upweight, 1).astype(np.int64) for slot in wrong
         }
@@ -123,5 +126,6 @@ class Jtt(Plain):
     def phase(self, phase: int, session: Session) -> Phase:
         """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
-            return Phase(Erm(), draw_of(session), self._jtt.first_epochs, selects=False)
+            epochs = 0 if self._jtt.is_estimator else self._jtt.first_epochs
+            return Phase(Erm(), draw_of(session), epochs, selects=False)
         return Phase(Erm(), Draw(times=session.progress.by_slot["times"]), self._jtt.epochs)

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.storage import read_columns
+from engine.training.ensemble import Ensemble
+from engine.training.estimators import TRUSTED, EstimatorModule
 from engine.training.serving import PARAMS, REQUEST, Served
 from engine.training.version import Version
 from operators.base import SPLIT
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 EXAMPLE_ROWS = 3
+FLAVOUR = "sklearn"
+"""Folder of a served estimator as MLflow's own flavour."""
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that holds Rowsieve's packages."""
 PACKAGES = (
@@ -143,7 +147,25 @@ def input_example(dataset: Version, served: Served) -> pd.DataFrame | None:
     return None
 
 
-def requirements(networks: bool) -> list[str]:
+def save_estimator(model: Ensemble, folder: Path) -> None:
+    """Write an estimator as an MLflow model of the flavour ``sklearn`` into ``folder/sklearn``.
+
+    It takes features, not raw rows. Nothing is written for networks and for mixtures.
+    """
+    if len(model.models) != 1 or not isinstance(model.models[0], EstimatorModule):
+        return
+    import mlflow.sklearn
+
+    mlflow.sklearn.save_model(
+        model.models[0].fitted,
+        folder / FLAVOUR,
+        serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
+        skops_trusted_types=sorted(TRUSTED),
+        pip_requirements=requirements(networks=False, estimator=True),
+    )
+
+
+def requirements(networks: bool, *, estimator: bool = False) -> list[str]:
     """Return the packages that the model needs, each at the version that is installed here.
 
     A local version such as ``2.13.0+cpu`` is pinned by its public part, as a registry has no other.
@@ -151,8 +173,9 @@ def requirements(networks: bool) -> list[str]:
     Parameters
     ----------
     networks : whether features are made of texts or images by a pretrained network.
+    estimator : whether the model is an estimator of scikit-learn, which skops reads.
     """
-    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ())]
+    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ()), *(("skops",) if estimator else ())]
     found = []
     for name in names:
         try:

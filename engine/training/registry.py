@@ -25,6 +25,7 @@ from engine.publish.tracking import (
     param_text,
     tracking_uri,
 )
+from engine.recipe.estimators import is_estimator
 from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
@@ -38,6 +39,7 @@ from engine.training.model_package import (
     column_notes,
     input_example,
     requirements,
+    save_estimator,
     signature,
 )
 from engine.training.plots import PLOTS, STRENGTH
@@ -315,6 +317,7 @@ def _log_model(
         maker = FeatureMaker(result.version.reader(), result.folder / FEATURES)
         data = Path(scratch) / DATA
         export(result.model, result.version, maker, data)
+        save_estimator(result.model, data)
         served = Served(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the example has gaps where the signature allows them
@@ -325,7 +328,9 @@ def _log_model(
                 code_paths=code_paths(Path(scratch) / "code"),
                 signature=signature(result.version, maker.classes, served),
                 input_example=input_example(result.version, served),
-                pip_requirements=requirements(served.networks),
+                pip_requirements=requirements(
+                    served.networks, estimator=is_estimator(result.model.spec.model)
+                ),
                 metadata={
                     "rowsieve.version": result.version.name,
                     "rowsieve.trainer": trainer_of(params),

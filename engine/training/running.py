@@ -24,6 +24,7 @@ from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import writing
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.training.ensemble import Ensemble
+from engine.training.estimators import check_rows
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
@@ -101,6 +102,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
             if not reused:
+                check_rows(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor)
@@ -146,6 +148,8 @@ def trains_on_ray(version: Version, params: TrainParams, executor: Executor) -> 
             "train.where is 'ray', but the executor is local, or its hosts share no disk for the output. Set "
             "it to 'auto', or run on Ray with an output.path that all hosts see."
         )
+    if params.is_estimator:
+        return False
     if params.where != "auto":
         return params.where == "ray"
     n_train = int(version.manifest["summary"]["splits"].get("train", 0))

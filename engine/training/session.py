@@ -12,12 +12,14 @@ import torch
 
 from engine.recipe.trainers import BaselineParams, TrainParams
 from engine.training.checkpoint import Checkpoints, ModelStore, Progress
+from engine.training.estimators import FOLDS, EstimatorLearner
 from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
-from engine.training.rows import Dataset, GroupedRows, Shards
-from engine.training.rules import Rule
+from engine.training.rows import Dataset, GroupedRows, Shards, join
+from engine.training.rules import Erm, Rule
 from engine.training.sampling import Draw, Floats, balance, plan_epoch
 from operators.base import OperatorError
+from operators.hashing import row_hashes
 from operators.metrics.group_scores import compare_groups, worst_of
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
@@ -111,7 +113,7 @@ class Session:
         data: Dataset,
         params: TrainParams,
         slots: Slots,
-        learner: Learner,
+        learner: Learner | EstimatorLearner,
         counts: Counts,
         seed: int,
         checkpoints: Checkpoints,
@@ -143,6 +145,51 @@ class Session:
         self.progress.notes.pop("best", None)
 
     def _run_phase(self, phase: Phase) -> None:
+        if isinstance(self.learner, EstimatorLearner):
+            self._fit_estimator(self.learner, phase)
+            return
+        self._run_epochs(self.learner, phase)
+
+    def _fit_estimator(self, learner: EstimatorLearner, phase: Phase) -> None:
+        """Fit an estimator in place of a phase's epochs, to the rows with the weights that a draw expects."""
+        if not phase.epochs:
+            return
+        rows, weight = self._weighted_rows(phase)
+        learner.fit(rows.X, rows.y, weight)
+        loss = predict(learner.model, rows.X, rows.y)[1].astype(np.float64)
+        note = {"phase": self.progress.phase, "epoch": 1, "loss": float(weight @ loss / weight.sum())}
+        self.progress.notes["curve"].append(note)
+        self._save()
+
+    def _weighted_rows(self, phase: Phase) -> tuple[GroupedRows, Floats]:
+        """Return all train rows by row id, and how much each counts: loss weight times expected draws."""
+        shards, draw = self.weighed_rows(phase.weighted)[0], phase.draw
+        rows, drawn = [], []
+        for slot in self.slots.mine:
+            rows += [shards[i] for i in self.slots.shards(slot)]
+            times = draw.times if draw.weights is None else draw.weights
+            n = sum(len(shards[i]) for i in self.slots.shards(slot))
+            drawn.append(np.ones(n) if times is None else times[slot].astype(np.float64))
+        every = join(rows)
+        order = np.argsort(every.row_id, kind="stable")
+        every = every.take(order)
+        return every, every.weight * np.concatenate(drawn)[order]
+
+    def first_errors(self) -> dict[int, Bools]:
+        """Return slot -> (n,) whether the first model is wrong on each train row of this worker's slots.
+
+        An estimator that fits its rows exactly makes no errors on them, so its errors are those of models
+        that were fitted without the row, in five folds that a hash of the row's id draws.
+        """
+        if not isinstance(self.learner, EstimatorLearner):
+            return self.errors("train")
+        rows, weight = self._weighted_rows(Phase(Erm(), Draw(), 1))
+        folds = row_hashes(rows.row_id, self.seed, "train/first errors") % np.uint64(FOLDS)
+        wrong = self.learner.held_out_errors(rows.X, rows.y, weight, folds)
+        ids = self.of_rows("train", lambda own: own.row_id)
+        return {slot: wrong[np.searchsorted(rows.row_id, own)] for slot, own in ids.items()}
+
+    def _run_epochs(self, learner: Learner, phase: Phase) -> None:
         progress = self.progress
         restored = self._tensors("rule.")
         phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
@@ -150,7 +197,7 @@ class Session:
         while progress.epoch < phase.epochs:
             place = (self.seed, progress.phase, progress.epoch)
             epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.step_rows, place)
-            loss = run_epoch(self.learner, phase.rule, shards, self.slots, epoch, mean_weight)
+            loss = run_epoch(learner, phase.rule, shards, self.slots, epoch, mean_weight)
             progress.epoch += 1
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
             progress.notes["curve"].append(

@@ -74,7 +74,7 @@ _log = logging.getLogger("rowsieve")
 
 
 class Weights(Operator[WeightsParams]):
-    """Adds ``weight``, mean 1 over all valid rows, or over those that are kept where outliers are dropped.
+    """Adds ``weight``, mean 1 over the rows to learn from, or those that are kept where outliers are dropped.
 
     An operator named W that adds the column ``W_weight`` multiplies it. By default (``method: robust``) the
     product is kept within limits, see :mod:`operators.weights.class_limits`, and ``cues`` is one of the

@@ -28,6 +28,7 @@ from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner
 from engine.storage.lease import writing
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
+from operators.parts.adaptor import NAME as PARTS
 
 GROUPS = "groups"
 FLOOR = "class label (floor)"
@@ -114,9 +115,9 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
         apply_override(chosen, override)
     return {
         method: recipe.model_copy(
-            # Every method learns from all rows, whatever a run would go on from.
+            # Every method learns anew, whatever a run would go on from.
             update={
-                "operators": _fitted_on_all_rows({**recipe.operators, GROUPS: values}),
+                "operators": {**recipe.operators, GROUPS: values},
                 "incremental": IncrementalSection(),
                 "source": recipe.source.model_copy(update={"holdout": None}),
             }
@@ -125,16 +126,9 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
     }
 
 
-def _fitted_on_all_rows(operators: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    split = operators.get("split", {})
-    if "split" not in operators or split.get("method", "random") != "random":
-        return operators
-    return {**operators, "split": {**split, "fit_on": "all"}}
-
-
 def needed(plan: Plan) -> list[PlannedOperator]:
     """``groups`` and the operators it reads from, directly or not, in order."""
-    names, columns = {GROUPS, "ingest"}, set[str]()
+    names, columns = {GROUPS, "ingest", PARTS}, set[str]()
     kept: list[PlannedOperator] = []
     for planned in reversed(plan.operators):
         operator = planned.operator

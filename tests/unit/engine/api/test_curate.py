@@ -57,7 +57,7 @@ def test_weights_and_split_are_those_of_the_table(curated: Any) -> None:
     assert len(set(curated.weights.tolist())) > 1
     assert curated.split.tolist() == curated.table["split"].cast(pa.string()).to_pylist()
     assert curated.split.dtype.kind == "U"
-    assert curated.weights[curated.split != "dropped"].mean() == pytest.approx(1, abs=1e-5)
+    assert curated.weights[curated.split == "train"].mean() == pytest.approx(1, abs=1e-5)
 
 
 def test_groups_add_up(curated: Any) -> None:

@@ -109,9 +109,9 @@ def test_only_what_a_method_needs_runs(tmp_path: Path) -> None:
         for method, variant in variants(recipe, ["feasp", "grasp", "george", "oracle"]).items()
     }
     assert chains == {
-        "feasp": ["encode", "ingest", "groups"],
-        "grasp": ["encode", "ingest", "probe", "gradients", "groups"],
-        "george": ["encode", "ingest", "probe", "groups"],
+        "feasp": ["parts", "encode", "ingest", "groups"],
+        "grasp": ["parts", "encode", "ingest", "probe", "gradients", "groups"],
+        "george": ["parts", "encode", "ingest", "probe", "groups"],
         "oracle": ["encode", "ingest", "groups"],
     }
 

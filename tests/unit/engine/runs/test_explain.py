@@ -146,13 +146,12 @@ def test_the_factors_multiply_to_the_weight(output: Path, row_id: int) -> None:
 
 
 @pytest.mark.parametrize("row_id", [1, 80, 239])
-def test_the_hash_decides_the_split(output: Path, row_id: int) -> None:
+def test_a_row_says_whether_it_was_learnt_from(output: Path, row_id: int) -> None:
     found = explain(open_version(str(output)), row_id)
-    (split,) = (one for one in found.operators if one.operator == "split")
-    (drawn,) = (fact for fact in split.facts if fact.name == "hash")
-    validation = float(drawn.note.split("below ")[1].split(" ")[0])
-    assert isinstance(drawn.value, float)
-    assert (drawn.value < validation) == (found.published["split"] == "validation")
+    (parts,) = (one for one in found.operators if one.operator == "parts")
+    (drawn,) = (fact for fact in parts.facts if fact.name == "drawn as")
+    assert drawn.value == found.published["split"]
+    assert ("no operator has learnt" in drawn.note) == (drawn.value != "train")
 
 
 def test_the_verdict_is_that_of_the_run(output: Path) -> None:
@@ -194,7 +193,7 @@ def test_the_command_prints_text_and_json(output: Path) -> None:
     as_json = CliRunner().invoke(app, ["explain", str(output), "7", "--json"])
     found = json.loads(as_json.output)
     assert found["row_id"] == 7
-    assert found["operators"][0]["operator"] == "encode"
+    assert [one["operator"] for one in found["operators"]][:2] == ["parts", "encode"]
     assert set(found["source"]) == {"a", "b", "vector", "label", "truth"}
 
 

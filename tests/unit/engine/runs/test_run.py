@@ -88,6 +88,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
     run(recipe)
     result = run(changed(recipe, groups={"min_samples": [7]}))
     assert computed(result) == {
+        "parts": 0,
         "encode": 0,
         "ingest": 0,
         "probe": 0,
@@ -99,6 +100,7 @@ def test_a_changed_operator_recomputes_itself_and_what_follows(tmp_path: Path) -
     }
     result = run(changed(recipe, weights={"method": "group_balanced"}))
     assert computed(result) == {
+        "parts": 0,
         "encode": 0,
         "ingest": 0,
         "probe": 0,

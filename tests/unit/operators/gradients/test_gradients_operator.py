@@ -35,7 +35,8 @@ class Shards:
         self.shards = [ShardInfo(i, f"{i}", 0, len(table), 0) for i, table in enumerate(tables)]
 
     def read(self, shard: int, columns: list[str]) -> pa.Table:
-        return self._tables[shard].select(columns)
+        table = self._tables[shard]
+        return table.select(columns).add_column(0, "row_id", pa.array(range(len(table)), pa.int64()))
 
     read_source = read
 

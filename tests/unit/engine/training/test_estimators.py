@@ -1,0 +1,299 @@
+"""Estimators of scikit-learn under the trainers, their refusals, and deep feature reweighting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import skops.io
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from engine.core.errors import InputError
+from engine.recipe.estimators import ESTIMATORS, check_estimator
+from engine.recipe.trainers import TRAINERS, parse_params
+from engine.training.ensemble import Ensemble
+from engine.training.estimators import EstimatorModule, dump, load, make
+from engine.training.in_memory import fit_arrays
+from engine.training.kernel import fit
+from engine.training.last_layer import activations, last_linear
+from operators.base import OperatorError
+from operators.hashing import row_hashes, uniform
+from tests.unit.engine.training.test_training import data
+
+FAST: dict[str, dict[str, Any]] = {
+    "sklearn:HistGradientBoostingClassifier": {"max_iter": 15, "min_samples_leaf": 5},
+    "sklearn:RandomForestClassifier": {"n_estimators": 12},
+    "sklearn:ExtraTreesClassifier": {"n_estimators": 12},
+    "sklearn:LogisticRegression": {},
+}
+ROOT = Path(__file__).parents[4]
+FOREST = {"model": "sklearn:RandomForestClassifier", "model_params": {"n_estimators": 12}}
+
+
+def rows(n: int = 600, seed: int = 0, minority: float = 0.06) -> dict[str, Any]:
+    """Two classes; a strong cue that the minority breaks, and a weak honest feature."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    agrees = rng.random(n) >= minority
+    cue = np.where(agrees, y, 1 - y) * 2.0 - 1
+    X = np.column_stack([cue * 2, (y * 2 - 1) * 0.8]) + rng.normal(0, [0.3, 0.6], (n, 2))
+    return {"X": X.astype(np.float32), "y": y, "groups": 2 * y + agrees, "weight": rng.uniform(0.5, 2, n)}
+
+
+def test_every_estimator_has_an_example() -> None:
+    assert set(FAST) == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+def test_an_estimator_is_the_one_of_its_library(model: str) -> None:
+    """ERM on the published weights is the library's own fit with ``sample_weight``."""
+    found = rows()
+    params = parse_params({"trainer": "erm", "model": model, "model_params": FAST[model]})
+    ours = fit_arrays(**found, params=params, seed=3)
+    theirs = make(params, 3)
+    X, weight = found["X"], found["weight"] / found["weight"].mean()
+    if isinstance(theirs, LogisticRegression):
+        X = StandardScaler().fit(X).transform(X)
+    theirs.fit(X, found["y"], sample_weight=weight)
+    np.testing.assert_allclose(ours.predict_proba(found["X"]), theirs.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ESTIMATORS)
+def test_three_classes_survive_storing(model: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 3)).astype(np.float32)
+    y = X.argmax(axis=1)
+    params = parse_params({"trainer": "erm_class_balanced", "model": model, "model_params": FAST[model]})
+    trained = fit_arrays(X, y, params)
+    trained.save(tmp_path)
+    again = Ensemble.load(tmp_path)
+    assert again.predict_proba(X).tolist() == trained.predict_proba(X).tolist()
+    assert (again.predict(X) == y).mean() > 0.9
+    np.testing.assert_allclose(again.predict_proba(X).sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"trainer": "erm"},
+        {"trainer": "erm_plain"},
+        {"trainer": "erm_class_balanced"},
+        {"trainer": "resample"},
+        {"trainer": "jtt", "upweight": 5},
+        {"trainer": "boosted_cvar", "rounds": 3},
+        {"trainer": "boosted_cvar", "rounds": 3, "boosting": "lp"},
+    ],
+    ids=lambda values: "-".join(map(str, values.values())),
+)
+def test_trainers_give_the_same_predictions_for_any_shards_and_after_an_interruption(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boosted = {"model": "sklearn:HistGradientBoostingClassifier", "model_params": {"max_iter": 8}}
+    params = parse_params({**values, **boosted})
+    X = rows()["X"]
+
+    def answers(found: Any) -> Any:
+        modules = [EstimatorModule(s["model.estimator"].numpy().tobytes(), 2) for s in found.states]
+        return [module(torch.from_numpy(X)).numpy().tolist() for module in modules]
+
+    whole = answers(fit(data(300, n_shards=1), params, seed=2))
+    assert answers(fit(data(300, n_shards=7), params, seed=2)) == whole
+    assert len(whole) == (3 if values["trainer"] == "boosted_cvar" else 1)
+
+    calls: list[int] = []
+    from engine.training.estimators import EstimatorLearner
+
+    true_fit = EstimatorLearner.fit
+
+    def failing(self: EstimatorLearner, *arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        true_fit(self, *arguments)
+
+    if len(whole) == 1:
+        return
+    monkeypatch.setattr(EstimatorLearner, "fit", failing)
+    with pytest.raises(KeyboardInterrupt):
+        fit(data(300), params, seed=2, folder=tmp_path, content="rows")
+    monkeypatch.undo()
+    resumed = fit(data(300), params, seed=2, folder=tmp_path, content="rows")
+    assert resumed.n_models == len(whole)
+    assert resumed.selection_losses.tolist() == fit(data(300), params, seed=2).selection_losses.tolist()
+
+
+def test_balanced_trainers_lift_the_minority_of_an_estimator() -> None:
+    train, test = rows(3000), rows(3000, seed=1)
+
+    def worst(trainer: str, **more: Any) -> float:
+        model = {"model": "sklearn:HistGradientBoostingClassifier", "model_params": {"max_iter": 40}}
+        trained = fit_arrays(**train, params=parse_params({"trainer": trainer, **model, **more}))
+        right = trained.predict(test["X"]) == test["y"]
+        return min(float(right[test["groups"] == g].mean()) for g in range(4))
+
+    assert worst("resample") > worst("erm_plain") + 0.15
+
+
+def test_jtt_repeats_the_rows_that_models_without_them_get_wrong() -> None:
+    """Errors are those of five models that have not seen the row: a forest has none on its own rows."""
+    found = rows(400)
+    params = parse_params({"trainer": "jtt", "upweight": 7, **FOREST})
+    trained = fit_arrays(**found, params=params, seed=1)
+    folds = row_hashes(np.arange(400), 1, "train/first errors") % np.uint64(5)
+    weight, wrong = found["weight"], np.zeros(400, bool)
+    for fold in range(5):
+        mine = folds == fold
+        forest = make(params, 1).fit(found["X"][~mine], found["y"][~mine], weight[~mine])
+        wrong[mine] = forest.predict(found["X"][mine]) != found["y"][mine]
+    assert 10 < wrong.sum() < 200
+    assert wrong[(found["groups"] % 2) == 0].mean() > 2 * wrong.mean()  # the rows that break the cue
+    second = make(params, 1).fit(found["X"], found["y"], np.where(wrong, 7, 1.0) * weight)
+    np.testing.assert_allclose(trained.predict_proba(found["X"]), second.predict_proba(found["X"]), atol=1e-6)
+
+
+def test_a_class_without_rows_in_the_fit_gets_next_to_no_probability() -> None:
+    forest = RandomForestClassifier(n_estimators=3, random_state=0)
+    forest.fit(np.eye(3, dtype=np.float32), [0, 2, 2])
+    module = EstimatorModule(dump(forest), 3)
+    p = module(torch.eye(3)).exp().numpy()
+    assert p[:, 1] == pytest.approx([1e-12] * 3)
+    np.testing.assert_allclose(p[:, [0, 2]], forest.predict_proba(np.eye(3)), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"trainer": "gdro", **FOREST},
+            "gradient step.*erm, resample, jtt or boosted_cvar.*trainer .*sklearn",
+        ),
+        ({"trainer": "cvar_doro", **FOREST}, "trainer cvar_doro weighs rows anew"),
+        ({"trainer": "chi2_dro", **FOREST}, "trainer chi2_dro weighs rows anew"),
+        ({"trainer": "dfr", **FOREST}, "dfr"),
+        ({"model": "sklearn:RandomForestClasifier"}, "RandomForestClassifier"),
+        ({"model": "sklearn:linear_model.SGDClassifier"}, "cannot name this estimator"),
+        ({"model": "sklearn:utils"}, "cannot name this estimator"),
+        ({**FOREST, "model_params": {"n_estimator": 5}}, "n_estimators"),
+        ({**FOREST, "model_params": {"n_estimators": 0}}, "model_params.n_estimators.*greater"),
+        ({**FOREST, "model_params": {"class_weight": "balanced"}}, "takes no 'class_weight'"),
+        ({**FOREST, "lr": 0.1}, "lr is read by models that are trained by gradients"),
+        ({**FOREST, "epochs": 3}, "epochs is read by"),
+        ({**FOREST, "where": "ray"}, "fitted in one worker"),
+        ({**FOREST, "keep": "best"}, "no epochs"),
+        ({"model": "mlp", "model_params": {"n_estimators": 5}}, "model_params is read by estimators"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"(?s){message}"):
+        parse_params(values)
+
+
+def test_the_refusal_has_the_table_of_trainers_and_models() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_params({"trainer": "gdro", **FOREST})
+    text = str(caught.value)
+    for name in TRAINERS:
+        assert name in text
+
+
+def test_the_page_says_what_the_trainers_accept() -> None:
+    page = (ROOT / "engine" / "training" / "README.md").read_text("utf-8")
+    header = next(line for line in page.splitlines() if line.startswith("| `trainer` | logistic, mlp |"))
+    for name, kind in TRAINERS.items():
+        lines = page[page.index(header) :].splitlines()
+        row = next(line for line in lines if f"`{name}`" in line)
+        assert row.rstrip("| ").endswith("no" if kind.needs_gradients else "yes"), name
+        if not kind.needs_gradients:
+            assert parse_params({"trainer": name, **FOREST}).is_estimator
+
+
+def test_more_rows_than_one_worker_may_hold_are_an_error() -> None:
+    params = parse_params({**FOREST, "max_rows": 100})
+    with pytest.raises(OperatorError, match=r"600 train rows.*max_rows is 100.*mlp"):
+        fit_arrays(**rows(), params=params)
+
+
+def test_a_stored_estimator_of_another_type_is_not_loaded(tmp_path: Path) -> None:
+    class Strange(HistGradientBoostingClassifier):
+        pass
+
+    Strange.__module__, Strange.__qualname__ = "somewhere", "Strange"
+    data = skops.io.dumps({"a": np.zeros(2)})
+    assert load(data)["a"].tolist() == [0, 0]
+    fitted = Strange(max_iter=2).fit(np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2)
+    with pytest.raises(OperatorError, match=r"somewhere\.Strange.*not loaded"):
+        load(skops.io.dumps(fitted))
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    """What a recipe leaves out is what the library does, but for two documented values."""
+    other = {
+        ("sklearn:HistGradientBoostingClassifier", "early_stopping"),
+        ("sklearn:LogisticRegression", "max_iter"),
+    }
+    for model in ESTIMATORS:
+        theirs = type(make(parse_params({"model": model}), 0))().get_params()
+        for key, value in check_estimator(model, {}).items():
+            assert value == theirs[key] or (model, key) in other, (model, key)
+
+
+# deep feature reweighting
+
+
+def ends_in_relu(n_features: int, n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, n_classes), nn.ReLU())
+
+
+def two_layers(n_features: int, n_classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, 4), nn.Tanh(), nn.Linear(4, n_classes))
+
+
+@pytest.mark.parametrize("model", ["logistic", "mlp"])
+def test_dfr_lifts_the_worst_group(model: str) -> None:
+    train, test = rows(3000), rows(3000, seed=1)
+    short = {"model": model, "hidden": [8], "epochs": 5, "lr": 0.05}
+
+    def worst(trainer: str) -> float:
+        trained = fit_arrays(**train, params=parse_params({"trainer": trainer, **short, "optimizer": "sgd"}))
+        right = trained.predict(test["X"]) == test["y"]
+        return min(float(right[test["groups"] == g].mean()) for g in range(4))
+
+    assert worst("dfr") > worst("erm_plain") + 0.15
+
+
+def test_the_last_layer_is_the_balanced_logistic_regression_of_the_held_out_rows() -> None:
+    """Against scikit-learn: the same rows, weights and penalty on the activations of the first model."""
+    found = rows(800)
+    params = parse_params({"trainer": "dfr", "model": "mlp", "hidden": [3], "epochs": 2, "last_l2": 0.02})
+    trained = fit_arrays(**found, params=params, seed=5)
+    network: Any = trained.models[0]
+    layer = last_linear(network, 2, 2)
+    held = uniform(row_hashes(np.arange(800), 5, "train/last layer")) < 0.2
+    X, is_last = activations(network, layer, found["X"][held])
+    assert is_last
+    y, g, w = (found[name][held] for name in ("y", "groups", "weight"))
+    balanced = w / np.array([w[g == k].sum() for k in range(4)])[g]
+    scaler = StandardScaler().fit(X)
+    # Two weight vectors under l2/2 |W|^2 are one under l2/4.
+    reference = LogisticRegression(C=2 / 0.02, tol=1e-10, max_iter=5000)
+    reference.fit(scaler.transform(X), y, sample_weight=balanced / balanced.sum())
+    theirs = reference.predict_proba(scaler.transform(activations(network, layer, found["X"])[0]))
+    np.testing.assert_allclose(trained.predict_proba(found["X"]), theirs, atol=2e-3)
+
+
+def test_dfr_needs_a_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWSIEVE_FACTORIES", __name__)
+    found = rows(300)
+    with pytest.raises(OperatorError, match=r"does not end in a torch\.nn\.Linear"):
+        fit_arrays(
+            **found, params=parse_params({"trainer": "dfr", "model": f"{__name__}:ends_in_relu", "epochs": 1})
+        )
+    fit_arrays(
+        **found, params=parse_params({"trainer": "dfr", "model": f"{__name__}:two_layers", "epochs": 1})
+    )
