@@ -60,6 +60,7 @@ def show_plan(plan: Plan) -> None:
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
     console.print(f"  runs {where}: {escape(choice.reason)}", soft_wrap=True)
+    console.print(f"  {escape(plan.learnt_from)}", soft_wrap=True)
     if len(plan.shards) > MOST_SHARDS:
         console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
     if plan.increment:
