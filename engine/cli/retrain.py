@@ -36,6 +36,8 @@ class Options:
     register: str | None
     promote_if: str | None
     truth: str | None
+    trials: int | None = None
+    seeds: int | None = None
 
 
 def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, verbose: bool) -> None:
@@ -63,6 +65,8 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
             spec,
             opened,
             grid=parse_grid(options.grid),
+            trials=options.trials,
+            seeds=options.seeds,
             name=options.register,
             promote_if=options.promote_if,
         )
@@ -98,6 +102,12 @@ def show_retrained(found: Retrained) -> None:
         best = found.selection.candidates[found.selection.best]
         chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
         console.print(f"  best of {len(found.selection.candidates)} cells: {escape(chosen)}")
+        if "test" not in result.evaluations:
+            console.print(
+                "  chosen on the validation rows, so their scores are those of the best of several; give the "
+                "recipe test rows (split.test) for figures to report",
+                soft_wrap=True,
+            )
     if "strength" in result.record:
         from engine.training.page import strength_sentence
 
@@ -154,7 +164,9 @@ def retrain(
     dataset: Annotated[
         str, typer.Option(metavar="NAME[@VERSION]", help="Output folder of a recipe, or its name on MLflow")
     ],
-    trainer: Annotated[str, typer.Option(help="erm, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar")] = "erm",
+    trainer: Annotated[
+        str, typer.Option(help="erm, resample, gdro, cvar_doro, chi2_dro, dfr, jtt or boosted_cvar")
+    ] = "erm",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A key of the trainer; repeatable")
     ] = None,
@@ -163,6 +175,15 @@ def retrain(
         typer.Option(
             metavar="KEY=VALUE,VALUE", help="Try these; the worst inferred group decides; repeatable"
         ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Random draws from --grid, where KEY=LOW..HIGH may be ranges, not all cells"
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Trainings of each candidate; default 1, with --trials 3")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="boosted_cvar: mix the base models for this tail, without training")
@@ -183,5 +204,7 @@ def retrain(
 ) -> None:
     """Train a robust model on a published version, evaluate it, and register it."""
     with shown_errors(verbose):
-        options = Options(dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth)
+        options = Options(
+            dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth, trials, seeds
+        )
         run_retrain(options, seed=seed, executor=executor, as_json=as_json, verbose=verbose)

@@ -84,7 +84,8 @@ class TrainSection(Section):
 
     trainer: str = Field(
         default="erm",
-        description="erm, erm_plain, erm_class_balanced, gdro, cvar_doro, chi2_dro, jtt or boosted_cvar",
+        description="erm, erm_plain, erm_class_balanced, resample, gdro, cvar_doro, chi2_dro, dfr, jtt or "
+        "boosted_cvar",
     )
     params: dict[str, Any] = Field(default_factory=dict, description="The trainer's keys")
     when: str = Field(

@@ -26,6 +26,10 @@ GRADIENT_KEYS = frozenset(
         "optimizer",
         "lr",
         "momentum",
+        "schedule",
+        "warmup",
+        "clip",
+        "patience",
         "weight_decay",
         "epochs",
         "batch_size",
@@ -77,12 +81,19 @@ class TrainParams(OperatorParams):
     """Widths of the ReLU layers of ``mlp``."""
     standardize: bool = True
     """Centre and scale every feature first, by the train rows."""
-    optimizer: Literal["auto", "lbfgs", "sgd", "adam"] = "auto"
-    """Stochastic gradient descent with momentum, Adam (Kingma & Ba 2015), or L-BFGS, which solves a
-    ``logistic`` ERM to its optimum. ``auto``: ``lbfgs`` for a ``logistic`` trained by erm, erm_plain or
-    erm_class_balanced with ``sampling`` and ``keep`` at their defaults, else ``sgd``."""
+    optimizer: Literal["auto", "lbfgs", "sgd", "adam", "adamw"] = "auto"
+    """Stochastic gradient descent with momentum, Adam (Kingma & Ba 2015), AdamW, which takes the weight decay
+    out of the gradient (Loshchilov & Hutter 2019), or L-BFGS, which solves a ``logistic`` ERM to its optimum.
+    ``auto``: ``lbfgs`` for a ``logistic`` trained by erm, erm_plain or erm_class_balanced with ``sampling``,
+    ``keep``, ``schedule`` and ``clip`` at their defaults, else ``sgd``."""
     lr: float = Field(default=0.01, gt=0)
     """Step size."""
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """Step size over the epochs of a phase: the same, or from ``lr`` down along half a cosine or a line."""
+    warmup: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a phase's epochs in which the step size first grows in equal steps up to ``lr``."""
+    clip: float | None = Field(default=None, gt=0)
+    """Largest Euclidean norm of a step's gradient; longer ones are shortened to it. Default: any."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
     """Momentum of ``sgd``."""
     weight_decay: float = Field(default=1e-4, ge=0)
@@ -103,6 +114,9 @@ class TrainParams(OperatorParams):
     in worst-group accuracy against ``erm``."""
     keep: Literal["last", "best"] = "last"
     """The last epoch's model, or that of the epoch with the best worst inferred group on validation."""
+    patience: int | None = Field(default=None, ge=1)
+    """Early stopping: end a phase after so many epochs without a better score on validation rows. Needs
+    ``keep: best``. Default: all epochs."""
     slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS)
     """A step is summed over this many fixed shares, and as many workers can take part; another number gives
     other batches. Default: one for each 64 rows of ``batch_size``, at most 8; never more than shards."""
@@ -172,11 +186,18 @@ class TrainParams(OperatorParams):
         return self
 
     @model_validator(mode="after")
+    def _stops_by_a_score(self) -> Self:
+        if self.patience is not None and self.keep != "best":
+            raise ValueError("patience stops when no epoch scores better: set keep to best too")
+        return self
+
+    @model_validator(mode="after")
     def _lbfgs_can_be_used(self) -> Self:
         if self.optimizer == "lbfgs" and not self.uses_lbfgs:
             raise ValueError(
                 "optimizer lbfgs solves model logistic for the trainers erm, erm_plain and "
-                "erm_class_balanced, with sampling shuffle and keep last. Set optimizer to auto."
+                "erm_class_balanced, with sampling shuffle and keep last, without schedule, warmup and clip. "
+                "Set optimizer to auto."
             )
         return self
 
@@ -223,6 +244,7 @@ class BaselineParams(TrainParams):
 
 def _is_logistic_erm(params: TrainParams) -> bool:
     plain = params.model == "logistic" and params.sampling == "shuffle" and params.keep == "last"
+    plain = plain and params.schedule == "constant" and not params.warmup and params.clip is None
     return plain and params.optimizer in ("auto", "lbfgs")
 
 
@@ -327,6 +349,11 @@ class BoostedParams(TrainParams):
         unused = {"ada": {"alpha", "beta"}, "lp": {"eta", "beta"}, "regularized_lp": {"eta"}}
         return frozenset({"mixing", *unused[self.boosting]})
 
+
+LATER_KEYS: Mapping[str, Any] = MappingProxyType(
+    {"model_params": {}, "schedule": "constant", "warmup": 0.0, "clip": None, "patience": None}
+)
+"""Keys that came later, with defaults under which a training is the one it was without them."""
 
 DEFAULT_TRAINER = "erm"
 """ERM with the published weights: they already carry what was inferred about groups, and stay at class

@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.training.ensemble import Ensemble
-from engine.training.metric_sums import GroupSums, MetricSums, cvar_of_steps, sum_over_rows
+from engine.training.metric_sums import (
+    GroupSums,
+    MetricSums,
+    average_precision,
+    cvar_of_steps,
+    group_calibration,
+    sum_over_rows,
+)
 from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
@@ -32,6 +39,10 @@ class GroupScore:
     high: float
     """Wilson interval of this group by itself, 95 %."""
     train_rows: int
+    ece: float | None = None
+    """Expected calibration error of the group; on few rows it is large by chance."""
+    overconfidence: float | None = None
+    """Mean probability of the predicted class less the accuracy."""
     pooled: bool = False
     """Whether it has too few rows to be compared by itself, see :mod:`operators.metrics.group_scores`."""
 
@@ -96,6 +107,8 @@ class Evaluation:
     """Mean of the classes' accuracies, whatever their sizes."""
     log_loss: float | None = None
     """Mean of -log of the probability of the true class, in nats."""
+    auprc: float | None = None
+    """Mean over classes of the area under precision by recall, of the probabilities in steps of .001."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scores as JSON-able values."""
@@ -107,6 +120,7 @@ class Evaluation:
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
             "log_loss": self.log_loss,
+            "auprc": self.auprc,
             "ece": self.calibration.ece,
         }
         for name, table in self.groupings.items():
@@ -181,6 +195,7 @@ def summarise(
         _reliability(sums),
         _balanced_accuracy(sums),
         sums.log_loss / sums.n if sums.n else None,
+        average_precision(sums.ranks),
     )
 
 
@@ -205,7 +220,9 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
         accuracy = right / n if n else None
         pooled = n > 0 and name not in alone
         label = group_label(grouping, name)
-        scores.append(GroupScore(label, n, accuracy, float(low), float(high), train.get(name, 0), pooled))
+        ece, over = group_calibration(found.bins[name]) if name in found.bins else (None, None)
+        ends = (float(low), float(high))
+        scores.append(GroupScore(label, n, accuracy, *ends, train.get(name, 0), ece, over, pooled))
     scored = [(score.accuracy, score) for score in scores if score.accuracy is not None]
     worst = worst_of(compared)
     share = sum(score.train_rows for _, score in scored)

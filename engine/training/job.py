@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.core.digests import digest
 from engine.core.json_files import write_json
-from engine.recipe.trainers import BoostedParams, TrainParams, trainer_of
+from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.strength import fingerprint_parts, reweigh_of, summary_of
 from engine.training.version import Version
@@ -48,6 +48,8 @@ class TrainingJob:
 def training_fingerprint(version: Version, params: TrainParams, seed: int) -> str:
     """Return the digest of all that base models depend on: rows, value-relevant parameters and seed."""
     values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
+    unset = [key for key, usual in LATER_KEYS.items() if values.get(key) == usual]
+    values = {key: value for key, value in values.items() if key not in unset}
     return digest([version.manifest["content"], values, seed, *fingerprint_parts(version, params)])
 
 

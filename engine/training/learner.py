@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -65,6 +66,8 @@ class Learner:
         ]
         if params.optimizer == "adam":  # "auto" is SGD here: L-BFGS takes no steps
             return torch.optim.Adam(groups, lr=params.lr)
+        if params.optimizer == "adamw":
+            return torch.optim.AdamW(groups, lr=params.lr)
         return torch.optim.SGD(groups, lr=params.lr, momentum=params.momentum)
 
     def forward(self, rows: GroupedRows, seed: int) -> Forward:
@@ -100,10 +103,21 @@ class Learner:
         head = torch.stack([objective.detach(), forward.loss.detach().sum()])
         return torch.cat([head, *(g.flatten() for g in (*gradients, *forward.changes))]).float()
 
+    def set_epoch(self, epoch: int, epochs: int) -> None:
+        """Set the step size of an epoch (0-based) of a phase of ``epochs``, as schedule and warm-up say."""
+        self.lr = self._params.lr * step_size_factor(self._params, epoch, epochs)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.lr
+
     def step(self, total: Tensor, n_rows: int) -> None:
         """Update parameters by the summed gradient, and buffers by their mean change over the step's rows."""
         parts = torch.split(total[HEAD:].to(self.device), self._sizes)
-        for parameter, gradient in zip(self._parameters, parts, strict=False):
+        gradients = parts[: len(self._parameters)]
+        if self._params.clip is not None:
+            norm = float(torch.cat(gradients).double().norm())
+            scale = min(1.0, self._params.clip / max(norm, 1e-30))
+            gradients = tuple(gradient * scale for gradient in gradients)
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient.view_as(parameter)
         self._optimiser.step()
         for common, change in zip(self._common, parts[len(self._parameters) :], strict=True):
@@ -143,6 +157,17 @@ class Learner:
                 self._optimiser.state[parameter] = {
                     name: value if name == "step" else value.to(self.device) for name, value in own.items()
                 }
+
+
+def step_size_factor(params: TrainParams, epoch: int, epochs: int) -> float:
+    """Return the factor in (0, 1] on ``lr`` in an epoch (0-based) of a phase of ``epochs``."""
+    warm = round(params.warmup * epochs)
+    if epoch < warm:
+        return (epoch + 1) / (warm + 1)
+    done = (epoch - warm) / max(epochs - warm, 1)
+    if params.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    return 1.0 - done if params.schedule == "linear" else 1.0
 
 
 def model_state(state: Mapping[str, Tensor]) -> State:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,10 @@ from operators.metrics.calibration import Calibration, calibration
 STEPS = 10**6
 """Expected losses are counted to this part of one, so that a dataset's are never held one by one."""
 BINS = 15
+SCORES = 1000
+"""Bins of a class's probability, in which rows are counted for the average precision."""
+MOST_RANKED = 100
+"""Most classes for which they are counted."""
 LEAST_PROBABILITY = 1e-15
 """Probability that an impossible class counts with, so that one row does not make the log-loss infinite."""
 
@@ -26,10 +30,14 @@ class GroupSums:
 
     rows: Counter[Any]
     right: Counter[Any]
+    bins: dict[Any, Floats] = field(default_factory=dict)
+    """Group -> (3, BINS): rows, sum of confidences and correct rows by bins of the confidence."""
 
     def add(self, other: GroupSums) -> None:
         """Add the sums of other rows."""
         self.rows.update(other.rows)
+        for group, sums in other.bins.items():
+            self.bins[group] = self.bins[group] + sums if group in self.bins else sums
         for group, value in other.right.items():
             self.right[group] = self.right.get(group, 0.0) + value  # type: ignore[assignment]
 
@@ -50,6 +58,8 @@ class MetricSums:
     """Rows of each class, and those classified correctly."""
     log_loss: float
     """Sum of -log of the probability of the true class."""
+    ranks: npt.NDArray[np.int64]
+    """(2, C, SCORES): rows, and rows of the class, by bins of the probability of each class."""
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of other rows."""
@@ -57,6 +67,7 @@ class MetricSums:
         self.correct += other.correct
         self.labels.add(other.labels)
         self.log_loss += other.log_loss
+        self.ranks = self.ranks + other.ranks
         for name, found in other.groupings.items():
             self.groupings.setdefault(name, GroupSums(Counter(), Counter())).add(found)
         for mine, theirs in zip(self.losses, other.losses, strict=True):
@@ -82,7 +93,8 @@ def sum_over_rows(
     columns = [expected, *((every @ mixture).clip(0, 1) for mixture in mixtures)]
     probabilities = model.predict_proba(X)
     correct = (probabilities.argmax(axis=1) == y).astype(np.float64)
-    found = {name: _by_group(np.asarray(groups), correct) for name, groups in groupings.items()}
+    confidence = probabilities.max(axis=1, initial=0.0)
+    found = {name: _by_group(np.asarray(groups), correct, confidence) for name, groups in groupings.items()}
     shape = calibration(probabilities, y, BINS)
     known = y >= 0  # a class that the model does not know has probability 0
     p = np.zeros(len(y))
@@ -95,7 +107,44 @@ def sum_over_rows(
         int(correct.sum()),
         _by_group(y, correct),
         float(-np.log(p.clip(LEAST_PROBABILITY)).sum()),
+        _ranks(probabilities, y),
     )
+
+
+def average_precision(ranks: npt.NDArray[np.int64]) -> float | None:
+    """Return the mean over classes of the area under precision by recall (average precision).
+
+    Probabilities count to a part in ``SCORES``; it is scikit-learn's ``average_precision_score`` of the
+    rounded ones. None where no class has rows, or where there are more classes than are counted.
+    """
+    every, own = ranks[0, :, ::-1].astype(np.float64), ranks[1, :, ::-1].astype(np.float64)
+    there = own.sum(axis=1) > 0
+    if not there.any():
+        return None
+    taken, found = np.cumsum(every[there], axis=1), np.cumsum(own[there], axis=1)
+    precision = np.divide(found, taken, out=np.zeros_like(found), where=taken > 0)
+    areas = (precision * own[there]).sum(axis=1) / own[there].sum(axis=1)
+    return float(areas.mean())
+
+
+def group_calibration(bins: Floats) -> tuple[float, float]:
+    """Return the expected calibration error of a group, and its mean confidence less its accuracy."""
+    rows, confidence, right = bins
+    return float(np.abs(confidence - right).sum() / rows.sum()), float(
+        (confidence - right).sum() / rows.sum()
+    )
+
+
+def _ranks(probabilities: Floats, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    n_classes = probabilities.shape[1]
+    if n_classes > MOST_RANKED:
+        return np.zeros((2, 0, SCORES), np.int64)
+    found = np.zeros((2, n_classes, SCORES), np.int64)
+    places = (probabilities * SCORES).astype(np.int64).clip(0, SCORES - 1)
+    for label in range(n_classes):
+        found[0, label] = np.bincount(places[:, label], minlength=SCORES)
+        found[1, label] = np.bincount(places[y == label, label], minlength=SCORES)
+    return found
 
 
 def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
@@ -112,12 +161,18 @@ def _steps(losses: Floats) -> Counter[int]:
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
-def _by_group(groups: npt.NDArray[Any], right: Floats) -> GroupSums:
+def _by_group(groups: npt.NDArray[Any], right: Floats, confidence: Floats | None = None) -> GroupSums:
     names, place = np.unique(groups, return_inverse=True)
     keys = names.tolist()
     rows = np.bincount(place, minlength=len(keys)).tolist()
     sums = np.bincount(place, right, minlength=len(keys)).tolist()
-    return GroupSums(Counter(dict(zip(keys, rows, strict=True))), Counter(dict(zip(keys, sums, strict=True))))
+    bins: dict[Any, Floats] = {}
+    if confidence is not None and len(keys):
+        cell = place * BINS + (confidence * BINS).astype(np.int64).clip(0, BINS - 1)
+        counted = [np.bincount(cell, w, len(keys) * BINS) for w in (np.ones(len(cell)), confidence, right)]
+        bins = dict(zip(keys, np.stack(counted).reshape(3, len(keys), BINS).swapaxes(0, 1), strict=True))
+    by_rows, by_right = dict(zip(keys, rows, strict=True)), dict(zip(keys, sums, strict=True))
+    return GroupSums(Counter(by_rows), Counter(by_right), bins)
 
 
 def _merged(one: Calibration, other: Calibration) -> Calibration:

@@ -20,7 +20,7 @@ from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_strength
 from engine.training.registry import Registered, Verdict, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
-from engine.training.selection import Selection, select
+from engine.training.selection import Axis, Range, Selection, select
 from operators.base import Executor
 
 
@@ -53,13 +53,16 @@ def retrain(
     spec: TrainSpec,
     executor: Executor,
     *,
-    grid: Mapping[str, Sequence[Any]] | None = None,
+    grid: Mapping[str, Axis] | None = None,
+    trials: int | None = None,
+    seeds: int | None = None,
     name: str | None = None,
     promote_if: str | None = None,
     once: bool = False,
 ) -> Retrained:
     """Train or reuse a model, optionally choose its parameters from a grid, register it and promote it.
 
+    ``trials`` and ``seeds``: see :func:`engine.training.selection.select`.
     ``once``: a training that is registered under this name is not registered again.
 
     Raises InputError for anything the user can correct, before training where that is possible.
@@ -67,7 +70,9 @@ def retrain(
     condition = PromotionRule.parse(promote_if) if promote_if else None
     if condition and not name:
         raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
-    selection = select(spec, grid, executor) if grid else None
+    if (trials or seeds) and not grid:
+        raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
+    selection = select(spec, grid, executor, trials=trials, seeds=seeds) if grid else None
     chosen = selection.spec if selection else spec
     result = train(chosen, executor)
     for split, evaluation in result.evaluations.items():
@@ -122,16 +127,37 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def parse_grid(axes: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse ``KEY=V1,V2`` texts into the axes of a grid. Raises InputError."""
-    found = {}
+def parse_grid(axes: Sequence[str]) -> dict[str, Axis]:
+    """Parse ``KEY=V1,V2`` and ``KEY=LOW..HIGH`` texts into axes. Raises InputError."""
+    found: dict[str, Axis] = {}
     for axis in axes:
         key, equals, text = axis.partition("=")
+        if equals and key.strip() and ".." in text:
+            found[key.strip()] = _range(axis, text)
+            continue
         values = _yaml(f"--grid {axis}", f"[{text}]")
         if not equals or not key.strip() or not values:
             raise InputError(f"--grid {axis}: write it as key=value,value, for example lr=0.01,0.1.")
         found[key.strip()] = values
     return found
+
+
+def _range(axis: str, text: str) -> Range:
+    ends = [_yaml(f"--grid {axis}", end.strip()) for end in text.split("..")]
+    ends = [float(end) if isinstance(end, str) and _is_float(end) else end for end in ends]
+    usable = len(ends) == 2 and all(isinstance(end, int | float) and end > 0 for end in ends)
+    if not usable or ends[0] >= ends[1]:
+        raise InputError(f"--grid {axis}: write a range as low..high of two numbers above 0, lr=1e-3..1e-1.")
+    return Range(*ends)
+
+
+def _is_float(text: str) -> bool:
+    # YAML reads 1e-3 as a text.
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _yaml(place: str, text: str) -> Any:

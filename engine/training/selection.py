@@ -1,4 +1,9 @@
-"""Selection of hyperparameters without group labels, by the worst inferred group on validation rows."""
+"""Selection of hyperparameters without group labels, by the worst inferred group on validation rows.
+
+Candidates are the cells of a grid, or as many random draws from lists and ranges (Bergstra and Bengio, Random
+search for hyper-parameter optimization, JMLR 2012). Each may be trained with several seeds; its score is the
+mean. A selection looks at validation rows alone, so that test rows still tell how good the winner is.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+import numpy as np
 
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -16,6 +23,8 @@ from engine.training.running import TrainSpec, train, trains_on_ray
 from engine.training.version import open_version
 from operators.base import Executor
 
+SEEDS = 3
+"""Trainings of each random candidate: fewer do not tell a better one from luck."""
 Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
 
 
@@ -31,6 +40,25 @@ class Candidate:
     """Plain accuracy there; it breaks ties."""
     fault: str = ""
     """Why the training failed, such as a step size that diverges."""
+    by_seed: tuple[float, ...] = ()
+    """Score of each seed, whose mean ``score`` is."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``, drawn evenly on a logarithmic scale; whole ones if both ends are."""
+
+    low: float
+    high: float
+
+    def draw(self, generator: np.random.Generator) -> float | int:
+        """Draw one number."""
+        found = float(np.exp(generator.uniform(np.log(self.low), np.log(self.high))))
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return round(found) if whole else float(f"{found:.4g}")
+
+
+Axis = Sequence[Any] | Range
 
 
 @dataclass(frozen=True)
@@ -51,12 +79,14 @@ class Selection:
 
 def select(
     spec: TrainSpec,
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Axis],
     executor: Executor,
     *,
     criterion: Criterion = "worst_inferred_group",
+    trials: int | None = None,
+    seeds: int | None = None,
 ) -> Selection:
-    """Train every cell of a grid of parameters, in parallel, and pick the best.
+    """Train every cell of a grid of parameters, or random draws, in parallel, and pick the best.
 
     Small data: each cell is one task. More (``params.where``): one cell after the other, each on all workers.
     Cells that are trained already are found again. A cell whose training fails is recorded and cannot win.
@@ -67,6 +97,9 @@ def select(
     ----------
     spec : what all cells have in common; ``folder`` is ignored.
     grid : parameter -> values, such as ``{"lr": [.01, .1], "weight_decay": [0, 1e-3]}``.
+    trials : number of random candidates; default: every cell of the grid, which then has no range.
+    seeds : trainings of each candidate, with the seeds from ``spec.seed`` on; default: 1 for a grid, 3 for
+        random candidates. The winner is that of ``spec.seed``.
     criterion : ``oracle_worst_true_group`` looks at ``spec.truth`` and is no inference: for tables alone.
 
     Raises
@@ -79,14 +112,17 @@ def select(
     version = open_version(spec.dataset)
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
-    cells = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    cells = candidates_of(grid, trials, spec.seed)
     specs = [replace(spec, params=_params(spec.params, cell)) for cell in cells]
+    n_seeds = seeds or (1 if trials is None else SEEDS)
+    every = [replace(one, seed=spec.seed + more) for one in specs for more in range(n_seeds)]
     if trains_on_ray(version, spec.params, executor):
-        tried = [try_one(one, criterion, executor) for one in specs]
+        tried = [try_one(one, criterion, executor) for one in every]
     else:
-        jobs = [(one, criterion) for one in specs]
+        jobs = [(one, criterion) for one in every]
         tried = list(executor.map(_try_alone, jobs, resources=spec.params.resources))
-    found = tuple(replace(one, values=cell) for one, cell in zip(tried, cells, strict=True))
+    by_cell = [tried[start : start + n_seeds] for start in range(0, len(tried), n_seeds)]
+    found = tuple(replace(_mean(own), values=cell) for own, cell in zip(by_cell, cells, strict=True))
     good = [index for index, one in enumerate(found) if one.score is not None]
     if not good:
         raise InputError(
@@ -94,9 +130,49 @@ def select(
         )
     best = max(good, key=lambda i: (found[i].score or 0.0, found[i].accuracy or 0.0, -i))
     selection = Selection(criterion, found, best, specs[best])
-    name = digest([[one.folder for one in found], criterion])[:12]
+    name = digest([[one.folder for one in tried], criterion])[:12]
     write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict())
     return selection
+
+
+def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> list[dict[str, Any]]:
+    """Return the cells of a grid, or ``trials`` different random draws of one value from every axis.
+
+    There are fewer where fewer different draws exist. Raises InputError for a range without a number of
+    trials.
+    """
+    if trials is None:
+        for key, axis in grid.items():
+            if isinstance(axis, Range):
+                raise InputError(f"--grid {key}: a range has no cells; give --trials, the number of draws.")
+        lists = [axis for axis in grid.values() if not isinstance(axis, Range)]
+        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*lists)]
+    generator = np.random.default_rng([seed, 20])
+    found: list[dict[str, Any]] = []
+    for _ in range(20 * trials):
+        cell = {
+            key: axis.draw(generator) if isinstance(axis, Range) else axis[int(generator.integers(len(axis)))]
+            for key, axis in grid.items()
+        }
+        if cell not in found:
+            found.append(cell)
+        if len(found) == trials:
+            break
+    return found
+
+
+def _mean(tried: Sequence[Candidate]) -> Candidate:
+    """Return one candidate for its trainings with several seeds: the first one with mean scores.
+
+    A seed that fails makes the candidate fail: a step size that diverges now and then is none to take.
+    """
+    failed = next((one for one in tried if one.score is None), None)
+    if failed is not None:
+        return failed
+    scores = tuple(one.score for one in tried if one.score is not None)
+    accuracies = [one.accuracy or 0.0 for one in tried]
+    mean = sum(scores) / len(scores)
+    return replace(tried[0], score=mean, accuracy=sum(accuracies) / len(accuracies), by_seed=scores)
 
 
 def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candidate:

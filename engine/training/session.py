@@ -194,7 +194,8 @@ class Session:
         restored = self._tensors("rule.")
         phase.rule.state = {name: value.numpy() for name, value in restored.items()} or phase.rule.state
         shards, mean_weight = self.weighed_rows(phase.weighted)
-        while progress.epoch < phase.epochs:
+        while progress.epoch < phase.epochs and not self._has_stopped(phase):
+            learner.set_epoch(progress.epoch, phase.epochs)
             place = (self.seed, progress.phase, progress.epoch)
             epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.step_rows, place)
             loss = run_epoch(learner, phase.rule, shards, self.slots, epoch, mean_weight)
@@ -212,6 +213,13 @@ class Session:
         if best:
             self.learner.restore(best)
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
+
+    def _has_stopped(self, phase: Phase) -> bool:
+        """Return whether so many epochs in a row have scored no better as ``patience`` says."""
+        best, patience = self.progress.notes.get("best"), self.params.patience
+        if best is None or patience is None or not phase.selects:
+            return False
+        return bool(self.progress.epoch - best["epoch"] >= patience)
 
     def weighed_rows(self, weighted: bool | None = None) -> tuple[Shards, float]:
         """The train shards with the weights that losses are multiplied by, and the mean of those.

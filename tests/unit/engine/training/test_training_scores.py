@@ -17,6 +17,7 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 
 from engine.core.errors import InputError
 from engine.training import Ensemble, evaluate, fit_arrays, parse_params
+from engine.training.evaluation import summarise
 from engine.training.metric_sums import cvar_of_steps, sum_over_rows
 from engine.training.plots import draw
 from operators.lpboost import solve
@@ -233,3 +234,43 @@ def test_pictures(tmp_path: Path) -> None:
         "groups-true.png",
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+def test_average_precision_is_scikit_learn_s_and_adds_up_over_shards() -> None:
+    from sklearn.metrics import average_precision_score
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 900)
+    X = rng.normal(size=(900, 3)).astype(np.float32)
+    X[np.arange(900), y] += 1.2
+    model = fit_arrays(X, y, parse_params({"trainer": "erm_plain"}))
+    p = np.floor(model.predict_proba(X) * 1000)
+    expected = np.mean([average_precision_score(y == c, p[:, c]) for c in range(3)])
+    groups = rng.integers(0, 2, 900)
+    whole = evaluate(model, X, y, groups)
+    assert whole.auprc == pytest.approx(expected, abs=1e-9)
+    assert whole.metrics()["auprc"] == whole.auprc
+    parts = [
+        sum_over_rows(model, X[s], y[s], {"inferred": groups[s]}) for s in (slice(0, 300), slice(300, None))
+    ]
+    parts[0].add(parts[1])
+    both = summarise(parts[0], model, (0.1,))
+    assert both.auprc == whole.auprc
+    ours, theirs = (found.groupings["inferred"].groups for found in (both, whole))
+    assert [group.ece for group in ours] == pytest.approx([group.ece for group in theirs])
+
+
+def test_calibration_of_a_group_is_that_of_its_rows_alone() -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, 600)
+    X = (y[:, None] + rng.normal(0, 1, (600, 2))).astype(np.float32)
+    model = fit_arrays(X, y, parse_params({"trainer": "erm_plain"}))
+    groups = rng.integers(0, 3, 600)
+    found = evaluate(model, X, y, groups).groupings["inferred"].groups
+    for number, group in enumerate(found):
+        mine = groups == number
+        p = model.predict_proba(X[mine])
+        alone = calibration(p, y[mine], 15)
+        assert group.ece == pytest.approx(alone.ece)
+        right = p.argmax(axis=1) == y[mine]
+        assert group.overconfidence == pytest.approx(p.max(axis=1).mean() - right.mean())
