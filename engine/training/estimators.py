@@ -176,7 +176,11 @@ def load(data: bytes) -> Any:
     """
     import skops.io
 
-    found = set(skops.io.get_untrusted_types(data=data))
+    try:
+        found = set(skops.io.get_untrusted_types(data=data))
+    except Exception as error:  # whatever a damaged archive makes skops raise
+        text = " ".join(str(error).split())[:300]
+        raise OperatorError(f"A stored estimator cannot be read: {type(error).__name__}: {text}") from None
     if strange := sorted(found - TRUSTED):
         raise OperatorError(
             f"A stored estimator holds the type {strange[0]}, which none of the estimators that can be "
