@@ -93,6 +93,8 @@ SECONDS = 240
 """A test run that takes more CPU time is ended: the mutant loops. Wall time would count a busy machine."""
 REASONS = Path(__file__).with_name("reasons.json")
 RESULTS = Path(__file__).with_name("RESULTS.md")
+NAMED = Path(__file__).with_name("named.md")
+"""Mutants that were tried one by one, the last section of ``RESULTS.md``."""
 KEPT = Path(__file__).with_name("outcomes.jsonl")
 
 
@@ -317,7 +319,8 @@ def page(outcomes: list[Outcome], seed: int) -> str:
         "# Mutation score of the numerical kernels",
         "",
         f"Written by `make mutants` (cosmic-ray, seed {seed}): a sample of places, one mutant each, tried by",
-        "the folder's unit tests without the slow ones. `reasons.json` explains survivors.",
+        "the folder's unit tests without the slow ones. `reasons.json` explains survivors. Below 100",
+        "mutants it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
         "",
         "| folder | tried | killed | survived | of these explained | score |",
         "|---|---|---|---|---|---|",
@@ -338,7 +341,7 @@ def page(outcomes: list[Outcome], seed: int) -> str:
             place = f"{one.mutant.module}:{one.mutant.line}"
             reason = reasons.get(one.key, "not explained yet")
             lines.append(f"- `{place}` `{one.before}` -> `{one.after}`: {reason}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n\n" + NAMED.read_text("utf-8")
 
 
 def main() -> None:

@@ -18,6 +18,18 @@ def test_cvar_is_the_worst_reweighting(values, alpha):
     assert cvar(values, alpha) == pytest.approx(-best.fun, abs=1e-9)
 
 
+@given(losses, alphas, st.integers(0, 2**32 - 1))
+def test_weighted_cvar_is_the_worst_reweighting(values, alpha, seed):
+    weights = np.random.default_rng(seed).integers(0, 4, len(values)).astype(float)
+    weights[0] = 5.0  # they are not all equal, and not all 0
+    if len(values) == 1:
+        assert cvar(values, alpha, sample_weight=weights) == values[0]
+        return
+    most = weights / weights.sum() / alpha
+    best = linprog(-values, A_eq=np.ones((1, len(values))), b_eq=[1], bounds=[(0, one) for one in most])
+    assert cvar(values, alpha, sample_weight=weights) == pytest.approx(-best.fun, abs=1e-9)
+
+
 @given(losses, alphas)
 def test_cvar_of_zero_one_losses(values, alpha):
     wrong = np.round(values)
