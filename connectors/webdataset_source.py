@@ -92,7 +92,9 @@ class WebDatasetSource(FileSource):
         if size == 0:
             raise CorruptError(f"{path} is empty (0 bytes). Remove it or write it again.")
         if samples and size < samples[-1].stop + BLOCK:
-            raise CorruptError(f"{path} has no end mark: it was cut off while written or copied.")
+            raise CorruptError(
+                f"{path} has no end mark: it was cut off while written or copied. Write or copy it again."
+            )
         return _cut(path, samples, self.spec.shard_bytes)
 
     def _infer(self, shard: SourceShard, name: str) -> pa.DataType:

@@ -75,7 +75,9 @@ def reading_table(path: str, kind: str, *errors: type[Exception]) -> Iterator[No
         raise
     except (pa.ArrowException, OSError, *errors) as error:
         text = " ".join(str(error).split())
-        raise CorruptError(f"{path} cannot be read by {kind}: {text[:500]}") from error
+        raise CorruptError(
+            f"{path} cannot be read by {kind}: {text[:500]}. Correct its address or permissions."
+        ) from error
 
 
 def fingerprint(value: Any) -> str:
@@ -161,6 +163,7 @@ def _cast(shard: SourceShard, table: pa.Table, wanted: pa.Schema) -> pa.Table:
             found.append(column.cast(field.type))
         except pa.ArrowException as error:
             raise ConnectorError(
-                f"{shard.path}, column {field.name!r}: {column.type} values do not fit {field.type}: {error}"
+                f"{shard.path}, column {field.name!r}: {column.type} values do not fit {field.type}: "
+                f"{error}. Cast them where the table is written, or leave the column out by source.exclude."
             ) from error
     return pa.table(found, schema=wanted)

@@ -172,7 +172,8 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table.select(schema.names).cast(schema)
     except pa.ArrowException as error:
         raise ConnectorError(
-            f"The version's values do not fit the types of the table that is there: {error}"
+            f"The version's values do not fit the types of the table that is there: {error}. Export to "
+            "another table, or change the types of this one."
         ) from error
 
 

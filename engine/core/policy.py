@@ -187,7 +187,9 @@ def _from_file(path: str) -> dict[str, Any]:
             raise InputError(f"{place}: the file is larger than {MAX_BYTES >> 20} MiB.")
         found: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{place}: the file cannot be read: {error}.") from None
+        raise InputError(
+            f"{place}: the file cannot be read: {error}. Correct its path or permissions."
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{place}: this is not valid TOML: {error}.") from None
     known = [field.name for field in fields(Policy)]

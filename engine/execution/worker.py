@@ -219,7 +219,7 @@ def check_output(operator: Operator[Any], columns: pa.Table, n_rows: int) -> pa.
         )
     if set(columns.column_names) != set(declared.names):
         raise OperatorError(
-            f"operators.{operator.name}: returned the columns {columns.column_names}, "
-            f"declared {declared.names}."
+            f"operators.{operator.name}: returned the columns {columns.column_names}, declared "
+            f"{declared.names}. This is an error of the operator: correct its `adds`, or what `open` returns."
         )
     return columns.select(declared.names).cast(declared)

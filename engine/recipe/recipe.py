@@ -335,7 +335,9 @@ def read_yaml(path: Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The recipe {path} cannot be read: {error}") from None
+        raise InputError(
+            f"The recipe {path} cannot be read: {error}. It must be a text file in UTF-8."
+        ) from None
 
 
 def parse_yaml(text: str, place: str) -> Any:

@@ -101,4 +101,6 @@ def export(table: pa.Table, path: Path) -> None:
                 f"--to {path}: name it .parquet, .csv or .jsonl; that decides how it is written."
             )
     except OSError as error:
-        raise InputError(f"--to {path}: cannot be written: {error.strerror or error}.") from None
+        raise InputError(
+            f"--to {path}: cannot be written: {error.strerror or error}. Name a folder that is there."
+        ) from None

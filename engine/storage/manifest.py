@@ -107,7 +107,9 @@ def read_manifest(folder: Place) -> dict[str, Any]:
             raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it is no manifest.")
         manifest = parse_manifest(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(
+            f"{path} cannot be read: {error}. Give its owner's rights back, or copy the version again."
+        ) from None
     if not isinstance(folder, Path):  # an object store has no links
         return manifest
     inside = folder.resolve()
@@ -143,7 +145,9 @@ def current_version(output: Place) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{output / 'CURRENT'} cannot be read: {error}") from None
+        raise InputError(
+            f"{output / 'CURRENT'} cannot be read: {error}. Restore it, or name a version."
+        ) from None
     name = text.strip() if isinstance(output, Path) else text.partition("\n")[0]
     if not name and not isinstance(output, Path):
         return None

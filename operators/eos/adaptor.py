@@ -181,7 +181,10 @@ class EosByProbe(Eos):
 
         probe = self._probe
         if probe is None:
-            raise OperatorError("operators.eos.model 'probe' stands alone; it needs a recipe with a probe.")
+            raise OperatorError(
+                "operators.eos.model: 'probe' learns with the recipe's probe, and there is none. Add "
+                "`probe: {}` to operators, or take another model."
+            )
         states = context.states
         job = ProbeJob(context.shards, context.state, states["probe"], self.params, probe, context.seed)
         if executor.kind == "ray" and probe.wants_ray(context.shards):

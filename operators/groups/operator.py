@@ -163,8 +163,10 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
     if missing:
         raise OperatorError(
             f"operators.groups.assign: method `{params['method']}` needs the column {missing[0]!r} of the "
-            f"new rows; there are: {', '.join(table.column_names)}."
+            f"new rows; there are: {', '.join(table.column_names)}. Run the operator that adds it first."
         )
     if not isinstance(operator, GroupsBase):
-        raise OperatorError(f"operators.groups.assign: method `{params['method']}` cannot place new rows.")
+        raise OperatorError(
+            f"operators.groups.assign: method `{params['method']}` cannot place new rows. Run it on all rows."
+        )
     return operator.open_for_new_rows(Context(_NoShards(), state))(table)
