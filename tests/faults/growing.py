@@ -33,7 +33,7 @@ def main(folder: Path, rows: int, shard_rows: int) -> None:
     operators = {
         "probe": {"trainer": "in_process", "small_rows": 1, "epochs": 1, "batch_size": 1024},
         "gradients": {},
-        "groups": {"method": "kmeans", "k": [2], "n_init": 1, "silhouette_rows": 500},
+        "groups": {"method": "kmeans", "k": [2], "n_init": 1, "silhouette_rows": 500, "min_rows": 0},
         "weights": {"method": "uniform"},
         "split": {},
     }

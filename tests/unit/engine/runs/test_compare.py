@@ -73,7 +73,7 @@ def test_minority_recall_by_hand() -> None:
 def test_methods_share_what_comes_before_them(tmp_path: Path) -> None:
     events: list[Event] = []
     recipe = small_recipe(tmp_path, operators=QUICK)
-    found = compare(recipe, METHODS, ["kmeans.k=2"], listener=events.append)
+    found = compare(recipe, METHODS, ["kmeans.k=2", "kmeans.min_rows=0"], listener=events.append)
     assert [entry.method for entry in found.entries] == [FLOOR, *METHODS]
     done = Counter(event.operator for event in events if event.kind == "finish")
     assert (done["probe"], done["gradients"], done["groups"]) == (1, 1, 4)
@@ -86,7 +86,7 @@ def test_methods_share_what_comes_before_them(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "versions").exists()
 
     again: list[Event] = []
-    assert compare(recipe, METHODS, ["kmeans.k=2"], listener=again.append) == found
+    assert compare(recipe, METHODS, ["kmeans.k=2", "kmeans.min_rows=0"], listener=again.append) == found
     assert {event.kind for event in again} == {"reused"}
 
 

@@ -49,7 +49,7 @@ def recipe(folder: Path, shards: int, **sections: Any) -> Recipe:
     found["operators"] = {
         "probe": {"l2": 0.05, "trainer": "in_process"},
         "gradients": {},
-        "groups": {"method": "kmeans", "k": 2},
+        "groups": {"method": "kmeans", "k": 2, "min_rows": 0},
         "weights": {"method": "uniform"},
         "split": {},
     }
@@ -142,7 +142,7 @@ def test_curate_describes_groups() -> None:
         operators={
             "probe": {"trainer": "in_process", "l2": 0.05},
             "gradients": {},
-            "groups": {"method": "kmeans", "k": 2},
+            "groups": {"method": "kmeans", "k": 2, "min_rows": 0},
             "weights": {"method": "uniform"},
             "split": {},
         },

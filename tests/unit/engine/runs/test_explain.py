@@ -27,7 +27,7 @@ from tests.data import recipe_for, spurious_table, write_shards
 OPERATORS: dict[str, Any] = {
     "probe": {"l2": 0.05, "trainer": "in_process"},
     "gradients": {},
-    "groups": {"method": "kmeans", "k": 2},
+    "groups": {"method": "kmeans", "k": 2, "min_rows": 0},
     "cues": {},
     "weights": {"trust": "self_confidence", "cross_fit": {"epochs": 3}},
     "split": {},

@@ -28,7 +28,7 @@ from tests.data import recipe_for, spurious_table, write_shards
 from tests.s3 import SECRET, USER, S3Server
 
 CHEAP: dict[str, dict[str, Any]] = {
-    "groups": {"method": "kmeans", "space": "features", "k": 2},
+    "groups": {"method": "kmeans", "space": "features", "k": 2, "min_rows": 0},
     "weights": {"method": "uniform", "trust": "all"},
     "split": {"method": "random"},
 }

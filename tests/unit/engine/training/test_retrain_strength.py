@@ -192,7 +192,7 @@ def test_rows_of_weight_zero_keep_it_and_the_others_get_the_weights_of_the_path(
 def test_without_cues_the_path_ends_at_the_balance_of_the_groups(frame: pd.DataFrame, tmp_path: Path) -> None:
     operators = {
         "probe": {},
-        "groups": {"method": "jtt", "epochs": 1},
+        "groups": {"method": "jtt", "epochs": 1, "min_rows": 0},
         "weights": {"method": "uniform", "trust": "all"},
         "split": SPLIT,
     }
