@@ -33,6 +33,10 @@ ELSEWHERE = {
     "rowsieve status ": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
     "rowsieve logs JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
     "rowsieve cancel JOB": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
+    "rowsieve retrain --dataset demo/out --trainer resample": (
+        "tests/unit/engine/training/test_estimator_registry.py",
+        "needs a published dataset; run there on one",
+    ),
     "rowsieve predict models:": (
         "tests/unit/engine/training/test_prediction.py",
         "needs a registered model",
