@@ -40,7 +40,8 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 def sync_records(version: str | None, output: Place | None) -> str:
     """Deliver the waiting records of an output folder to MLflow and return a line that says how many.
 
-    Raises InputError if no folder is named or MLflow does not answer.
+    Raises InputError if no folder is named, MLflow does not answer, or the output's own database names a
+    place outside the output for artifacts.
     """
     if output is None and version is None:
         raise InputError(
@@ -51,6 +52,8 @@ def sync_records(version: str | None, output: Place | None) -> str:
         return "No record waits for MLflow."
     try:
         delivered, waiting = sync(client(output), output)
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(
             f"MLflow at {tracking_uri(output)} does not answer: {' '.join(str(error).split())[:300]}. The "

@@ -2,24 +2,30 @@
 
 ``runs/pending/<id>.json`` holds everything that one run records. Delivering a record twice changes nothing:
 the run on the server carries the record's id as a tag, its parameters and inputs are the same, and its
-metrics have the time of the record. An output may be shared, so a record is not trusted to name a file: only
-reports of the output are uploaded.
+metrics have the time of the record.
+
+An output may be shared, so a record is not trusted to name a run or a file. Its run must carry its id, its
+artifacts have the names that Rowsieve writes, and only reports of the output are uploaded. Where the output's
+own database is in use, :mod:`engine.publish.own_artifacts` checks the place of the artifacts.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import tempfile
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from connectors.storage import Place
 from engine.core.json_files import write_json
-from engine.core.legacy import tag_names
+from engine.core.legacy import tag_names, tag_value
+from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
 from engine.storage.lease import alive
 
 if TYPE_CHECKING:
@@ -29,7 +35,14 @@ RECORD_TAG = "rowsieve.record"
 TABLES_TAG = "mlflow.loggedArtifacts"
 """MLflow's tag for the artifacts that ``mlflow.load_table`` reads."""
 RUNNING, KILLED = "RUNNING", "KILLED"
+ID = re.compile(r"[0-9a-f]{32}")
 REPORT = re.compile(r"reports/[A-Za-z0-9][A-Za-z0-9._-]*\.html")
+TEXTS = frozenset({"recipe.yaml", "plan.json", "manifest.json", "training.json"})
+"""Names of the artifacts that a record may hold as texts."""
+GROUPS_TABLE = "groups.json"
+"""Artifact of a run with its groups in words, the only table of a record."""
+NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED")
+"""MLflow's errors for a run that is not on the server, or is of others."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -63,31 +76,47 @@ class Record:
         (pending_folder(output) / f"{self.id}.json").unlink(missing_ok=True)
 
 
+_RECORD = TypeAdapter(Record)
+
+
 def pending_folder(output: Place) -> Place:
     """Return the folder in which records wait."""
     return output / "runs" / "pending"
 
 
 def pending(output: Place) -> list[Record]:
-    """Return the records that wait, oldest first; a file that is not named by its record's id is ignored."""
+    """Return the records that wait, oldest first.
+
+    A file that holds no record, or is not named by its record's id, is ignored.
+    """
     found = []
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
         try:
-            record = Record(**json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError, TypeError):
+            record = _RECORD.validate_python(json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, RecursionError):
             continue
-        if f"{record.id}.json" == path.name:
+        if f"{record.id}.json" == path.name and ID.fullmatch(record.id):
             found.append(record)
     return sorted(found, key=lambda record: (record.start_ms, record.id))
 
 
 def deliver(record: Record, client: MlflowClient, output: Place) -> str:
-    """Deliver one record; return the run's id. Raises what MLflow raises if the server does not answer."""
+    """Deliver one record; return the run's id.
+
+    Raises
+    ------
+    InputError
+        The output's own database names a place outside the output for the artifacts.
+    Exception
+        What MLflow raises if the server does not answer.
+
+    """
     from mlflow.entities import Metric, Param
 
-    record.run_id = record.run_id or _find(record, client) or _create(record, client, output)
+    record.run_id = _own_run(record, client) or _find(record, client) or _create(record, client, output)
     run_id = record.run_id
+    check_artifacts(client, run_id, output)
     when = record.end_ms or record.start_ms
     client.log_batch(
         run_id,
@@ -96,17 +125,14 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     )
     if record.dataset:
         client.log_inputs(run_id, [_dataset(record)])
-    for name, text in record.texts.items():
+    for name, text in _accepted(record, record.texts, TEXTS, output):
         client.log_text(run_id, text, name)
-    for name, text in record.tables.items():
+    for name, text in _accepted(record, record.tables, {GROUPS_TABLE}, output):
         client.log_text(run_id, text, name)
-    if record.tables:
-        client.set_tag(run_id, TABLES_TAG, json.dumps([{"path": n, "type": "table"} for n in record.tables]))
+        client.set_tag(run_id, TABLES_TAG, json.dumps([{"path": name, "type": "table"}]))
     for name in record.files:
         if not _is_report(output, name):
-            _log.warning(
-                "%s: the record %s names %r, which is not uploaded: no report.", output, record.id, name
-            )
+            _refuse(record, name, output, "no report of the output")
         elif (output / name).exists():
             _send_file(client, run_id, output / name)
     if record.status != RUNNING:
@@ -123,6 +149,8 @@ def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple
 
     Raises
     ------
+    InputError
+        As of :func:`deliver`.
     Exception
         What MLflow raises if the server does not answer.
 
@@ -140,16 +168,46 @@ def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple
 
 
 def experiment_id(client: MlflowClient, name: str, output: Place) -> str:
-    """Return the id of the experiment of that name, which is created if there is none."""
+    """Return the id of the experiment of that name, which is created if there is none.
+
+    Raises InputError if the output's own database names a place outside the output for its artifacts.
+    """
     found = client.get_experiment_by_name(name)
     if found is not None:
+        check_place(str(found.artifact_location), f"the experiment {name!r}", output)
         known: str = found.experiment_id
         return known
-    remote = bool(os.environ.get("MLFLOW_TRACKING_URI"))
-    here = isinstance(output, Path) and not remote
-    location = (Path(str(output)) / "mlartifacts").resolve().as_uri() if here else None
-    made: str = client.create_experiment(name, artifact_location=location)
+    made: str = client.create_experiment(name, artifact_location=artifacts_uri(output))
     return made
+
+
+def _own_run(record: Record, client: MlflowClient) -> str | None:
+    """Return the id of the run that the record names, if that run carries the record's id; else None."""
+    from mlflow.exceptions import MlflowException
+
+    if not record.run_id or not ID.fullmatch(record.run_id):
+        return None
+    try:
+        tags = client.get_run(record.run_id).data.tags
+    except MlflowException as error:
+        if error.error_code in NOT_THERE:
+            return None
+        raise
+    return record.run_id if tag_value(tags, RECORD_TAG) == record.id else None
+
+
+def _accepted(
+    record: Record, texts: Mapping[str, str], names: Collection[str], output: Place
+) -> list[tuple[str, str]]:
+    """Return the texts whose artifacts Rowsieve writes; warn of the others."""
+    for name in texts:
+        if name not in names:
+            _refuse(record, name, output, "no artifact that Rowsieve writes")
+    return [(name, text) for name, text in texts.items() if name in names]
+
+
+def _refuse(record: Record, name: str, output: Place, why: str) -> None:
+    _log.warning("%s: the record %s names %r, which is not uploaded: %s.", output, record.id, name, why)
 
 
 def _find(record: Record, client: MlflowClient) -> str | None:

@@ -20,7 +20,8 @@ from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.redaction import redact, redact_all
 from engine.plan.model import Plan
-from engine.publish.mlflow_outbox import RUNNING, Record, deliver, pending_folder, sync
+from engine.publish.mlflow_outbox import GROUPS_TABLE, RUNNING, Record, deliver, pending_folder, sync
+from engine.publish.own_artifacts import check_database
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rowsieve")
 VERSION_TAG = "rowsieve.version"
 OUTPUT_TAG = "rowsieve.output"
-GROUPS_TABLE = "groups.json"
-"""Artifact of a run with its groups in words."""
 
 
 def tracking_uri(output: Place) -> str:
@@ -42,7 +41,11 @@ def tracking_uri(output: Place) -> str:
 
 
 def client(output: Place) -> MlflowClient:
-    """Return a quiet MLflow client without telemetry for this output. Raises InputError without a server."""
+    """Return a quiet MLflow client without telemetry for this output.
+
+    Raises InputError without a server, and where the output's own database is a link.
+    """
+    check_database(output)
     if not tracking_uri(output):
         raise InputError(
             f"{output} cannot hold MLflow's database: set MLFLOW_TRACKING_URI to a server, or "
@@ -179,8 +182,9 @@ def dataset_of(plan: Plan) -> dict[str, str]:
 
 
 def _unreachable(output: Place, error: Exception) -> str:
-    reason, uri = " ".join(str(error).split())[:300], tracking_uri(output)
-    problem = f"MLflow at {uri} does not answer ({reason})" if uri else reason.rstrip(".")
+    reason, uri = " ".join(str(error).split()), tracking_uri(output)
+    no_answer = uri and not isinstance(error, InputError)
+    problem = f"MLflow at {uri} does not answer ({reason[:300]})" if no_answer else reason.rstrip(".")
     return (
         f"{problem}. The run goes on; its record waits in "
         f"{pending_folder(output)} and is delivered by the next run, or by `rowsieve lineage --sync --output "

@@ -17,6 +17,7 @@ from engine.core.legacy import tag_value
 from engine.core.redaction import redact
 from engine.execution.local_executor import LocalExecutor
 from engine.publish.mlflow_outbox import experiment_id
+from engine.publish.own_artifacts import check_artifacts, download_artifacts
 from engine.publish.tracking import (
     OUTPUT_TAG,
     VERSION_TAG,
@@ -82,7 +83,8 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
     """Log a training as an MLflow run and its model as a new version of ``name``, alias ``challenger``.
 
     The run has the dataset version as input and tag, so that a model leads back to its rows; the model is a
-    pyfunc of the published source columns. Raises InputError where MLflow does not answer.
+    pyfunc of the published source columns. Raises InputError where MLflow does not answer, or the output's
+    own database names a place outside the output for artifacts.
     """
     from mlflow.exceptions import MlflowException
 
@@ -93,6 +95,7 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
         run = found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags)
         run_id: str = run.info.run_id
         with _terminated(found, run_id):
+            check_artifacts(found, run_id, output)
             found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
             _log(result, params, seed, found, run_id)
             note_registration(output, result.version.name, name, run_id)
@@ -154,7 +157,7 @@ def promote(
     found = client(result.version.output)
     # Beside the challenger's files, where workers can read it.
     with tempfile.TemporaryDirectory(dir=result.folder, prefix=".champion-") as scratch:
-        current = champion_of(found, registered.name, scratch)
+        current = champion_of(found, registered.name, Path(scratch), result.version.output)
         theirs = paired = None
         if current is not None:
             version, folder = current
@@ -198,16 +201,21 @@ def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
     return tag_value(found.tags, VERSION_TAG)
 
 
-def champion_of(mlflow_client: MlflowClient, name: str, scratch: str) -> tuple[str, Path] | None:
-    """Download the champion into a folder; return its version number and its folder, or None."""
+def champion_of(
+    mlflow_client: MlflowClient, name: str, scratch: Path, output: Place
+) -> tuple[str, Path] | None:
+    """Download the champion into a folder; return its version number and its folder, or None.
+
+    Raises InputError if the output's own database names a place outside the output for its artifacts.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
         version = mlflow_client.get_model_version_by_alias(name, CHAMPION)
     except MlflowException:
         return None
-    path = mlflow_client.download_artifacts(version.run_id, f"{MODEL}/data/{DATA}", scratch)
-    return str(version.version), Path(path)
+    run_id, path = str(version.run_id), f"{MODEL}/data/{DATA}"
+    return str(version.version), download_artifacts(mlflow_client, run_id, path, scratch, output)
 
 
 def download(model: str, scratch: Path, output: Place) -> Path:
@@ -222,14 +230,14 @@ def download(model: str, scratch: Path, output: Place) -> Path:
     Raises
     ------
     InputError
-        MLflow does not give the model.
+        MLflow does not give the model, or the output's own database names a place outside the output for it.
     """
     from mlflow.exceptions import MlflowException
 
     found = client(output)
     try:
         run_id, path = _artifact(found, model)
-        return Path(found.download_artifacts(run_id, path, str(scratch)))
+        return download_artifacts(found, run_id, path, scratch, output)
     except (MlflowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(

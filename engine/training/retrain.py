@@ -13,6 +13,7 @@ import yaml
 from connectors.storage import ObjectPath
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
+from engine.publish.own_artifacts import check_artifacts
 from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.training.job import TrainingJob
@@ -90,7 +91,9 @@ def retrain(
     if isinstance(result.place, ObjectPath):
         (result.place / page.name).write_bytes(page.read_bytes())
     if registered:
-        client(result.version.output).log_artifact(registered.run_id, str(page))
+        found = client(result.version.output)
+        check_artifacts(found, registered.run_id, result.version.output)
+        found.log_artifact(registered.run_id, str(page))
     return Retrained(result, selection, registered, verdict)
 
 

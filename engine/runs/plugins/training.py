@@ -164,7 +164,7 @@ def _champion_scores(
     # Workers on other hosts read the champion and the features: from a shared folder, or from copies of it.
     place = output if isinstance(output, Path) else local_cache()
     with tempfile.TemporaryDirectory(dir=place, prefix=".champion-") as scratch:
-        current = champion_of(client(output), str(section.register_as), scratch)
+        current = champion_of(client(output), str(section.register_as), Path(scratch), output)
         if current is None:
             return None
         params = parse_params({"trainer": section.trainer, **section.params})

@@ -23,7 +23,9 @@ def former(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("former")
     version = run(small_recipe(folder)).version
     server = client(folder / "out")
-    experiment = server.create_experiment("winnow", artifact_location=(folder / "artifacts").as_uri())
+    experiment = server.create_experiment(
+        "winnow", artifact_location=(folder / "out" / "mlartifacts").as_uri()
+    )
     tags = {"winnow.version": version, "winnow.output": str(folder / "out"), "winnow.record": "a" * 32}
     made = server.create_run(experiment, tags=tags)
     server.log_inputs(made.info.run_id, [DatasetInput(Dataset("small", "d", "winnow", "{}"), [])])

@@ -22,14 +22,18 @@ class Client:
 
 
 @pytest.mark.parametrize("name", ["../secret.html", "reports/../../secret.html", "recipe.yaml", "reports/x"])
-def test_only_reports_are_uploaded(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_reports_are_uploaded(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.publish.mlflow_outbox.check_artifacts", lambda *_: None)
+    monkeypatch.setattr("engine.publish.mlflow_outbox._find", lambda *_: "r")
     output = tmp_path / "out"
     (output / "reports").mkdir(parents=True)
     for place in (output / "reports" / "v1.html", output / "reports" / "x", tmp_path / "secret.html"):
         place.write_text("text")
     (output / "recipe.yaml").write_text("text")
     (output / "reports" / "link.html").symlink_to(tmp_path / "secret.html")
-    record = Record("a" * 32, "e", "n", 1, files=[name, "reports/link.html", "reports/v1.html"], run_id="r")
+    record = Record("a" * 32, "e", "n", 1, files=[name, "reports/link.html", "reports/v1.html"])
     client = Client()
     with caplog.at_level("WARNING", "rowsieve"):
         deliver(record, client, output)  # type: ignore[arg-type]

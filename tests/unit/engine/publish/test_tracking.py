@@ -3,6 +3,8 @@
 import contextlib
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,6 +122,9 @@ def test_a_server_that_does_not_answer(
         sync_records(None, tmp_path / "out")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     shutil.copy(tracked[0] / "out" / "mlflow.db", tmp_path / "out" / "mlflow.db")
+    with closing(sqlite3.connect(tmp_path / "out" / "mlflow.db")) as connection, connection:
+        place = (tmp_path / "out" / "mlartifacts").as_uri()  # the copy may write into its own output only
+        connection.execute("update experiments set artifact_location = ?", [place])
     waiting.status = "RUNNING"  # as if it had been killed
     waiting.id = "0" * 32
     waiting.write(tmp_path / "out")

@@ -136,6 +136,7 @@ def test_a_model_is_recorded_when_it_is_registered(
     run_ = SimpleNamespace(info=SimpleNamespace(run_id="r"))
     server = MagicMock(create_run=lambda *_, **__: run_)
     monkeypatch.setattr(registry, "client", lambda _: server)
+    monkeypatch.setattr(registry, "check_artifacts", lambda *_: None)
     monkeypatch.setattr(registry, "experiment_id", lambda *_: "0")
     monkeypatch.setattr(registry, "_log", lambda *_: None)
     monkeypatch.setattr(registry, "_log_model", log_model)

@@ -153,7 +153,7 @@ def test_the_champion_is_scored_where_hosts_share_no_disk(
     monkeypatch.setattr(training, "local_cache", lambda: cache)
     monkeypatch.setattr("engine.storage.object_run_store.several_hosts", lambda: True)
 
-    def champion_of(_: Any, __: str, scratch: str) -> tuple[str, Path]:
+    def champion_of(_: Any, __: str, scratch: Path, ___: Any) -> tuple[str, Path]:
         folder = Path(scratch) / "model"
         folder.mkdir()
         (folder / "weights").write_text("weights")

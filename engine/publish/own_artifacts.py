@@ -1,0 +1,162 @@
+"""Where an output's own MLflow database lets artifacts be written and read.
+
+Without MLFLOW_TRACKING_URI, runs and models are recorded in ``mlflow.db`` of the output, and every run in it
+names the place of its artifacts. Whoever can write a shared output can change these places, to a folder of
+the next user or to a foreign server. Before artifacts are written or read, their place is therefore checked:
+it must lie in ``mlartifacts`` of the output. A server that MLFLOW_TRACKING_URI names is trusted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connectors.storage import Place
+from engine.core.errors import InputError
+from engine.core.redaction import redact
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+DATABASE, ARTIFACTS = "mlflow.db", "mlartifacts"
+SIDE_FILES = ("", "-journal", "-wal", "-shm")
+"""Endings of the files that SQLite opens for one database."""
+
+
+def own_database(output: Place) -> Path | None:
+    """Return the database file of an output; None where MLFLOW_TRACKING_URI or an object store holds."""
+    if os.environ.get("MLFLOW_TRACKING_URI") or not isinstance(output, Path):
+        return None
+    return output.resolve() / DATABASE
+
+
+def artifacts_uri(output: Place) -> str | None:
+    """Return the place of artifacts for a new experiment; None to leave it to MLflow's server."""
+    database = own_database(output)
+    return database.with_name(ARTIFACTS).as_uri() if database else None
+
+
+def check_database(output: Place) -> None:
+    """Raise InputError if the output's own database is a link, behind which SQLite would write."""
+    database = own_database(output)
+    for ending in SIDE_FILES if database else ():
+        file = Path(f"{database}{ending}")
+        if file.is_symlink():
+            raise InputError(
+                f"{file} is a link to {os.readlink(file)!r}. Rowsieve does not write behind links of an "
+                f"output: replace it by the file itself, or set MLFLOW_TRACKING_URI to the database you mean."
+            )
+
+
+def check_place(uri: str, what: str, output: Place) -> Path | None:
+    """Check that a place of artifacts lies in the output, with links followed.
+
+    Parameters
+    ----------
+    uri : the place, as MLflow keeps it.
+    what : the experiment or run that names it, for the error.
+    output : the output whose database names it.
+
+    Returns
+    -------
+    The folder; None where the output's own database is not in use, and nothing is checked.
+
+    Raises
+    ------
+    InputError
+        The place is outside the output's ``mlartifacts``.
+
+    """
+    database = own_database(output)
+    if database is None:
+        return None
+    allowed = database.with_name(ARTIFACTS)
+    folder = _local_folder(uri)
+    if folder is None or not folder.is_relative_to(allowed):
+        raise InputError(
+            f"{database}: {what} keeps its artifacts at {redact(uri)!r}, which is not in {allowed}. Rowsieve "
+            f"neither writes nor reads there, since whoever can write the output can change that place. If "
+            f"you trust it, for example because you have moved the output, set MLFLOW_TRACKING_URI to "
+            f"sqlite:///{database}. If not, move {DATABASE} aside, and the next run makes a new one."
+        )
+    return folder
+
+
+def check_artifacts(client: MlflowClient, run_id: str, output: Place) -> Path | None:
+    """Check the place of a run's artifacts before they are written or read.
+
+    Returns
+    -------
+    The folder of the artifacts; None where the output's own database is not in use, and nothing is checked.
+
+    Raises
+    ------
+    InputError
+        The place of the run or of its experiment is outside the output's ``mlartifacts``, or a link is in it.
+
+    """
+    if own_database(output) is None:
+        return None
+    info = client.get_run(run_id).info
+    experiment = client.get_experiment(info.experiment_id)
+    check_place(str(experiment.artifact_location), f"the experiment {experiment.name!r}", output)
+    folder = check_place(str(info.artifact_uri), f"the run {run_id!r}", output)
+    link = _first_link(folder) if folder else None
+    if link is not None:
+        raise InputError(
+            f"{link} is a link among the artifacts of the run {run_id!r}. Rowsieve neither writes nor reads "
+            f"behind links of an output: remove it."
+        )
+    return folder
+
+
+def download_artifacts(client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
+    """Copy an artifact of a run into a folder of this host; return its path there.
+
+    MLflow's own download also asks for models under other places that the database names. From the output's
+    own database, the checked folder alone is therefore copied.
+
+    Raises
+    ------
+    InputError
+        As of :func:`check_artifacts`.
+    Exception
+        What MLflow raises if it has no such artifact, and FileNotFoundError.
+
+    """
+    folder = check_artifacts(client, run_id, output)
+    if folder is None:
+        return Path(client.download_artifacts(run_id, path, str(scratch)))
+    source = Path(os.path.realpath(folder / path))
+    if not source.is_relative_to(folder):
+        raise InputError(f"{path!r} is not below the artifacts of the run {run_id!r}. Name a folder of them.")
+    copy = scratch / source.relative_to(folder)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, copy, follow_symlinks=False)
+    return copy
+
+
+def _local_folder(uri: str) -> Path | None:
+    """Return the folder that MLflow would use for a place, with links followed; None if it is none."""
+    from mlflow.utils.file_utils import local_file_uri_to_path
+
+    if not uri.startswith(("/", "file:///")):
+        return None
+    try:
+        return Path(os.path.realpath(local_file_uri_to_path(uri)))
+    except ValueError:  # a zero byte
+        return None
+
+
+def _first_link(folder: Path) -> Path | None:
+    """Return a link below a folder; None if there is none."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (entry := Path(place) / name).is_symlink():
+                return entry
+    return None
