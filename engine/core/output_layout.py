@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
 from connectors.base import ConnectorError
 from connectors.storage import Place, place_of
 from engine.core.errors import InputError
@@ -9,6 +14,11 @@ from engine.core.errors import InputError
 POINTER = "CURRENT"
 FORMAT = 1
 """Version of the layout of published files."""
+
+FOLDERS = (".lease", "store", "versions", "runs", "runs/pending", "reports", "models", "registered")
+"""Folders of an output below which files are written and removed."""
+FOLDERS_OF_FOLDERS = ("store", "versions", "models")
+"""Those of them in which whole folders are replaced and removed."""
 
 
 def output_of(path: str | Place) -> Place:
@@ -22,3 +32,45 @@ def output_of(path: str | Place) -> Place:
 def version_folder(output: Place, version: str) -> Place:
     """Return the folder of a published version."""
     return output / "versions" / version
+
+
+def check_real_folders(output: Place) -> None:
+    """Check that an output leads to no other folder, before anything in it is written or removed.
+
+    Whoever can write a shared output could otherwise make the next run remove files elsewhere. Nothing is
+    checked on an object store, which has no links.
+
+    Raises
+    ------
+    InputError
+        One of the output's own folders, or an entry of its store, versions or models, is a link.
+
+    """
+    if not isinstance(output, Path):
+        return
+    for name in FOLDERS:
+        _check_real_folder(output / name)
+    for name in FOLDERS_OF_FOLDERS:
+        with suppress(FileNotFoundError), os.scandir(output / name) as entries:
+            links = sorted(entry.path for entry in entries if entry.is_symlink())
+            if links:
+                raise InputError(_link_message(Path(links[0])))
+
+
+def _check_real_folder(folder: Path) -> None:
+    try:
+        mode = folder.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if stat.S_ISLNK(mode):
+        raise InputError(_link_message(folder))
+    if not stat.S_ISDIR(mode):
+        raise InputError(f"{folder} is not a folder, as it is in an output of Rowsieve. Move it elsewhere.")
+
+
+def _link_message(place: Path) -> str:
+    return (
+        f"{place} is a link to {os.readlink(place)!r}. Rowsieve writes and removes nothing behind links of "
+        f"an output: replace the link by a folder, or remove it. To keep an output on another disk, name "
+        f"that disk in output.path."
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from connectors.storage import Place
 from engine.core.errors import InputError
 from engine.core.legacy import tag_names, tag_value
-from engine.core.output_layout import output_of, version_folder
+from engine.core.output_layout import check_real_folders, output_of, version_folder
 from engine.core.redaction import redact
 from engine.core.suggestions import nearest
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
@@ -40,14 +40,15 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 def sync_records(version: str | None, output: Place | None) -> str:
     """Deliver the waiting records of an output folder to MLflow and return a line that says how many.
 
-    Raises InputError if no folder is named, MLflow does not answer, or the output's own database names a
-    place outside the output for artifacts.
+    Raises InputError if no folder is named, MLflow does not answer, a folder of the output is a link, or the
+    output's own database names a place outside the output for artifacts.
     """
     if output is None and version is None:
         raise InputError(
             "rowsieve lineage --sync: say of which output folder, for example --output demo/out."
         )
     output = output or _locate(str(version), None)[0]
+    check_real_folders(output)
     if not pending(output):
         return "No record waits for MLflow."
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from connectors.storage import Place, remove_tree
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
-from engine.core.output_layout import version_folder
+from engine.core.output_layout import check_real_folders, version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.plugins.training import read_training, training_file
@@ -17,6 +19,9 @@ from engine.storage.lease import writing
 from engine.storage.manifest import NUMBER, current_version, is_published, read_manifest
 from engine.storage.registrations import recorded_models
 from engine.storage.stores import store_of
+
+FINGERPRINT = re.compile(r"[0-9a-f]{32}")
+"""Names of the folders of the run store; see :func:`engine.core.digests.digest`."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,12 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
     the output and by MLflow. The order is that of the manifests' numbers. Commits of interrupted runs are
     removed too. With ``dry_run`` nothing is removed or locked, and the result says what would be.
 
-    Raises InputError if MLflow does not answer with the models, and LockedError if a run is active.
+    Raises InputError if MLflow does not answer with the models or a folder of the output is a link, and
+    LockedError if a run is active.
     """
     if keep < 1:
         raise InputError(f"rowsieve versions prune --keep {keep}: at least one version stays.")
+    check_real_folders(output)
     if dry_run:
         return _chosen(output, keep)
     with writing(output, "rowsieve versions prune"):
@@ -121,16 +128,22 @@ def _remove(output: Place, name: str) -> None:
 
 
 def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
+    """Return the fingerprints in the run store that no version needs; folders of other names stay."""
     needed = {
         entry["fingerprint"]
         for name in versions
         for entry in read_manifest(version_folder(output, name))["operators"]
     }
     try:
-        there = [entry.name for entry in store_of(output).root.iterdir() if entry.is_dir()]
+        entries = [entry for entry in store_of(output).root.iterdir() if FINGERPRINT.fullmatch(entry.name)]
+        there = [entry.name for entry in entries if _is_real_folder(entry)]
     except FileNotFoundError:
         return []
     return sorted(set(there) - needed)
+
+
+def _is_real_folder(place: Place) -> bool:
+    return place.is_dir() and not (isinstance(place, Path) and place.is_symlink())
 
 
 def _models(output: Place, *, strict: bool) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from connectors.storage import Place
 from engine.core.errors import InfeasibleError, InputError
 from engine.core.json_files import write_json
-from engine.core.output_layout import output_of
+from engine.core.output_layout import check_real_folders, output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import writing
@@ -83,7 +83,8 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     Raises
     ------
     InputError
-        No such version, no rows to train on, a model that cannot be used, or a loss that is not a number.
+        No such version, a link in place of a folder of its output, no rows to train on, a model that
+        cannot be used, or a loss that is not a number.
     InfeasibleError
         The cluster has no room for a worker.
     LockedError
@@ -91,6 +92,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     """
     _check_mix(spec)
     version = open_version(spec.dataset)
+    check_real_folders(version.output)
     name = training_fingerprint(version, spec.params, spec.seed)[:12]
     place = output_of(spec.folder or version.output / "models" / name)
     try:

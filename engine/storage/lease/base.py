@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import socket
 import tempfile
 import time
@@ -23,6 +24,8 @@ from connectors.storage import Place, link, write_whole
 from engine.core.errors import LockedError
 
 FOLDER = ".lease"
+LEASE = re.compile(r"([0-9]{8,})\.json")
+"""Names of lease files."""
 STALE_SECONDS = 60.0
 """A lease without a heartbeat for longer than this may be taken over."""
 
@@ -134,8 +137,8 @@ class Lease:
 def newest_token(folder: Place) -> int:
     """Return the number of the newest lease; 0 if there was none."""
     with suppress(FileNotFoundError):
-        names = (entry.name for entry in (folder / FOLDER).iterdir() if entry.suffix == ".json")
-        return max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=0)
+        names = (LEASE.fullmatch(entry.name) for entry in (folder / FOLDER).iterdir())
+        return max((int(name[1]) for name in names if name), default=0)
     return 0
 
 

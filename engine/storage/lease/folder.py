@@ -8,6 +8,7 @@ files into.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 from contextlib import suppress
@@ -27,6 +28,11 @@ from engine.storage.lease.base import (
     newest_token,
     read_holder,
 )
+
+GONE = "gone-"
+"""Beginning of the name of a staging folder that is being removed."""
+LEFT_BEHIND = re.compile(rf"(?:{GONE})?(?P<token>[0-9]{{8,}})\.(?:json|tmp|d)")
+"""Names of lease files, of lease files that are being given back, and of staging folders."""
 
 
 @dataclass(frozen=True)
@@ -135,19 +141,24 @@ def acquire(folder: Path, who: str, stale_seconds: float) -> tuple[FolderLease, 
 
 
 def _clear(folder: Path, token: int) -> None:
-    """Remove what earlier holders left, in an order that keeps the newest number the highest."""
+    """Remove what earlier holders left, in an order that keeps the newest number the highest.
+
+    Only names that a lease has given are removed.
+    """
     for entry in sorted((folder / FOLDER).iterdir(), reverse=True):
-        number = entry.name.partition(".")[0]
-        if number.isdigit() and int(number) < token:
+        found = LEFT_BEHIND.fullmatch(entry.name)
+        if found and int(found["token"]) < token:
             _remove(entry)
 
 
 def _remove(entry: Path) -> None:
-    if entry.is_dir():
+    if entry.is_symlink() or not entry.is_dir():
+        entry.unlink(missing_ok=True)
+        return
+    gone = entry
+    if not entry.name.startswith(GONE):
         # The rename takes everything away from the old holder in one step.
-        gone = entry.with_name(f"gone-{entry.name}")
+        gone = entry.with_name(f"{GONE}{entry.name}")
         with suppress(OSError):
             entry.replace(gone)
-        shutil.rmtree(gone, ignore_errors=True)
-    else:
-        entry.unlink(missing_ok=True)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -9,6 +9,7 @@ from typing import IO
 
 from connectors.storage import ObjectPath, Place
 from engine.core.errors import InputError, LockedError
+from engine.core.output_layout import check_real_folders
 from engine.storage.lease import folder as folders
 from engine.storage.lease import objects
 from engine.storage.lease.base import STALE_SECONDS, Lease
@@ -26,9 +27,11 @@ def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) ->
     LockedError
         Another run holds the lease (the text says who and since when), or has taken it over meanwhile.
     InputError
-        The folder cannot be written, or its object store does not support conditional PUTs.
+        The folder cannot be written, a folder in it is a link, or its object store does not support
+        conditional PUTs.
 
     """
+    check_real_folders(folder)
     try:
         lease, handle = _acquire(folder, who, stale_seconds)
     except OSError as error:
