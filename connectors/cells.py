@@ -47,9 +47,13 @@ class CellRules:
 
     @property
     def number(self) -> str:
-        """Regular expression of a number, of what stands for a missing one, or of an infinite one."""
+        """Regular expression of a number, of what stands for a missing one, or of an infinite one.
+
+        Both Python's engine and Arrow's use it. No text can be matched in two ways, as the time of Python's
+        engine would then grow with the square of the text's length.
+        """
         point = re.escape(self.decimal)
-        digits = rf"\d+{point}?\d*|{point}\d+"
+        digits = rf"\d+(?:{point}\d*)?|{point}\d+"
         if self.thousands is not None:
             digits += rf"|\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+({point}\d*)?"
         words = "|".join(["nan", "n/a", "na", "null", "[+-]?inf(inity)?", *map(re.escape, self.missing)])
@@ -141,10 +145,11 @@ def nulls_for_missing(data: bytes, spec: SourceSpec) -> bytes:
 
     Words that hold JSON's own signs are left to :class:`connectors.cleaned.Cleaned`, which sees text columns.
     """
-    words = [word for word in spec.missing if not SYNTAX & set(word)]
+    words = [word.strip() if spec.strip else word for word in spec.missing if not SYNTAX & set(word)]
     if not words:
         return data
-    space = r"\s*" if spec.strip else ""
+    # Possessive: white space that is taken is not given back, which would take quadratic time.
+    space = r"\s*+" if spec.strip else ""
     found = "|".join(re.escape(word) for word in words)
     return re.sub(rf'(:\s*)"{space}(?:{found}){space}"(?=\s*[,}}])'.encode(), rb"\1null", data)
 

@@ -24,6 +24,10 @@ from connectors.text_source import BOM, CODECS, TextSource, quote_value
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
+MOST_NAME_BYTES = 2**10
+"""A header with a longer name is refused: it is no header, or made to exhaust whoever reads it."""
+MOST_DIGITS = 64
+"""A longer name is not taken for a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
@@ -123,7 +127,8 @@ class CsvSource(TextSource):
         pairs = ", ".join(f"{name}: NAME" for name in later[:3]) + (", ..." if len(later) > 3 else "")
         text = f"ame the later ones with source.rename: {{{pairs}}}, or number them with "
         text += "source.options.duplicate_names: number"
-        if any(re.fullmatch(self._rules.number, name) for name in names if name):
+        short = [name for name in names if 0 < len(name) <= MOST_DIGITS]
+        if any(re.fullmatch(self._rules.number, name) for name in short):
             return f"If line 1 is a row of data, set source.options.header: false; else n{text}"
         return f"N{text}"
 
@@ -153,6 +158,7 @@ class CsvSource(TextSource):
         if not self.options.header:
             return [f"column_{place}" for place in range(1, len(cells) + 1)]
         names = [cell.strip() for cell in cells] if self.spec.strip else cells
+        _check_lengths(path, names)
         if self.options.empty_names == "number":
             names = [name or f"column_{place}" for place, name in enumerate(names, 1)]
         numbered = number_repeated(names)
@@ -250,6 +256,17 @@ class CsvSource(TextSource):
                     f"source.text_columns reads a column as text."
                 )
         return f"the row does not parse: {quote_value(row.decode())}. Mend it."
+
+
+def _check_lengths(path: str, names: list[str]) -> None:
+    for place, name in enumerate(names, 1):
+        size = len(name.encode())
+        if size > MOST_NAME_BYTES:
+            raise ConnectorError(
+                f"{path}, line 1: the name of column {place} has {size:,} bytes, and at most "
+                f"{MOST_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
+                f"source.options.header: false; else shorten the name, or give source.options.column_names."
+            )
 
 
 def _is_number(kind: pa.DataType) -> bool:

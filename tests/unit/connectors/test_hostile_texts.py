@@ -1,0 +1,87 @@
+"""Texts in files that make a pattern take seconds or hours elsewhere are read, or refused, at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connectors import open_source
+from connectors.base import ConnectorError, SourceSpec
+from connectors.cells import CellRules, nulls_for_missing
+
+N = 10_000
+RULES = {
+    "plain": CellRules(),
+    "thousands": CellRules(decimal=",", thousands="."),
+    "missing": CellRules(strip=True, missing=("", " ", "?", "9")),
+}
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("text", ["9" * N + "x", "9." * N, "1" + ".999" * N + "x", "1e" + "9" * N + "x"])
+def test_the_pattern_of_a_number_is_linear(text: str, rules: CellRules) -> None:
+    assert seconds(lambda: re.fullmatch(rules.number, text)) < 1
+
+
+@pytest.mark.parametrize("text", ["1", "1.", "1.5", ".5", "-1.5e-3", "+7", " 12 ", "NaN", "Inf", "1" * 64])
+def test_numbers_are_numbers(text: str) -> None:
+    assert re.fullmatch(CellRules().number, text)
+
+
+@pytest.mark.parametrize("text", ["", ".", "1..", "1.2.3", "e5", "1e", "x1", "1x", "--1"])
+def test_other_texts_are_none(text: str) -> None:
+    assert not re.fullmatch(CellRules().number, text)
+
+
+def test_missing_words_of_json_are_found_in_linear_time() -> None:
+    spec = SourceSpec("x", strip=True, missing=("", "NA", " ? "))
+    hostile = ('{"a": "' + " " * N + 'x"}\n{"a": "' + " " * N + "NA").encode()
+    assert seconds(lambda: nulls_for_missing(hostile, spec)) < 1
+    found = nulls_for_missing(b'{"a": "  NA ", "b": "", "c":"  ", "d": " ?", "e": "NAN"}', spec)
+    assert found == b'{"a": null, "b": null, "c":null, "d": null, "e": "NAN"}'
+
+
+def test_a_long_name_in_a_header_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("9" * N + "x,a,a\n1,2,3\n")
+
+    def refused() -> None:
+        with pytest.raises(ConnectorError, match=r"a\.csv, line 1: the name of column 1 has 10,001 bytes"):
+            open_source(str(file)).list()
+
+    assert seconds(refused) < 1
+    assert [shard.n_rows for shard in open_source(str(file), options={"header": False}).list().shards] == [2]
+    assert open_source(str(file), options={"column_names": ["x", "y", "z"]}).list().schema.names == [*"xyz"]
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("ä" * 512, True), ("ä" * 513, False), ("b" * 1024, True)])
+def test_names_have_at_most_a_kilobyte(name: str, accepted: bool, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"a,{name}\n1,2\n", "utf-8")
+    if accepted:
+        assert open_source(str(file)).list().schema.names == ["a", name]
+        return
+    with pytest.raises(ConnectorError, match=r"column 2 has 1,026 bytes.*source\.options\.header: false"):
+        open_source(str(file)).list()
+
+
+def test_two_columns_of_a_long_name_are_told_apart_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    name = "9" * 1000 + "x"
+    file.write_text(",".join([name] * 200) + "\n")
+
+    def refused() -> None:
+        with pytest.raises(ConnectorError, match="duplicate_names"):
+            open_source(str(file)).list()
+
+    assert seconds(refused) < 1
