@@ -33,6 +33,13 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of IN to keep; repeatable")
     ] = None,
+    allow_missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of the model that IN may lack: all its values are taken as missing; repeatable",
+        ),
+    ] = None,
     tracking: Annotated[
         str,
         typer.Option(metavar="OUTPUT", help="Output folder whose mlflow.db has the model"),
@@ -62,6 +69,7 @@ def predict(
                 format=format,
                 options=_options(option),
                 keep=keep or (),
+                allow_missing=allow_missing or (),
                 tracking=tracking,
             )
         if as_json:
@@ -74,6 +82,12 @@ def predict(
             + (": see the column reason." if found.failed else "."),
             soft_wrap=True,
         )
+        if found.filled:
+            console.print(
+                f"Not in {escape(source)}, so that all values are taken as missing: "
+                f"{escape(', '.join(found.filled))}.",
+                soft_wrap=True,
+            )
 
 
 def _options(given: list[str] | None) -> dict[str, Any] | None:

@@ -25,12 +25,12 @@ from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
-from engine.plan.planner import make_plan
+from engine.plan.planner import TakenNameError, make_plan
 from engine.plan.preview import Preview, check, preview
 from engine.plan.sample import Sample, draw_sample
 from engine.plan.source_columns import share_text, summarise_sample
 from engine.recipe.recipe import Recipe
-from operators.base import OperatorError
+from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
 from operators.encode.kinds import Kind, KindOptions, decide_kind
 from operators.encode.summary import ColumnSummary, Form, form_of
@@ -49,6 +49,8 @@ DOUBTFUL = ("None", "...")
 """Words for missing that may be a category."""
 MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
+PREFIX = "rowsieve_"
+"""Of the added columns where the source has columns of their names."""
 AMONG = "read as null: it stands among numbers"
 WORDS = tuple(word for word in MISSING_TEXTS if word)
 """Texts that stand for a missing value where a file has them."""
@@ -133,6 +135,9 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     look = _look(path, format, shards)
     _check_label(look, label)
     keys = look.keys | _label_keys(look, label)
+    if ROW_ID in look.summaries and label != ROW_ID:
+        why = "operators are handed the number of each row under this name"
+        keys["rename"] = Choice({ROW_ID: f"source_{ROW_ID}"}, why)
     name = recipe_name(path)
     operators = _image_network(look) or _text_network(look, label)
     made = _planned(name, path, label, keys, output, operators)
@@ -200,7 +205,12 @@ def _planned(
     if operators:
         recipe["operators"] = {**Recipe.model_fields["operators"].get_default(call_default_factory=True)}
         recipe["operators"] |= operators
-    plan = make_plan(Recipe.parse(recipe, place=f"the recipe for {path}"))
+    place = f"the recipe for {path}"
+    try:
+        plan = make_plan(Recipe.parse(recipe, place=place))
+    except TakenNameError:
+        recipe["output"]["prefix"] = PREFIX
+        plan = make_plan(Recipe.parse(recipe, place=place))
     return _Planned(plan, preview(plan))
 
 

@@ -39,7 +39,7 @@ from engine.plan.sources import (
 )
 from engine.plan.versioning import resolve_version, with_file_identities
 from engine.recipe.recipe import Recipe
-from operators.base import FEATURES, Operator, OperatorError
+from operators.base import FEATURES, ROW_ID, Operator, OperatorError
 from operators.factories import check_allowed
 from operators.parts.adaptor import NAME as PARTS
 from operators.registry import operator_class, operator_names
@@ -87,6 +87,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
     parts, learnt_from = row_parts(recipe, chain, features)
     if parts is not None:
         chain = [parts, *resolve_chain([parts, *chain])[1:]]
+    check_internal_names(chain)
     compose(chain)
     operators = with_file_identities(recipe, chain)
     return resolve_version(Plan(recipe, source, listing, features, operators, "", "", learnt_from), probe)
@@ -145,17 +146,35 @@ def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:
     return {**given, **filled}
 
 
+class TakenNameError(InputError):
+    """A source column has the name of a column that is published beside it."""
+
+
 def check_contract_names(recipe: Recipe, schema: pa.Schema, chain: Sequence[Operator[Any]]) -> None:
-    """Raise InputError if a source column has the name of a column that is published beside it."""
+    """Raise TakenNameError if a source column has the name of a column that is published beside it."""
     prefix = recipe.output.prefix
     ours = [*CONTRACT, *(field for operator in chain for field in operator.publishes)]
     taken = [prefix + field.name for field in ours if prefix + field.name in schema.names]
     if taken:
-        raise InputError(
+        other = "rowsieve_" if prefix != "rowsieve_" else "rowsieve2_"
+        raise TakenNameError(
             f"The source already has a column named {taken[0]!r}, which Rowsieve adds. Keep both "
-            f"with --set output.prefix=rowsieve_, or curate(..., prefix='rowsieve_'): the added columns are "
-            f"then rowsieve_row_id, rowsieve_group and so on."
+            f"with --set output.prefix={other}, or curate(..., prefix='{other}'): the added columns are "
+            f"then {other}row_id, {other}group and so on."
         )
+
+
+def check_internal_names(chain: Sequence[Operator[Any]]) -> None:
+    """Raise InputError if an operator is handed a source column and another column of the same name."""
+    for operator in chain:
+        taken = {ROW_ID, *operator.requires}.intersection(operator.source_columns)
+        if taken:
+            name = sorted(taken)[0]
+            raise InputError(
+                f"operators.{operator.name}: the source column {name!r} has the name of a column that "
+                f"Rowsieve hands to this operator. Give it another name in the recipe, source: {{rename: "
+                f"{{{name}: source_{name}}}}}, or leave it out with source: {{exclude: [{name}]}}."
+            )
 
 
 def _ingest_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:

@@ -127,6 +127,9 @@ def _tail(draft: Draft) -> Iterator[str]:
     yield "output:"
     path = draft.plan.recipe.output.path
     yield _with(f"  path: {inline(path)}", "versions, reports and what later runs reuse")
+    if prefix := draft.plan.recipe.output.prefix:
+        about = f"of the columns that Rowsieve adds: the source has one of their names ({prefix}group, ...)"
+        yield _with(f"  prefix: {inline(prefix)}", about)
 
 
 def _cells(column: SourceColumn) -> tuple[str, str]:

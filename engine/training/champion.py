@@ -84,7 +84,7 @@ def rows_for(folder: Path, job: TrainingJob) -> RowSource | None:
         if _features_of(Path(scratch)) == _features_of(folder):
             return None
     published = {str(field["name"]) for field in job.version.manifest["schema"]}
-    missing = [name for name in Served(folder).needed if name not in published]
+    missing = [name for name in Served(folder).names if name not in published]
     if missing:
         raise CannotCompareError(
             f"it reads the column {missing[0]!r}, which version {job.version.name} does not publish"

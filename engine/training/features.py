@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from operators.base import (
     LABEL,
     ROW_ID,
     SPLIT,
+    VALID,
     WEIGHT,
     Apply,
     Context,
@@ -96,19 +97,17 @@ class FeatureMaker:
 
     def read(self, shard: int, columns: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, Any]]:
         """Return a shard's usable rows (``row_id``, ``y``, published columns) and features (n, d) float32."""
-        names = [*self._source_columns, *columns]
-        table = self.reader.read_source(shard, list(dict.fromkeys(names)))
+        source = self.reader.read_source(shard, list(dict.fromkeys([*self._source_columns, *columns])))
         first = self.reader.shards[shard].first_row
-        if ROW_ID not in table.column_names:
-            ids = np.arange(first, first + table.num_rows, dtype=np.int64)
-            table = table.add_column(0, ROW_ID, pa.array(ids))
+        found = {ROW_ID: pa.chunked_array([np.arange(first, first + source.num_rows, dtype=np.int64)])}
+        found |= {name: source.column(name) for name in columns}
         for operator in self.operators:
             made = self._stored(operator, shard)
             if made is None:
-                made = self._made(operator, table, shard)
-            for name in made.column_names:
-                table = table.append_column(name, made.column(name))
-        table = table.filter(table.column("valid"))
+                made = self._made(operator, _input(operator, source, found), shard)
+            found |= {name: made.column(name) for name in made.column_names}
+        table = pa.table(found)
+        table = table.filter(table.column(VALID))
         return table, vectors_to_numpy(table.column(FEATURES))
 
     def _stored(self, operator: Operator[Any], shard: int) -> pa.Table | None:
@@ -137,6 +136,15 @@ class FeatureMaker:
     @property
     def _source_columns(self) -> list[str]:
         return [name for operator in self.operators for name in operator.source_columns]
+
+
+def _input(operator: Operator[Any], source: pa.Table, found: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+    """Return what a run gives an operator: row ids, its source columns, and what other operators made.
+
+    A source column may have the name of a column that an operator makes, such as ``y``.
+    """
+    columns = {ROW_ID: found[ROW_ID], **{name: source.column(name) for name in operator.source_columns}}
+    return pa.table({**columns, **{name: found[name] for name in operator.requires}})
 
 
 class _Opened(dict[tuple[str, bool], Apply]):

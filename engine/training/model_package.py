@@ -59,10 +59,12 @@ EMBED_PACKAGES = (
 def signature(dataset: Version, classes: Sequence[Any], served: Served) -> ModelSignature:
     """Return the signature: the source columns of the features and a request id to label and probabilities.
 
-    Columns whose values may be missing (``Served.optional``) are optional. Numbers and booleans among them
-    have MLflow's type ``any``: its ``long`` refuses a missing value, its ``double`` whole numbers in a pandas
-    frame, and over HTTP its ``boolean`` takes a missing value for false and any text for true.
-    ``rowsieve.columns`` in the model's metadata names their types.
+    Every column is required: its values may be missing (``Served.optional``), the whole column may not, as a
+    wrong name would look like a column without values. A list that may be missing is optional all the same,
+    since MLflow requires its values too; the model refuses requests without its column. Numbers and booleans
+    that may be missing have MLflow's type ``any``: its ``long`` refuses a missing value, its ``double`` whole
+    numbers in a pandas frame, and over HTTP its ``boolean`` takes a missing value for false and any text for
+    true. ``rowsieve.columns`` in the model's metadata names their types.
 
     Parameters
     ----------
@@ -79,7 +81,7 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
         ColSpec(
             AnyType() if field.name in gaps and _is_plain(field.type) else column_type(field.type),
             field.name,
-            required=field.name not in gaps,
+            required=field.name not in gaps or not pa.types.is_nested(field.type),
         )
         for field in served.schema or ()
     ]
@@ -92,8 +94,10 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
         *(ColSpec(DataType.double, f"probability_{c}", required=False) for c in classes),
         ColSpec(DataType.string, "reason", required=False),
     ]
+    if REQUEST not in [column.name for column in inputs]:
+        inputs.append(ColSpec(DataType.string, REQUEST, required=False))
     return ModelSignature(
-        Schema([*inputs, ColSpec(DataType.string, REQUEST, required=False)]),
+        Schema(inputs),
         Schema(outputs),
         ParamSchema(
             [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +31,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.core.output_layout import output_of
 from engine.core.suggestions import explain, nearest
-from engine.training.raw_rows import conform, with_points
+from engine.training.raw_rows import conform, with_missing, with_points
 from engine.training.registry import DATA, download
 from engine.training.serving import SERVING, Served
 from operators.base import Executor
@@ -54,6 +55,8 @@ class Predicted:
     """Rows without a prediction; their ``reason`` says why."""
     parts: tuple[dict[str, Any], ...]
     """``path``, ``rows``, ``failed``, ``sha256`` and ``source`` of each file."""
+    filled: tuple[str, ...] = ()
+    """Columns of the model that the source lacks and ``allow_missing`` names: all values are imputed."""
     kept: int = 0
     """Files that an earlier, interrupted prediction of the same rows had written."""
 
@@ -67,6 +70,7 @@ def predict(
     format: str = "auto",
     options: Mapping[str, Any] | None = None,
     keep: Sequence[str] = (),
+    allow_missing: Sequence[str] = (),
     tracking: str | Path = "",
 ) -> Predicted:
     """Predict all rows of a dataset. Parts that an interrupted call has written are kept.
@@ -82,6 +86,8 @@ def predict(
     options : of the format, such as ``{"delimiter": ";"}``. Default for files of the format that the model
         was trained on: those of the recipe.
     keep : columns of the source to put before the predictions.
+    allow_missing : columns of the model that the source may lack: rows are predicted as if all their values
+        were missing.
     tracking : output folder whose MLflow database has the model, where MLFLOW_TRACKING_URI names no server.
 
     Returns
@@ -99,7 +105,8 @@ def predict(
         folder = find_model(model, Path(scratch), tracking)
         files = ModelFiles.read(folder)
         served = Served(folder)
-        opened = _open_source(source, format, options, served, keep)
+        keep = tuple(dict.fromkeys(keep))
+        opened = _open_source(source, format, options, served, keep, allow_missing)
         listing = opened.listing
         asked = {
             "model": files.digest,
@@ -111,7 +118,7 @@ def predict(
         }
         kept = _begin(target, output, digest(asked))
         work = PredictShard(
-            files, opened.source, listing.shards, listing.schema, tuple(keep), target, opened.decimal
+            files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal
         )
         parts = tuple(executor.map(work, range(len(listing.shards))))
     found = Predicted(
@@ -120,6 +127,7 @@ def predict(
         sum(part["rows"] for part in parts),
         sum(part["failed"] for part in parts),
         parts,
+        tuple(name for name in served.names if name not in listing.schema.names),
         len({part["path"] for part in parts} & kept),
     )
     write_json(target / RECORD, asdict(found))
@@ -261,7 +269,7 @@ def _record_of(path: Place, shard: SourceShard) -> dict[str, Any]:
 def _predict_block(served: Served, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
     schema = served.schema or pa.schema([])
     rows, faults = conform(with_points(table, schema, decimal), schema, served.missing_texts)
-    found = served.predict_table(rows, faults)
+    found = served.predict_table(with_missing(rows, served.names, schema), faults)
     for place, name in enumerate(keep):
         found = found.add_column(place, name, table.column(name))
     return found
@@ -277,7 +285,12 @@ class _Opened:
 
 
 def _open_source(
-    path: str, format: str, options: Mapping[str, Any] | None, served: Served, keep: Sequence[str]
+    path: str,
+    format: str,
+    options: Mapping[str, Any] | None,
+    served: Served,
+    keep: Sequence[str],
+    allow_missing: Sequence[str],
 ) -> _Opened:
     """Open and list the source; columns that a CSV may hold badly are read as text.
 
@@ -296,20 +309,47 @@ def _open_source(
         known = find_connector(path, format).Options
         raise InputError(explain(error, known, "rowsieve predict", prefix="--option ")) from None
     names = opened.listing.schema.names
-    wanted = [name for name in served.schema.names if name in names]
-    for name, role in [*((n, "the model reads it") for n in served.needed), *((n, "--keep") for n in keep)]:
+    for name in keep:
+        if name in served.answers:
+            raise InputError(f"--keep {name}: a column of the predictions has this name.")
         if name not in names:
-            hint = nearest(name, names) or f" The columns are: {', '.join(names)}."
-            raise InputError(f"{path} has no column {name!r} ({role}).{hint}")
-    taken = {"prediction", "reason"}.intersection(keep)
-    if taken:
-        raise InputError(f"--keep {sorted(taken)[0]}: a column of the predictions has this name.")
-    if served.schema.names and not wanted:
-        raise InputError(
-            f"{path} has none of the model's columns: it has {', '.join(names)}, and the model reads "
-            f"{', '.join(served.schema.names)}."
-        )
+            raise InputError(f"{path} has no column {name!r} (--keep).{_near(name, names)}")
+    _check_missing(path, names, served, allow_missing)
     return opened
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    return nearest(name, names) or f" The columns are: {', '.join(names)}."
+
+
+def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Sequence[str]) -> None:
+    """Raise InputError for a column of the model that the source lacks, unless it is allowed to."""
+    for name in allowed:
+        if name not in served.names:
+            hint = _near(name, served.names)
+            raise InputError(f"--allow-missing {name}: the model has no such column.{hint}")
+        if name not in names and name not in served.optional:
+            raise InputError(
+                f"{path} has no column {name!r}, and --allow-missing cannot help: the model has no rule for "
+                f"missing values of this column."
+            )
+    missing = [name for name in served.names if name not in names and name not in allowed]
+    if not missing:
+        return
+    text = f"{path} has no column {missing[0]!r} (the model reads it)."
+    if missing[1:]:
+        text += f" It lacks {', '.join(map(repr, missing[1:6]))}{', ...' * (len(missing) > 6)} too."
+    text += _near(missing[0], names)
+    if not served.reading:
+        text += (
+            " The model does not say how the source that it was trained on was read, since an earlier "
+            "version of Rowsieve has registered it. Register it again, or say how this source is read, with "
+            "--option 'delimiter=;'."
+        )
+    if missing[0] in served.optional:
+        option = f"--allow-missing {shlex.quote(missing[0])}"
+        text += f" To predict as if all its values were missing, give {option}."
+    raise InputError(text)
 
 
 def _list(path: str, format: str, options: Mapping[str, Any] | None, served: Served) -> _Opened:

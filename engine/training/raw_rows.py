@@ -108,10 +108,10 @@ def with_points(table: pa.Table, schema: pa.Schema, decimal: str) -> pa.Table:
     return table
 
 
-def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
+def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa.Table:
     """Return a table with a column of nulls for every one of ``names`` that it lacks."""
     for name in names:
-        if name not in table.column_names and schema is not None:
+        if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, schema.field(name).type))
     return table
 

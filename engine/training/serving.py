@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
-from engine.training.raw_rows import clean_columns, read_columns, table_of, with_missing, write_columns
+from engine.training.raw_rows import clean_columns, read_columns, table_of, write_columns
 from engine.training.version import Version
 from operators.base import (
     FEATURE_FAULT,
@@ -127,9 +127,9 @@ class Served:
 
         A row that cannot be used has null predictions and the reason; it never keeps the others from theirs.
         With ``params={"sample": True, "seed": ...}`` the prediction is that of one base model, drawn for the
-        row's ``request_id``; see ``Ensemble.sample``.
+        row's ``request_id``; see ``Ensemble.sample``. A feature of this name is read as both.
 
-        Raises ValueError for a missing column that the model needs, or a sample without request ids.
+        Raises ValueError for a column of the model that is missing altogether, or a sample without ids.
         """
         params = {**PARAMS, **(params or {})}
         ids = None
@@ -137,7 +137,8 @@ class Served:
             if REQUEST not in model_input.columns:
                 raise ValueError(f"sample: give each row's id in a column {REQUEST!r}")
             ids = model_input[REQUEST].astype(str).tolist()
-        columns = [name for name in model_input.columns if name != REQUEST]
+        apart = self.schema is None or REQUEST not in self.schema.names
+        columns = [name for name in model_input.columns if name != REQUEST or not apart]
         table, faults = table_of(model_input[columns], self.schema, self.missing_texts)
         found = self.predict_table(table, faults, request_ids=ids, seed=int(params["seed"])).to_pandas()
         # JSON knows null, and no NaN.
@@ -176,10 +177,9 @@ class Served:
                 chosen = self.model.sample(X, [request_ids[row] for row in good.tolist()], seed=seed)
             for row, index in zip(good.tolist(), chosen.tolist(), strict=True):
                 predicted[row] = classes[index]
-        columns: dict[str, Any] = {"prediction": pa.array(predicted, pa.array(classes).type)}
-        for index, label in enumerate(classes):
-            columns[f"probability_{label}"] = pa.array(probabilities[:, index], from_pandas=True)
-        return pa.table({**columns, "reason": pa.array(reasons, pa.string())})
+        chances = [pa.array(probabilities[:, index], from_pandas=True) for index in range(len(classes))]
+        columns = [pa.array(predicted, pa.array(classes).type), *chances, pa.array(reasons, pa.string())]
+        return pa.table(dict(zip(self.answers, columns, strict=True)))
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -192,19 +192,26 @@ class Served:
         return str(self._about["version"])
 
     @property
-    def needed(self) -> list[str]:
-        """Source columns without which no row can be predicted."""
-        return [name for name in self._about["features"] if name not in self.optional]
+    def names(self) -> list[str]:
+        """Source columns that the features are made of. Values may be missing, a whole column may not."""
+        return list(self._about["features"])
+
+    @property
+    def answers(self) -> list[str]:
+        """Names of the columns of a prediction."""
+        return ["prediction", *(f"probability_{label}" for label in self._about["classes"]), "reason"]
 
     def features(
         self, table: pa.Table, faults: Mapping[int, str] | None = None
     ) -> tuple[np.ndarray[Any, np.dtype[np.float32]], list[str | None]]:
         """Return the features (m, d) of the m usable rows, and the reason of each row, None if usable."""
-        names = self._about["features"]
-        missing = [name for name in self.needed if name not in table.column_names]
+        names = self.names
+        missing = [name for name in names if name not in table.column_names]
         if missing:
-            raise ValueError(f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}")
-        table = with_missing(table, names, self.schema)
+            raise ValueError(
+                f"the column {missing[0]!r} is missing; the model reads {', '.join(names)}. A row without a "
+                f"value has null in the column."
+            )
         if self._cleaning is not None:
             table = clean_columns(table, *self._cleaning)
         known = faults or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,10 @@ def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
         (["models:/none@champion", "{in}", "{tmp}/o", "--tracking", "{out}"], "does not give this model"),
         (["{model}", "{tmp}/nothing", "{tmp}/o"], "nothing"),
         (["{model}", "{in}", "{tmp}/o", "--keep", "lable"], "Did you mean 'label'"),
+        (["{model}", "{in}", "{tmp}/o", "--keep", "probability_yes"], "of the predictions has this name"),
         (["{model}", "{short}", "{tmp}/o"], "no column 'vector' \\(the model reads it\\)"),
+        (["{model}", "{short}", "{tmp}/o", "--allow-missing", "vector"], "no rule for missing values"),
+        (["{model}", "{in}", "{tmp}/o", "--allow-missing", "vektor"], "Did you mean 'vector'"),
     ],
 )
 def test_errors_name_the_fault_and_write_nothing(
@@ -170,6 +174,38 @@ def test_errors_name_the_fault_and_write_nothing(
     assert done.exit_code == 2, done.output
     assert re.search(message, " ".join(done.output.split()))
     assert not (tmp_path / "o").exists()
+
+
+def test_a_column_is_imputed_only_where_this_is_allowed(model: Path, tmp_path: Path) -> None:
+    """A misspelt name looks like a column without values; missing values of a column are fine."""
+    rows = spurious_table(20)
+    write_shards(tmp_path / "in", rows.drop_columns(["a"]).append_column("A", rows["a"]), 2)
+    refused = command(str(model), str(tmp_path / "in"), str(tmp_path / "o"))
+    assert refused.exit_code == 2
+    said = " ".join(refused.output.split())
+    assert "no column 'a' (the model reads it). Did you mean 'A'?" in said
+    assert "give --allow-missing a." in said
+    assert not (tmp_path / "o").exists()
+    done = command(str(model), str(tmp_path / "in"), str(tmp_path / "o"), "--allow-missing", "a")
+    assert done.exit_code == 0, done.output
+    assert "so that all values are taken as missing: a." in " ".join(done.output.split())
+    assert json.loads((tmp_path / "o" / "_predictions.json").read_text())["filled"] == ["a"]
+    empty = rows.set_column(0, "a", pa.nulls(20, pa.float64()))
+    write_shards(tmp_path / "empty", empty, 2)
+    same = predict(str(model), str(tmp_path / "empty"), str(tmp_path / "e"), LocalExecutor())
+    assert same.filled == ()
+    assert read(tmp_path / "e").equals(read(tmp_path / "o"))
+
+
+def test_a_model_that_does_not_know_how_it_was_read_says_so(model: Path, tmp_path: Path) -> None:
+    """As one that an earlier version registered: its separator is unknown."""
+    shutil.copytree(model / "data" / "rowsieve", tmp_path / "old")
+    record = json.loads((tmp_path / "old" / "serving.json").read_text())
+    del record["reading"]
+    (tmp_path / "old" / "serving.json").write_text(json.dumps(record))
+    (tmp_path / "new.csv").write_text("a;b\n1;2\n")
+    with pytest.raises(InputError, match=r"Register it again, or .* --option 'delimiter=;'"):
+        predict(str(tmp_path / "old"), str(tmp_path / "new.csv"), str(tmp_path / "o"), LocalExecutor())
 
 
 def test_workers_open_a_model_once_for_equal_files(model: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from mlflow.exceptions import MlflowException
 from typer.testing import CliRunner
 
 from engine.cli.app import app
@@ -78,7 +79,7 @@ def test_the_signature_has_the_columns_of_the_source(model: Path) -> None:
     found = mlflow.models.Model.load(str(model))
     inputs = {column.name: column for column in found.signature.inputs.inputs}
     assert list(inputs) == ["age", "score", "city", "member", "hired", "request_id"]
-    assert not any(column.required for column in inputs.values())
+    assert [name for name, column in inputs.items() if not column.required] == ["request_id"]
     assert str(inputs["city"].type) == "DataType.string"
     assert [str(inputs[name].type) for name in ("age", "member")] == ["Any", "Any"]
     assert str(inputs["hired"].type) == "DataType.datetime"
@@ -105,8 +106,9 @@ def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:
     assert answers["reason"].isna().all()
     extra = served.predict(frame.assign(more=1))
     pd.testing.assert_frame_equal(extra, answers)
-    missing = served.predict(frame.drop(columns=["city", "truth"]))
-    pd.testing.assert_frame_equal(missing, served.predict(frame.assign(city=None)))
+    with pytest.raises(MlflowException, match=r"missing inputs \['city'\]"):
+        served.predict(frame.drop(columns=["city", "truth"]))
+    assert served.predict(frame.assign(city=None))["reason"].isna().all()
     unknown = served.predict(frame.assign(city="Atlantis"))
     assert unknown["reason"].isna().all()
     ages = frame["age"].astype(object)
@@ -188,7 +190,10 @@ def check_requests(port: int, model: Path) -> None:
         assert now["prediction"] == then["prediction"]
         assert now["probability_yes"] == pytest.approx(then["probability_yes"], rel=1e-4)
     without = [{key: value for key, value in row.items() if key != "score"} for row in rows]
-    assert all(row["reason"] is None for row in post(port, {"dataframe_records": without})["predictions"])
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        post(port, {"dataframe_records": without})
+    empty = [dict.fromkeys(row) for row in rows]
+    assert all(row["reason"] is None for row in post(port, {"dataframe_records": empty})["predictions"])
     asked = [{**rows[0], "member": value} for value in ("perhaps", None, True, False)]
     wrong, gap, yes, no = post(port, {"dataframe_records": asked})["predictions"]
     assert wrong["reason"] == "column 'member' is neither true nor false (value: 'perhaps')"
