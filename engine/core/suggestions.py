@@ -14,7 +14,9 @@ from pydantic_core import ErrorDetails
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the closest known name, or an empty text."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    names = list(known)
+    same = [other for other in names if other.casefold() == name.casefold()]
+    found = same or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" Did you mean {found[0]!r}?" if found else ""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +16,8 @@ import numpy.typing as npt
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Scale = Literal["number", "date", "time"]
 SECONDS_PER_DAY = 86_400.0
+MOST_SECONDS = 9.2e18
+"""Seconds before and after 1970 that a date of 64 bits holds: 292 billion years."""
 LONGEST_VALUE = 40
 """Characters of a category or term that a text shows."""
 
@@ -62,8 +63,10 @@ class Range:
     def _value(self, end: float) -> str:
         if math.isinf(end) or self.scale == "number":
             return f"{end:.15g}"
-        moment = datetime.fromtimestamp(end, UTC)
-        return moment.strftime("%Y-%m-%d" if self.scale == "date" else "%Y-%m-%d %H:%M")
+        # The standard library knows the years 1 to 9999 only; integers of 64 bits reach further.
+        second = np.datetime64(math.floor(min(max(end, -MOST_SECONDS), MOST_SECONDS)), "s")
+        text = str(np.datetime_as_string(second, unit="D" if self.scale == "date" else "m"))
+        return text.replace("T", " ")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,32 @@ def test_a_rule_of_two_columns_is_found_as_it_was_planted() -> None:
     assert rule.score.base == pytest.approx(base)
     assert rule.score.lift == pytest.approx(1 / base)
     assert rule.score.checked == N // 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "scale", "text"),
+    [
+        (951_782_400.0, "date", "2000-02-29"),
+        (951_782_461.9, "time", "2000-02-29 00:01"),
+        (300_739_824_000.0, "date", "11500-01-25"),
+        (-62_135_596_800.0, "date", "0001-01-01"),
+        (-62_135_596_801.0, "time", "0000-12-31 23:59"),
+        (-70_000_000_000.0, "date", "-249-10-15"),
+        (-0.5, "time", "1969-12-31 23:59"),
+    ],
+)
+def test_dates_of_every_year_have_a_text(seconds: float, scale: Any, text: str) -> None:
+    assert Range("day", low=seconds, scale=scale).text == f"day >= {text}"
+
+
+@pytest.mark.parametrize("centre", [300_739_824_000, -70_000_000_000])
+def test_dates_beyond_year_9999_are_described(centre: int) -> None:
+    days = centre + np.arange(N) * 86_400
+    rows = pa.table({"day": pa.array(days, pa.timestamp("s"))})
+    rule = find(rows, np.arange(N) < N // 3)
+    assert rule is not None
+    assert rule.text.startswith("day < ")
+    assert rule.score.purity > 0.9
 
 
 def test_missing_values_are_a_condition() -> None:
