@@ -175,7 +175,7 @@ def _invalid_text(values: pa.Array) -> str:
         except UnicodeDecodeError as error:
             return (
                 f"the value {raw[:40]!r} is not valid UTF-8 ({error.reason} at byte {error.start}): the file "
-                "was written in another encoding, or in several. Write it again as UTF-8, or name the "
-                "encoding under source.options."
+                "was written in another encoding, or in several. Write it again as UTF-8, for example with: "
+                "iconv -f latin1 -t utf-8 (give the encoding it was written in)."
             )
     return "a value is not valid UTF-8. Write the file again as UTF-8."
