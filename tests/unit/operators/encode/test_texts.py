@@ -33,7 +33,7 @@ def test_another_encoding_is_named():
     raw = pa.array(["fine", "Köln"], pa.large_string()).cast(pa.large_binary()).to_pylist()
     raw[1] = "Köln".encode("latin-1")
     broken = pa.Array.from_buffers(pa.large_string(), 2, pa.array(raw, pa.large_binary()).buffers())
-    with pytest.raises(OperatorError, match=r"b'K\\xf6ln' is not valid UTF-8.*another encoding.*iconv -f latin1"):
+    with pytest.raises(OperatorError, match=r"b'K\\xf6ln' is not valid UTF-8.*iconv -f latin1"):
         tidy(broken)
 
 
