@@ -180,6 +180,25 @@ def shifted(n: int, seed: int) -> pa.Table:
     return table.set_column(0, "a", pc.add(pc.multiply(table["a"], -1.0), 1.5))
 
 
+def test_drift_is_told_by_source_columns_and_their_values(tmp_path: Path) -> None:
+    """A feature of `encode` has the name of its column and what it says of it, never its place in `x`."""
+
+    def jobs(n: int, share: float, seed: int) -> pa.Table:
+        draws = np.random.default_rng(seed).random(n)
+        rows = spurious_table(n, seed).select(["a", "b", "label", "truth"])
+        return rows.append_column("workclass", pa.array(np.where(draws < share, "Private", "State").tolist()))
+
+    (tmp_path / "data").mkdir()
+    add_night(tmp_path, jobs(240, 0.3, 0), "x")
+    sections = {"incremental": {"base": "current", "mode": "auto"}}
+    run(recipe(tmp_path, **sections))
+    add_night(tmp_path, jobs(120, 0.9, 1), "y")
+    figures = run(recipe(tmp_path, **sections)).manifest["incremental"]["drift"]
+    columns = {figure["name"]: figure.get("columns") for figure in figures if figure["over"]}
+    assert columns["columns"] == ["workclass = State"]
+    assert columns["levels"] == ["workclass"]
+
+
 def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:
     nights(tmp_path / "data", 240)
     sections = {"incremental": {"base": "current", "mode": "auto"}}
