@@ -220,7 +220,8 @@ class DatasetDelta:
 
 
 Labelings = Callable[[int, NDArray[np.int64]], Iterable[tuple[Hashable, NDArray[np.integer[Any]]]]]
-"""Alternative labelings of some rows: ``(y, row_ids (n,) ascending)`` -> pairs of a name and labels (n,)."""
+"""Alternative labelings of some rows: ``(y, row_ids (n,) ascending)`` -> pairs of a name and labels (n,),
+-1 for noise and -2 for a row that the labeling leaves out."""
 
 
 class ReportContext(Protocol):

@@ -158,9 +158,10 @@ def _shard_truth(
 
 
 def _contingency(labels: NDArray[np.integer], true: NDArray[np.int64], n_true: int) -> NDArray[np.int64]:
-    """Count rows by label, from -1, and true group."""
+    """Count rows by label, from -1, and true group; rows labelled -2 are left out."""
     n_labels = int(labels.max(initial=-1)) + 2
-    pairs = (labels.astype(np.int64) + 1) * n_true + true
+    known = labels >= NOISE
+    pairs = (labels[known].astype(np.int64) + 1) * n_true + true[known]
     return np.bincount(pairs, minlength=n_labels * n_true).reshape(n_labels, n_true)
 
 

@@ -121,20 +121,24 @@ def read_grid(
 
     Parameters
     ----------
-    row_ids : (m,) ascending, m >= 1; all must be there.
+    row_ids : (m,) ascending, m >= 1.
 
     Yields
     ------
-    (e, m), and (m,) int32.
+    (e, m), and (m,) int32; -2 for a row that was not clustered, such as a validation row.
     """
     path = grid_path(state, index)
     within = (pc.field(ROW_ID) >= int(row_ids[0])) & (pc.field(ROW_ID) <= int(row_ids[-1]))
     table = pq.read_table(path, filters=within, partitioning=None)
-    place = np.searchsorted(table.column(ROW_ID).to_numpy(), row_ids)
+    stored = table.column(ROW_ID).to_numpy()
+    clustered = np.isin(row_ids, stored)
+    place = np.searchsorted(stored, row_ids[clustered])
     for name in table.column_names:
         if name != ROW_ID:
             _, e, m = name.split("-")
-            yield (int(e), int(m)), table.column(name).to_numpy()[place].astype(np.int32)
+            labels = np.full(len(row_ids), -2, np.int32)
+            labels[clustered] = table.column(name).to_numpy()[place]
+            yield (int(e), int(m)), labels
 
 
 def _column(e: int, m: int) -> str:

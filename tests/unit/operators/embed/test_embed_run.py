@@ -95,7 +95,7 @@ def test_without_embed_the_features_are_those_of_encode(tmp_path: Path) -> None:
     recipe = text_recipe(tmp_path)
     operators = {name: params for name, params in recipe.operators.items() if name != "embed"}
     plan = make_plan(recipe.model_copy(update={"operators": operators}))
-    assert [planned.name for planned in plan.operators][:2] == ["encode", "ingest"]
+    assert [planned.name for planned in plan.operators][:3] == ["parts", "encode", "ingest"]
     assert "word" in plan.features
 
 

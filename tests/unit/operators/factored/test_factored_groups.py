@@ -104,7 +104,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     found = {}
     probe = {"model": "mlp", "hidden": [5], "epochs": 3, "trainer": "in_process"}
     for form, params in FORMS.items():
-        operators = {"probe": probe, "gradients": params}
+        operators = {"probe": probe, "gradients": params, "split": {"fit_on": "all"}}
         report = {"enabled": form == "factored"}
         recipe = small_recipe(tmp_path_factory.mktemp(form), operators=operators, report=report)
         found[form] = run(recipe), make_plan(recipe)

@@ -37,7 +37,8 @@ from operators.models import load
 from operators.probe.scoring import logits
 from tests.data import small_recipe
 
-WEAK = {"probe": {"l2": 1.0, "trainer": "in_process"}}  # so that some rows are predicted wrong
+# A weak probe, so that some rows are predicted wrong. Kernels and operators learn from all rows here.
+WEAK = {"probe": {"l2": 1.0, "trainer": "in_process"}, "split": {"fit_on": "all"}}
 METHODS = ("grasp", "feasp", "kmeans", "george", "eiil", "jtt", "cues", "none", "oracle")
 PARAMS = (
     *(f"{name}.min_rows=0" for name in ("grasp", "feasp", "kmeans", "george", "eiil", "jtt")),

@@ -33,6 +33,10 @@ def test_the_kept_grid_is_dbscans_however_the_class_was_clustered(block_rows: in
         assert len(seen) == wanted.shape[0] * wanted.shape[1]
         for cell, labels in seen.items():
             np.testing.assert_array_equal(labels, wanted[cell][some])
+        elsewhere = np.arange(ids[-1] + 1, ids[-1] + 4)
+        for _, labels in read_grid(state, value, np.append(ids[-2:], elsewhere)):
+            assert labels.tolist()[2:] == [-2, -2, -2]
+            assert min(labels.tolist()[:2]) >= -1
 
 
 def test_a_grid_is_kept_when_asked_or_small(tmp_path: Path) -> None:
