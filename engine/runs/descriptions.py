@@ -28,6 +28,7 @@ from engine.plan.model import Plan
 from engine.plan.sources import published_columns
 from engine.report.context import read_classes
 from engine.report.survey import ROW, Rows, first_per_group, rows_of
+from engine.runs.description_format import fault_of
 from engine.storage.reader import StoreReader
 from operators.base import FEATURES, GROUP, LABEL, PREDICTION, ROW_ID, Executor
 from operators.columns import vectors_to_numpy
@@ -56,16 +57,28 @@ def descriptions_file(output: Place, version: str) -> Place:
 
 
 def read_descriptions(output: Place, version: str) -> dict[str, Any] | None:
-    """Read the descriptions of a version; None if there are none of this format."""
+    """Read the descriptions of a version; None if there are none of this format.
+
+    Raises InputError if the file says that it has this format and has not.
+    """
+    file = descriptions_file(output, version)
     try:
-        found: dict[str, Any] = json.loads(descriptions_file(output, version).read_text("utf-8"))
-    except (OSError, ValueError):
+        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        return None
+    fault = fault_of(found)
+    if fault is not None:
+        raise InputError(
+            f"{file}: these are no descriptions of groups as Rowsieve writes them: {fault}. Remove the file "
+            f"and run the recipe again; nothing else is computed."
+        )
+    return found
 
 
 def required_descriptions(output: Place, version: str) -> dict[str, Any]:
-    """Read the descriptions of a version. Raises InputError, with the remedy, if there are none."""
+    """Read the descriptions of a version. Raises InputError, with the remedy, if there are none to use."""
     found = read_descriptions(output, version)
     if found is None:
         raise InputError(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
@@ -25,6 +26,10 @@ from engine.storage.manifest import current_version, read_manifest
 from engine.storage.stores import store_of
 
 PLACE = ["file", "row"]
+FORMULA = r"^[=+\-@\t\r]"
+"""Beginning of a text that spreadsheets take for a formula."""
+NUMBER = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+"""Of those texts, the ones that are plain numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,14 @@ def _sorted(folder: Place) -> list[Place]:
 def export(table: pa.Table, path: Path) -> None:
     """Write quarantined rows as Parquet, CSV or JSON lines, according to the suffix of the file.
 
+    CSV is made for spreadsheets: see :func:`without_formulas`. The other formats hold the texts as they are.
     Raises InputError for another suffix, or if the file cannot be written.
     """
     try:
         if path.suffix == ".parquet":
             pq.write_table(table, path)
         elif path.suffix == ".csv":
-            pv.write_csv(table, path)
+            pv.write_csv(without_formulas(table), path)
         elif path.suffix in (".jsonl", ".ndjson"):
             lines = (json.dumps(row, ensure_ascii=False) for row in table.to_pylist())
             write_text(path, "".join(f"{line}\n" for line in lines))
@@ -104,3 +110,29 @@ def export(table: pa.Table, path: Path) -> None:
         raise InputError(
             f"--to {path}: cannot be written: {error.strerror or error}. Name a folder that is there."
         ) from None
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """Return a table whose texts no spreadsheet reads as formulas.
+
+    A quarantined value comes from the source as it is, and a spreadsheet computes a text that begins with
+    ``=``, ``+``, ``-``, ``@``, a tab or a carriage return. Such a text gets a ``'`` in front, by which
+    spreadsheets know a text. Texts that are plain numbers, and columns of other types, stay as they are.
+
+    Examples
+    --------
+    >>> found = without_formulas(pa.table({"value": ["=1+1", "-1.5", "-1+1", "a=b"], "row": [-1, 2, 3, 4]}))
+    >>> found["value"].to_pylist()
+    ["'=1+1", '-1.5', "'-1+1", 'a=b']
+
+    """
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = table.column(index)
+            number = pc.match_substring_regex(column, NUMBER)
+            formula = pc.and_(pc.match_substring_regex(column, FORMULA), pc.invert(number))
+            quoted = pc.binary_join_element_wise(
+                pa.scalar("'", field.type), column, pa.scalar("", field.type)
+            )
+            table = table.set_column(index, field, pc.if_else(formula, quoted, column))
+    return table

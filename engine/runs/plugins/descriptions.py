@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import ClassVar
 
+from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.execution.local_executor import LocalExecutor
 from engine.runs.descriptions import describe, descriptions_file, read_descriptions
@@ -17,9 +19,10 @@ class Descriptions(RunPlugin):
     name: ClassVar[str] = "descriptions"
 
     def published(self, run: RunContext) -> None:
-        """Describe the groups, unless that has been done."""
+        """Describe the groups, unless that has been done. A file that cannot be used is replaced."""
         plan, version = run.plan, run.published_version
-        version.descriptions = read_descriptions(plan.output, plan.version)
+        with suppress(InputError):
+            version.descriptions = read_descriptions(plan.output, plan.version)
         if version.descriptions is not None:
             return
         meter = run.meter(self.name)

@@ -1,0 +1,47 @@
+"""Exports of quarantined rows: no spreadsheet computes a value of the source."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.execution.quarantine import SCHEMA
+from engine.runs.replay import export
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+1.5.2", "-1\n=2"]
+TEXTS = ["a=b", "", "'=1", " text", "-1.5", "+7", "-2e-9", "1-2", '{"a": "=1"}', "é"]
+
+
+def table() -> pa.Table:
+    rows = [
+        {"row_id": -place, "row": place, "value": text, "raw": text, "file": "=evil.csv", "column": None}
+        for place, text in enumerate(FORMULAS + TEXTS)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    export(table(), tmp_path / "x.csv")
+    with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as handle:
+        found = list(csv.DictReader(handle))
+    for name in ("value", "raw"):
+        assert [row[name] for row in found] == [f"'{text}" for text in FORMULAS] + TEXTS
+    assert {row["file"] for row in found} == {"'=evil.csv"}
+    assert {row["column"] for row in found} == {""}
+    assert [int(row["row_id"]) for row in found] == [-place for place in range(len(FORMULAS + TEXTS))]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+def test_other_formats_hold_the_texts_as_they_are(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"x.{suffix}"
+    export(table(), file)
+    if suffix == "parquet":
+        assert pq.read_table(file).equals(table())
+        return
+    lines = file.read_text("utf-8").split("\n")[:-1]
+    assert [json.loads(line) for line in lines] == table().to_pylist()
