@@ -57,6 +57,7 @@ from operators.weights.classes import (
 )
 from operators.weights.kernel import (
     Trust,
+    bound_noise,
     class_priors,
     group_keys,
     group_masses,
@@ -82,7 +83,7 @@ class Weights(Operator[WeightsParams]):
     """
 
     name = "weights"
-    version = 8
+    version = 9
     cpu_seconds_per_million_rows = 40.0
     Params = WeightsParams
     partial_fit_changes_rows = True
@@ -179,7 +180,7 @@ class Weights(Operator[WeightsParams]):
         for masses, pairs in executor.map(partial(_count, context.shards, self._factors, by), shards):
             balanced = {key: balanced.get(key, 0.0) + masses.get(key, 0.0) for key in {**balanced, **masses}}
             by_class.update(pairs)
-        return balanced, by_class
+        return balanced if by else bound_noise(balanced, by_class), by_class
 
     def _scaled(
         self, context: Context, executor: Executor, balanced: dict[int, float], trust: Trust | None

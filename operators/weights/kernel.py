@@ -82,6 +82,28 @@ def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
     return np.array(weights, np.float64)[place]
 
 
+def bound_noise(sizes: Mapping[int, float], by_class: Mapping[tuple[int, int], int]) -> dict[int, float]:
+    """Return the sizes with the noise of each class at least as large as the class's smallest group.
+
+    Under :func:`balanced_weights` a row in no group then weighs at most as much as a row of that group: a
+    handful of rows that resemble no others must not weigh as much as a whole group. The noise of a class
+    without any group keeps its size.
+
+    Parameters
+    ----------
+    sizes
+        Key (:func:`balance_keys`) -> rows, or sum of masses, in the whole dataset.
+    by_class
+        (class, key) -> rows in the whole dataset.
+
+    """
+    smallest: dict[int, float] = {}
+    for value, key in by_class:
+        if key >= 0 and sizes.get(key):
+            smallest[value] = min(smallest.get(value, np.inf), sizes[key])
+    return {key: max(size, smallest.get(-1 - key, 0.0)) if key < 0 else size for key, size in sizes.items()}
+
+
 def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
     """Return the key (:func:`group_keys`) of the largest group of each class; of equal groups the lowest.
 

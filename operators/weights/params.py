@@ -43,8 +43,8 @@ class WeightsParams(OperatorParams):
         description="robust: the product of the factors within limits (`cap`, `min_effective_share`), the "
         "same sum for every class; the operator `cues` is one of the factors unless `factors` leaves it "
         "out. class_balanced: the same sum for every class; uniform: 1 each; group_balanced: the same sum "
-        "for every group and every class's noise, while rows marked as outliers weigh 1. All are multiplied "
-        "by the factors",
+        "for every group, rows in no group at most as much each as those of their class's smallest group, "
+        "and rows marked as outliers 1. All are multiplied by the factors",
     )
     trust: Literal["all", "self_confidence"] | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +23,7 @@ from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.kernel import (
     balance_keys,
     balanced_weights,
+    bound_noise,
     class_priors,
     group_masses,
     largest_groups,
@@ -51,7 +53,7 @@ def as_table(found: list[tuple[int, int, bool]]) -> pa.Table:
 
 
 @given(found=rows, cuts=st.lists(st.integers(0, 40), max_size=4))
-def test_every_group_and_every_classs_noise_weighs_the_same(
+def test_every_group_weighs_the_same_and_noise_as_if_it_had_the_size_of_a_group(
     found: list[tuple[int, int, bool]], cuts: list[int]
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -66,7 +68,17 @@ def test_every_group_and_every_classs_noise_weighs_the_same(
     weights = everyone[~outliers]
     for name, weight in zip(names, weights, strict=True):
         sums[name] += weight
-    np.testing.assert_allclose(list(sums.values()), len(kept) / max(len(sums), 1), rtol=1e-5)
+    sizes = Counter(names)
+    smallest = {
+        y: min(sizes[group] for c, group, _ in kept if c == y and group >= 0)
+        for y, group, _ in kept
+        if any(c == y and group >= 0 for c, group, _ in kept)
+    }
+    shares = [
+        total / sizes[name] * max(sizes[name], smallest.get(name[1], 0) if isinstance(name, tuple) else 0)
+        for name, total in sums.items()
+    ]
+    np.testing.assert_allclose(shares, shares[:1] * len(shares), rtol=1e-5)
     assert everyone.mean() == pytest.approx(1, rel=1e-5)
     assert all(len({w for n, w in zip(names, weights, strict=True) if n == name}) == 1 for name in sums)
     assert metrics["groups"] == len(sums)
@@ -193,3 +205,17 @@ def test_a_group_that_fit_has_not_seen_weighs_one() -> None:
     """Held-out rows may be noise where no row that was learnt from is."""
     found = balanced_weights(np.array([0, 0, 1, -1]), {0: 2, 1: 1})
     assert found[-1] == 1.0
+
+
+def test_rows_in_no_group_weigh_no_more_than_those_of_the_smallest_group_of_their_class() -> None:
+    y = np.repeat([0, 0, 0, 1, 1, 2], [60, 12, 3, 40, 20, 5])
+    groups = np.repeat([0, 1, -1, 2, -1, -1], [60, 12, 3, 40, 20, 5])
+    keys = balance_keys(y, groups, np.zeros(len(y), bool))
+    by_class = Counter(zip(y.tolist(), keys.tolist(), strict=True))
+    counted = group_masses(keys, np.ones(len(y)))
+    sizes = bound_noise(counted, by_class)
+    assert sizes == {0: 60, 1: 12, 2: 40, -1: 12, -2: 40, -3: 5}
+    weights = balanced_weights(keys, sizes)
+    assert weights[groups == -1][:3].tolist() == weights[(y == 0) & (groups == 1)][:3].tolist()
+    # Without the bound three rows would weigh as much together as the sixty of their class's largest group.
+    assert balanced_weights(keys, counted)[72] == pytest.approx(20 * balanced_weights(keys, counted)[0])
