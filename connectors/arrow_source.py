@@ -20,7 +20,17 @@ from connectors.base import (
     SourceSpec,
 )
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
-from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
+from connectors.schema import (
+    cast_table,
+    check_names,
+    check_types,
+    how_to_tell_apart,
+    merge,
+    pick,
+    plain_schema,
+    told_apart,
+    with_names,
+)
 
 MAGIC = b"ARROW1"
 FEATHER_1 = b"FEA1"
@@ -62,12 +72,14 @@ class ArrowSource(FileSource):
         """Read the named columns of one shard, cast to ``schema``."""
         wanted = pick(schema, columns, shard.path)
         with self._opened(shard.path) as reader:
-            names = reader.schema.names
+            names = self._names(reader.schema)
         pick(pa.schema([(name, pa.null()) for name in names]), columns, shard.path)
         stored = list(columns) or names[:1]
-        with self._opened(shard.path, [names.index(name) for name in stored]) as reader:
+        places = sorted(names.index(name) for name in stored)
+        with self._opened(shard.path, places) as reader:
             batches = [*_batches(reader, shard.start, shard.stop)]
             table = pa.Table.from_batches(batches, reader.schema)
+            table = table.rename_columns([names[place] for place in places])
             table.validate(full=True)  # nothing in the file says that offsets and texts are sound
         if table.num_rows != shard.n_rows or len(batches) != shard.stop - shard.start:
             raise ConnectorError(f"{shard.path} has changed since it was listed. Plan and run again.")
@@ -95,7 +107,8 @@ class ArrowSource(FileSource):
         start = first = rows = held = 0
         with self._opened(path) as reader:
             check_types(path, reader.schema)
-            check_names(path, reader.schema.names)
+            names = self._names(reader.schema)
+            check_names(path, names, how_to_tell_apart(names))
             index = -1
             for index, batch in enumerate(_batches(reader)):
                 if rows and held + batch.nbytes > self.spec.shard_bytes:
@@ -104,7 +117,10 @@ class ArrowSource(FileSource):
                 rows, held = rows + batch.num_rows, held + batch.nbytes
             if rows:
                 shards.append(SourceShard(path, start, index + 1, rows, first, held))
-            return self._schema(reader.schema), shards
+            return self._schema(with_names(reader.schema, names)), shards
+
+    def _names(self, stored: pa.Schema) -> Sequence[str]:
+        return told_apart(stored.names, self.spec.renamed)
 
     @contextmanager
     def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:

@@ -19,7 +19,7 @@ from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.files import find_names
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, cut, n_fields
-from connectors.schema import check_names, check_same_names, number_repeated
+from connectors.schema import check_names, check_same_names, how_to_tell_apart, number_repeated, told_apart
 from connectors.text_source import BOM, CODECS, TextSource, quote_value
 
 MOSTLY = 0.8
@@ -123,14 +123,11 @@ class CsvSource(TextSource):
 
     def _how_to_tell_apart(self, names: list[str]) -> str:
         """Return the remedies for two columns of one name."""
-        later = [new for old, new in zip(names, number_repeated(names), strict=True) if old != new]
-        pairs = ", ".join(f"{name}: NAME" for name in later[:3]) + (", ..." if len(later) > 3 else "")
-        text = f"ame the later ones with source.rename: {{{pairs}}}, or number them with "
-        text += "source.options.duplicate_names: number"
+        text = f"{how_to_tell_apart(names)}, or number them with source.options.duplicate_names: number"
         short = [name for name in names if 0 < len(name) <= MOST_DIGITS]
         if any(re.fullmatch(self._rules.number, name) for name in short):
-            return f"If line 1 is a row of data, set source.options.header: false; else n{text}"
-        return f"N{text}"
+            return f"If line 1 is a row of data, set source.options.header: false; else n{text[1:]}"
+        return text
 
     def _header(self, path: str) -> tuple[list[str], int]:
         """Column names and the offset of the first row."""
@@ -161,10 +158,9 @@ class CsvSource(TextSource):
         _check_lengths(path, names)
         if self.options.empty_names == "number":
             names = [name or f"column_{place}" for place, name in enumerate(names, 1)]
-        numbered = number_repeated(names)
-        later = {new for old, new in zip(names, numbered, strict=True) if old != new}
-        wanted = self.options.duplicate_names == "number" or later <= {*self.spec.renamed}
-        return numbered if wanted else names
+        if self.options.duplicate_names == "number":
+            return number_repeated(names)
+        return told_apart(names, self.spec.renamed)
 
     def _header_end(self, path: str, begin: int) -> int:
         scanner = RowScanner(begin, separator=self._separator(path))

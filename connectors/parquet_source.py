@@ -27,7 +27,17 @@ from connectors.base import (
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.filters import Predicate
 from connectors.locations import below
-from connectors.schema import cast_table, check_names, check_types, merge, pick, plain_schema
+from connectors.schema import (
+    cast_table,
+    check_names,
+    check_types,
+    how_to_tell_apart,
+    merge,
+    pick,
+    plain_schema,
+    told_apart,
+    with_names,
+)
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 4}
 """Bytes that a value takes in memory at least, by its physical type."""
@@ -91,12 +101,19 @@ class ParquetSource(FileSource):
         folders = constant(self.spec, shard.path, wanted, shard.n_rows) if self.hive else {}
         stored = [name for name in columns if name not in folders]
         with self._opened(shard.path) as file:
-            pick(file.schema_arrow, stored, shard.path)
+            held = file.schema_arrow.names
+            names = told_apart(held, self.spec.renamed)
+            pick(with_names(file.schema_arrow, names), stored, shard.path)
             if shard.stop > file.num_row_groups:
                 raise _changed(shard)
-            table = self._read(file, shard, stored)
+            asked = dict.fromkeys(held[names.index(name)] for name in stored)
+            table = self._read(file, shard, [*asked])
         if table.num_rows != shard.n_rows:
             raise _changed(shard)
+        if names != held:  # all columns of a name are read, among each other in the file's order
+            both = [*zip(held, names, strict=True)]
+            of_name = {name: iter([new for old, new in both if old == name]) for name in held}
+            table = table.rename_columns([next(of_name[name]) for name in table.schema.names])
         check_utf8(table, shard)
         for name, values in folders.items():
             table = table.append_column(name, values)
@@ -119,16 +136,18 @@ class ParquetSource(FileSource):
     def _footer(self, path: str, folders: pa.Schema, asked: Predicate | bool) -> tuple[pa.Schema, Shards]:
         with self._opened(path) as file:
             check_types(path, file.schema_arrow)
-            schema = plain_schema(file.schema_arrow)
+            held = file.schema_arrow.names
+            names = told_apart(held, self.spec.renamed)
+            check_names(path, names, how_to_tell_apart(names))
+            schema = plain_schema(with_names(file.schema_arrow, names))
             twice = [name for name in folders.names if name in schema.names]
             if twice:
                 raise ConnectorError(
                     f"{path}: the column {twice[0]!r} is in the file and in its folders' names. Set "
                     f"source.options.hive: false to take the file's."
                 )
-            check_names(path, schema.names)
             groups: Sequence[int] = range(file.num_row_groups)
-            if isinstance(asked, Predicate):
+            if isinstance(asked, Predicate) and names == held:
                 groups = self._fitting(path, asked.expression(schema))
             shards = [*_shards(path, file.metadata, groups, self.spec.shard_bytes)]
             return pa.schema([*schema, *folders]), shards
@@ -165,7 +184,14 @@ class ParquetSource(FileSource):
             if len(flat) < len(doubtful):
                 return self._read_in_pieces(counted, shard, columns)
             table = counted.read_row_groups(groups, columns=[*columns])
-        self._check_size(shard, sum(_written_out(table.column(name)) for name in flat))
+        self._check_size(
+            shard,
+            sum(
+                _written_out(column)
+                for name, column in zip(table.schema.names, table.columns, strict=True)
+                if name in flat
+            ),
+        )
         return table
 
     def _read_in_pieces(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:

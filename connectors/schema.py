@@ -21,6 +21,27 @@ def number_repeated(names: Sequence[str]) -> list[str]:
     return found
 
 
+def told_apart(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
+    """Return the names of a file's columns, numbered where ``source.rename`` names all that come later.
+
+    ``renamed`` are the old names of ``source.rename``, such as ``x.1`` for the second column ``x``.
+    """
+    numbered = number_repeated(names)
+    return numbered if {*numbered} - {*names} <= {*renamed} else [*names]
+
+
+def how_to_tell_apart(names: Sequence[str]) -> str:
+    """Return the remedy for columns of one name."""
+    later = [new for old, new in zip(names, number_repeated(names), strict=True) if old != new]
+    pairs = ", ".join(f"{name}: NAME" for name in later[:3]) + (", ..." if len(later) > 3 else "")
+    return f"Name the later ones with source.rename: {{{pairs}}}"
+
+
+def with_names(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """Return the schema with other names for its columns."""
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+
 def check_names(path: str, names: Sequence[str], or_else: str = "", key: str = "") -> None:
     """Raise ConnectorError if a column has no name or two have the same.
 

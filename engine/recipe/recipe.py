@@ -80,7 +80,7 @@ class SourceSection(Section):
     rename: dict[str, str] = Field(
         default_factory=dict,
         description="Old name: new name; also a struct's field, `metadata.language: language`, and the "
-        "second of two CSV columns of one name, `score.1: other_score`. All other keys use the new names",
+        "second of two columns of one name, `score.1: other_score`. All other keys use the new names",
     )
     flatten: tuple[str, ...] = Field(
         default=(),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -255,6 +256,42 @@ def test_csv_columns_of_one_name_are_numbered(tmp_path: Path) -> None:
     options = {"duplicate_names": "number"}
     source = open_source(str(tmp_path), options=options, rename={"score.1": "violent"})
     assert rows_of(source) == [{"x": 1, "score": 2, "x.1": 3, "violent": 4, "x.2": 5, "score.2": 6}]
+
+
+def write_twice(path: Path) -> None:
+    """Five columns, three of them named x, in the format of the file's ending."""
+    names, columns = ["x", "y", "x", "b", "x"], [[1, 2], ["u", "v"], [3.5, 4.5], [True, False], ["p", "q"]]
+    table = pa.Table.from_arrays([pa.array(values) for values in columns], names=names)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=1)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_columns_of_one_name_are_told_apart_by_rename(ending: str, tmp_path: Path) -> None:
+    write_twice(tmp_path / f"a.{ending}")
+    with pytest.raises(
+        ConnectorError, match=r"'x' is there more than once.*rename: \{x\.1: NAME, x\.2: NAME\}"
+    ):
+        open_source(str(tmp_path)).list()
+    with pytest.raises(ConnectorError, match="more than once"):
+        open_source(str(tmp_path), rename={"x.1": "second"}).list()
+    source = open_source(str(tmp_path), rename={"x.1": "second", "x.2": "third"})
+    assert rows_of(source) == [
+        {"x": 1, "y": "u", "second": 3.5, "b": True, "third": "p"},
+        {"x": 2, "y": "v", "second": 4.5, "b": False, "third": "q"},
+    ]
+    listing = source.list()
+    for wanted in (["third"], ["second", "y"], ["third", "x"], []):
+        found = source.read(listing.shards[0], wanted, listing.schema)
+        assert found.column_names == wanted
+        assert found.num_rows == listing.shards[0].n_rows
+    filtered = open_source(
+        str(tmp_path), rename={"x.1": "second", "x.2": "third"}, filter=parse([["second", ">", 4]])
+    )
+    assert [row["third"] for row in rows_of(filtered)] == ["q"]
 
 
 DATA = Path(os.environ.get("ROWSIEVE_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))

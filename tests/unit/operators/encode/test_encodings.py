@@ -294,3 +294,14 @@ def test_more_distinct_values_than_are_counted_exactly(tmp_path):
     np.testing.assert_array_equal(x[:, 0], common)
     assert all(output.source == "c" for output in state.outputs)
     assert sum(path.stat().st_size for path in (tmp_path / "told").iterdir()) < 2**24
+
+
+@pytest.mark.slow
+def test_a_million_distinct_values_take_a_bounded_table(tmp_path):
+    n, n_values = 1_200_000, 1_000_003
+    codes = [f"value {i * 7919 % n_values}" for i in range(n)]
+    table = pa.table({"c": codes, "y": np.where(np.arange(n) % 2 == 0, "yes", "no")})
+    x, state = encoded(table, 3, tmp_path, "c", columns={"c": "categorical"})
+    assert len(x) == n
+    assert x.shape[1] == len(state.outputs) < 1000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2**24
