@@ -31,8 +31,8 @@ def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) ->
         conditional PUTs.
 
     """
-    check_real_folders(folder)
     try:
+        check_real_folders(folder)
         lease, handle = _acquire(folder, who, stale_seconds)
     except OSError as error:
         raise InputError(
