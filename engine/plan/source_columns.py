@@ -215,7 +215,7 @@ def summarise_sample(sample: Sample, rules: TextRules | None = None) -> dict[str
 
 def _readers(chain: list[Operator[Any]], name: str, maker: Operator[Any] | None) -> tuple[str, ...]:
     draws = next((o for o in chain if o.name == PARTS), None)
-    if draws is not None and name in draws.params.features:  # it hashes them, and uses no value
+    if draws is not None and name in (draws.params.label, *draws.params.features):  # it only hashes them
         chain = [operator for operator in chain if operator is not draws]
     others = (o for o in chain if o is not maker and o.name != "ingest")
     return tuple(o.name for o in others if name in (*o.source_columns, *o.oracle_columns))
