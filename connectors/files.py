@@ -82,7 +82,7 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
 
 
 def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
-    """Whatever fsspec knows: https, sftp, memory, hf, ...; some ask for a package of their own."""
+    """A file system by fsspec: https, sftp, memory, hf, ...; some ask for a package of their own."""
     from fsspec.core import url_to_fs
 
     settings = {"get_client": _guarded_client} if path.startswith(("http://", "https://")) else {}

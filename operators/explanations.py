@@ -1,4 +1,4 @@
-"""What an operator says of one row: the facts that ``rowsieve explain`` lists."""
+"""Facts of an operator about one row, which ``rowsieve explain`` lists."""
 
 from __future__ import annotations
 

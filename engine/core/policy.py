@@ -53,7 +53,7 @@ MAX_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Policy:
-    """What recipes may use. None stands for no restriction beside those of the connectors."""
+    """Limits of what recipes may use. None is no limit beside those of the connectors."""
 
     schemes: tuple[str, ...] | None = None
     """Schemes of URIs under ``path``; ``file`` stands for local paths. None: those that connectors open."""

@@ -37,7 +37,7 @@ LEAST_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run is expected to take.
+    """Expected time and memory of a run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What can be told of a plan before it runs: the use of every source column, and faults of the label."""
+"""Preview of a plan before it runs: the use of every source column, and faults of the label."""
 
 from __future__ import annotations
 

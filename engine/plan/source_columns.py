@@ -1,4 +1,4 @@
-"""What becomes of every column of the source: its kind and how it is used, or why it is not used."""
+"""Use of every column of the source: its kind and how it is used, or why it is not used."""
 
 from __future__ import annotations
 

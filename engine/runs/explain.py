@@ -1,4 +1,4 @@
-"""What every operator of a published version said of one row, for ``rowsieve explain``."""
+"""Facts that the operators of a published version record of one row, for ``rowsieve explain``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger("rowsieve")
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """What one operator said of the row."""
+    """The facts of one operator about the row."""
 
     operator: str
     facts: tuple[Fact, ...]

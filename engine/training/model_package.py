@@ -1,4 +1,4 @@
-"""What a registered model is made of beside its weights: signature, example, pinned packages and code.
+"""Contents of a registered model beside its weights: signature, example, pinned packages and code.
 
 The model carries Rowsieve's own code (MLflow's ``code_paths``), so that it can be loaded where Rowsieve is
 not installed, and where another package has the name ``rowsieve``.

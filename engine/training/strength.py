@@ -141,7 +141,7 @@ def summary_of(folder: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class SampleTask:
-    """What a worker needs to draw train rows and to measure the curve. Picklable."""
+    """Inputs of the worker that draws train rows and measures the curve. Picklable."""
 
     version: Version
     maker: FeatureMaker

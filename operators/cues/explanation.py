@@ -1,4 +1,4 @@
-"""What ``cues`` says of one row."""
+"""Facts of ``cues`` about one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What robust weights win on held-out rows: the estimates that the report prints and that the gate needs.
+"""Gain of robust weights on held-out rows: the estimates that the report prints and the gate needs.
 
 Two kinds of gain. A shortcut in a feature shows as a slice whose worst class and side gets better. One that
 is spread over many features shows in no slice, but confident mistakes are put right: those of wrong labels

@@ -222,7 +222,7 @@ def slice_factor(slices: Slices, Z: Floats, y: Ints) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class _Variances:
-    """What the scores are measured against: error and total variances of the held-out probabilities."""
+    """Error and total variances of the held-out probabilities, against which the scores are measured."""
 
     error: Floats
     lean_total: float

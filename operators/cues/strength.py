@@ -94,7 +94,7 @@ class WeightPath:
 
 @dataclass(frozen=True)
 class Point:
-    """What one strength comes to on rows that the models have not seen.
+    """Accuracies at one strength, on rows that the models have not seen.
 
     Attributes
     ----------

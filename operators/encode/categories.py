@@ -91,7 +91,7 @@ class CategoryEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         found = [self._output(self._level(value), role) for value, role in self._indicators()]
         found += [self._output(f": hash {k}", "hash") for k in range(self.hash_columns)]
         if self.target is not None:

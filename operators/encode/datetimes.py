@@ -80,7 +80,7 @@ class DatetimeEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         found: list[Output] = []
         for part in self.parts:
             label = f"{self.source}: {part}"

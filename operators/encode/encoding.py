@@ -47,7 +47,7 @@ class TableEncoding:
 
     @cached_property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         return [output for column in self.columns for output in column.outputs]
 
     @property

@@ -72,7 +72,7 @@ def has_text_model(params: EncodeParams) -> bool:
 
 @dataclass
 class Fitted:
-    """What the passes over the shards found.
+    """Findings of the passes over the shards.
 
     Attributes
     ----------
@@ -245,7 +245,7 @@ def _text(params: EncodeParams, name: str, executor: Executor) -> TextEncoding:
 
 @dataclass(frozen=True)
 class CategoryPlan:
-    """What a categorical column still needs after the first pass.
+    """Work that a categorical column still needs after the first pass.
 
     Attributes
     ----------

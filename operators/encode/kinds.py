@@ -70,7 +70,7 @@ class Unused(StrEnum):
 
 @dataclass(frozen=True)
 class KindOptions:
-    """What decides beside the summary.
+    """Settings that decide the kind beside the summary.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ class NumberEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         value = Output(self.source, self.kind, self.source, "value")
         gap = Output(self.source, self.kind, f"{self.source} is missing", "missing")
         return [value, gap] if self.indicator else [value]

@@ -88,7 +88,7 @@ def _column(value: Any) -> Any:
 
 
 class ColumnParams(OperatorParams):
-    """What differs for one column. A kind alone may be written in place of the mapping."""
+    """Settings of one column that differ. A kind alone may be written in place of the mapping."""
 
     kind: Kind | None = None
     """``numeric``, ``boolean``, ``categorical``, ``datetime``, ``text``, ``tags``, ``vector``, or ``unused``

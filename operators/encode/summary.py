@@ -1,4 +1,4 @@
-"""What is known of a source column without its rows: counts and sketches that can be merged over shards.
+"""Summary of a source column without its rows: counts and sketches that can be merged over shards.
 
 ``encode`` fits on the merged summaries of all shards; ``init`` and ``validate`` look at those of a sample.
 :func:`operators.encode.kinds.decide_kind` decides from a summary how the column is used.
@@ -31,7 +31,7 @@ SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
 class Form(StrEnum):
-    """What a column's Arrow type can hold."""
+    """Kind of values that a column's Arrow type can hold."""
 
     NUMBER = "number"
     INTEGER = "integer"

@@ -107,7 +107,7 @@ class TagsEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         found = [Output(self.source, "tags", f"{self.source}: {text}", "category") for text in self.frequent]
         if self.bucket:
             found.append(Output(self.source, "tags", f"{self.source}: an infrequent entry", "infrequent"))

@@ -24,7 +24,7 @@ class VectorEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         labels = [f"{self.source}[{k}]" for k in range(self.width)]
         return [Output(self.source, "vector", label, "entry") for label in labels]
 
@@ -65,7 +65,7 @@ class TextEncoding:
 
     @property
     def outputs(self) -> list[Output]:
-        """The features."""
+        """Return the features, with the source column of each."""
         labels = [f"{self.source}[{k}]" for k in range(self.width)]
         return [Output(self.source, "text", label, "entry") for label in labels]
 

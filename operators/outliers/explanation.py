@@ -1,4 +1,4 @@
-"""What the evidence says of one row: the posterior with its threshold, and every judge's score."""
+"""Evidence about one row: the posterior with its threshold, and the score of every source of evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit takes from a sample of the rows: landmarks, the feature map, and the first centroids.
+"""Start of a fit from a sample of the rows: landmarks, the feature map, and the first centroids.
 
 The same code serves rows in memory and rows in shards.
 """

@@ -1,4 +1,4 @@
-"""What each class weighs under class balance, by its name: for the warning, the report and the metrics."""
+"""Weight of each class under class balance, by its name: for the warning, the report and the metrics."""
 
 from __future__ import annotations
 
