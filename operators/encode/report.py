@@ -28,9 +28,7 @@ def encoding_section(context: ReportContext) -> ReportSection:
         "faulty.",
     )
     text = f"{len(uses) - len(unused)} of {len(uses)} columns give {sum(widths.values())} features."
-    findings = (
-        [Finding(f"{len(unused)} columns are not used as features: {', '.join(unused)}.")] if unused else []
-    )
+    findings = [Finding(f"Columns that are not used as features: {', '.join(unused)}.")] if unused else []
     return ReportSection(
         "Columns",
         [text, table],
