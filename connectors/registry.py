@@ -163,14 +163,16 @@ def open_source(
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:
     """The format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
-    found = connector(format) if format != "auto" else None
-    known = found.schemes if found else {scheme for one in connectors().values() for scheme in one.schemes}
-    current_policy().check_uri(path, known=known)
-    return found or _guess(path, os.getcwd())
+    if format != "auto":
+        found = connector(format)
+        current_policy().check_uri(path, known=found.schemes)
+        return found
+    known = list(connectors().values())
+    current_policy().check_uri(path, known={scheme for one in known for scheme in one.schemes})
+    return _guess(path, os.getcwd(), known)
 
 
-def _guess(path: str, root: str) -> Connector[Any]:
-    known = connectors().values()
+def _guess(path: str, root: str, known: Sequence[Connector[Any]]) -> Connector[Any]:
     scheme = path.partition("://")[0] if "://" in path else ""
     for found in known:
         if scheme in found.schemes:

@@ -10,6 +10,7 @@ import typer
 from engine.cli.common import Verbose, shown_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError
+from engine.core.pandas_import import keep_pandas_out
 
 
 def init(
@@ -27,6 +28,7 @@ def init(
 ) -> None:
     """Look at a dataset and write a commented recipe for it. The label is never guessed."""
     with shown_errors(verbose):
+        keep_pandas_out()
         if out is not None and out.exists() and not force:
             raise InputError(f"{out} exists. Choose another name with -o, or replace it with --force.")
         if label is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
 from engine.cli.safe_output import echo
+from engine.core.pandas_import import keep_pandas_out
 
 
 def plan(
@@ -11,6 +12,7 @@ def plan(
 ) -> None:
     """Show shards, columns and fingerprints, without starting Ray."""
     with shown_errors(verbose):
+        keep_pandas_out()
         from engine.cli.columns import column_lines
         from engine.cli.output import show_json, show_plan
         from engine.plan.planner import make_plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
 from engine.cli.safe_output import echo
+from engine.core.pandas_import import keep_pandas_out
 
 
 def validate(
@@ -11,6 +12,7 @@ def validate(
 ) -> None:
     """Check a recipe and its source without changing anything, and list how every column is used."""
     with shown_errors(verbose):
+        keep_pandas_out()
         from engine.cli.columns import column_lines, label_lines
         from engine.plan.planner import make_plan
         from engine.plan.preview import check, preview

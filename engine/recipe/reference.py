@@ -21,10 +21,11 @@ def key_table(model: type[BaseModel]) -> list[str]:
     if not model.model_fields:
         return []
     shapes = model.model_json_schema().get("properties", {})
-    rows = [
-        (f"`{name}`", type_text(shapes.get(name, {})), default_text(field), _meaning(field))
-        for name, field in model.model_fields.items()
-    ]
+    rows = []
+    for name, field in model.model_fields.items():
+        shape = shapes.get(name, {})
+        meaning = _meaning(field, shape.get("description", ""))
+        rows.append((f"`{name}`", type_text(shape), default_text(field), meaning))
     return table(("key", "type", "default", "meaning"), rows)
 
 
@@ -149,11 +150,11 @@ def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
     return lines
 
 
-def _meaning(field: FieldInfo) -> str:
+def _meaning(field: FieldInfo, described: str = "") -> str:
     """Return the field's description, or its section's; "Chooses this" for a key with one possible value."""
-    section = _section(field)
-    if field.description or section is None:
-        return field.description or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
+    section, told = _section(field), field.description or described
+    if told or section is None:
+        return told or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
     return paragraph(section)
 
 

@@ -71,21 +71,37 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.split() == []
 
 
-def test_validate_of_a_table_loads_nothing_heavy(tmp_path: Path) -> None:
-    table = pa.table({"y": ["a", "b"] * 100, "x": [*range(100)] * 2, "city": ["Oslo", "Rome"] * 100})
+HEAVY = {"torch", "ray", "mlflow", "sklearn", "scipy", "matplotlib", "fsspec", "pyarrow.dataset", "pandas"}
+
+
+@pytest.mark.parametrize("column", ["y", "yy"])
+def test_a_look_at_a_table_loads_nothing_heavy(tmp_path: Path, column: str) -> None:
+    table = pa.table(
+        {
+            "y": ["a", "b"] * 100,
+            "x": [*range(99), None] * 2,
+            "city": ["Oslo", "Rome"] * 100,
+            "day": pa.array(range(200), pa.date32()),
+            "kind": pa.array(["u", "v"] * 100).dictionary_encode(),
+        }
+    )
     pq.write_table(table, tmp_path / "a.parquet")
-    recipe = f"name: r\nsource: {{path: {tmp_path}/a.parquet, label: y}}\noutput: {{path: {tmp_path}/out}}\n"
-    (tmp_path / "r.yaml").write_text(recipe)
+    recipe = f"name: r\nsource: {{path: {tmp_path}/a.parquet, label: {column}}}\n"
+    (tmp_path / "r.yaml").write_text(f"{recipe}output: {{path: {tmp_path}/out}}\n")
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom engine.cli.app import app\n"
-        f"done = CliRunner().invoke(app, ['validate', {str(tmp_path / 'r.yaml')!r}])\n"
-        "assert done.exit_code == 0, done.output\n"
-        "heavy = {'torch', 'ray', 'mlflow', 'sklearn', 'scipy', 'matplotlib', 'fsspec', 'pyarrow.dataset'}\n"
-        "print(*heavy & set(sys.modules))\n"
+        f"init = ['init', 'a.parquet', '--label', {column!r}]\n"
+        "for args in (['validate', 'r.yaml'], ['plan', 'r.yaml'], init):\n"
+        "    done = CliRunner().invoke(app, args)\n"
+        f"    assert done.exit_code == {0 if column == 'y' else 2}, done.output\n"
+        f"print(*{HEAVY} & set(sys.modules))\n"
+        "import pandas, pyarrow\n"
+        "assert pyarrow.Table.from_pandas(pandas.DataFrame({'a': [1]})).to_pandas().a.tolist() == [1]\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True
+        [sys.executable, "-c", code], cwd=tmp_path, timeout=120, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
 
 
