@@ -1,4 +1,4 @@
-"""Array types and constants that several operators share. Importing it needs NumPy alone."""
+"""Array types and constants that the operators and the engine share. Importing it needs NumPy alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import numpy.typing as npt
 
 Float32: TypeAlias = npt.NDArray[np.float32]
 Float64: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.floating[Any]]
+"""Float32 or float64, of any shape."""
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 """(n, p) rows, float32 or float64."""
+Integers: TypeAlias = npt.NDArray[np.integer[Any]]
+Int64: TypeAlias = npt.NDArray[np.int64]
 Index: TypeAlias = npt.NDArray[np.intp]
 """Positions of rows."""
 Ids: TypeAlias = npt.NDArray[np.int64]

@@ -24,6 +24,7 @@ from engine.recipe.recipe import Recipe
 from engine.runs.descriptions import read_descriptions
 from engine.storage.stores import store_of
 from engine.training.version import open_version
+from operators.arrays import NOISE
 from operators.base import GROUP, PREDICTION, SPLIT, WEIGHT
 from operators.ingest.label_checks import check_labels
 from operators.ingest.labels import class_indices
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 5
 """An error names this many faulty rows."""
-NOISE = -1
-"""Value of ``group`` for rows that belong to no cluster."""
 
 
 class Curated(PublishedVersion):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engine.report.survey import NOISE, Survey
+from engine.report.survey import Survey
+from operators.arrays import NOISE
 from operators.report import RowStatistics
 from operators.report.text import count, percent
 

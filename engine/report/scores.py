@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engine.plan.model import Plan
-from engine.report.survey import NOISE, Key, Survey, cast_or_null
+from engine.report.survey import Key, Survey, cast_or_null
+from operators.arrays import NOISE
 from operators.base import LABEL, ROW_ID, Labelings
 from operators.report import RowStatistics
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from engine.plan.model import Plan
 from engine.recipe.recipe import TruthSection
 from engine.storage.reader import StoreReader
+from operators.arrays import NOISE
 from operators.base import (
     GROUP,
     IS_OUTLIER,
@@ -36,8 +37,6 @@ from operators.base import (
 from operators.hashing import row_hashes
 from operators.report import RowStatistics
 
-NOISE = -1
-"""Value of ``group`` for rows in no cluster."""
 STRONGEST = 24
 DRAWN_PER_GROUP = 1_000
 DRAWN_SHARDS = 64

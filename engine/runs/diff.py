@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from engine.runs.row_matching import CommonRows, match_rows
 from engine.training.version import Version
+from operators.arrays import NOISE
 from operators.base import GROUP, IS_OUTLIER, ROW_ID, SPLIT, WEIGHT
 
-NOISE = -1
 EXAMPLES = 5
 Pair = tuple[Any, Any]
 Column = npt.NDArray[Any]

@@ -21,6 +21,7 @@ from engine.core.output_layout import version_folder
 from engine.plan.model import Plan
 from engine.plan.shard_matching import match_shards
 from engine.storage.manifest import is_published, read_manifest
+from operators.arrays import Float32
 from operators.base import FEATURES, GRADIENT, GROUP, ROW_ID, Executor, ShardReader
 from operators.columns import vectors_to_numpy
 
@@ -33,7 +34,6 @@ LEARNERS = frozenset({"probe", "gradients", "groups", "embed"})
 """Operators that learn the columns that are compared."""
 NAMED = 5
 """Most columns that a figure names."""
-Floats = npt.NDArray[np.float32]
 Sides = tuple[Sequence[int], Sequence[int]]
 
 
@@ -198,14 +198,14 @@ def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
     return worst, shifts.get(worst)
 
 
-def _standardised(old: Floats, new: Floats) -> npt.NDArray[np.float64]:
+def _standardised(old: Float32, new: Float32) -> npt.NDArray[np.float64]:
     """Standardise by mean and standard deviation of the old rows; columns constant there are only centred."""
     scale = old.std(axis=0, dtype=np.float64)
     rows = np.concatenate([old, new]).astype(np.float64) - old.mean(axis=0, dtype=np.float64)
     return np.asarray(rows / np.where(scale > 0, scale, 1.0))
 
 
-def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], size: int) -> Floats:
+def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], size: int) -> Float32:
     """Draw rows at random from some shards, without the quarantined ones."""
     infos = [plan.shards[shard] for shard in shards]
     total = sum(info.n_rows for info in infos)
@@ -224,7 +224,7 @@ def _sample(plan: Plan, executor: Executor, column: str, shards: Sequence[int], 
     return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
 
 
-def _rows(reader: ShardReader, column: str, work: tuple[int, list[int]]) -> Floats:
+def _rows(reader: ShardReader, column: str, work: tuple[int, list[int]]) -> Float32:
     """Return the values of the drawn rows of one shard. Runs on a worker."""
     table = reader.read(work[0], [column])
     places = np.flatnonzero(np.isin(table.column(ROW_ID).to_numpy(), work[1]))

@@ -11,8 +11,9 @@ import torch
 from engine.recipe.trainers import BoostedParams
 from engine.training.learner import model_state
 from engine.training.rules import Erm
-from engine.training.sampling import Draw, Floats
-from engine.training.session import Bools, Phase, Session
+from engine.training.sampling import Draw
+from engine.training.session import Phase, Session
+from operators.arrays import Float64, Mask
 from operators.lpboost import SampleWeightSolver, Solution
 
 MOST_DRAWS = 50.0
@@ -67,13 +68,13 @@ class Boosted:
     def _keep_model(self, index: int, session: Session) -> None:
         session.model_store.put(index, model_state(session.learner.state()))
 
-    def _ada(self, total: dict[int, Floats], session: Session) -> dict[int, Floats]:
+    def _ada(self, total: dict[int, Float64], session: Session) -> dict[int, Float64]:
         """Return w_i proportional to exp(eta times row i's losses so far) (Zhai et al. 2021, Algorithm 2)."""
         peaks = session.slots.each(lambda slot: torch.tensor([float(total[slot].max(initial=0))]))
         most = float(peaks.max())
         return {slot: np.exp(self._params.eta * (own - most)) for slot, own in total.items()}
 
-    def _by_lp(self, wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
+    def _by_lp(self, wrong: dict[int, Mask], session: Session) -> dict[int, Float64]:
         if not self._ready:
             self._solver, self._ready = self._resumed(session), True
         t = session.progress.phase
@@ -111,7 +112,7 @@ class Boosted:
             solver.restore(earlier, Solution(weights, kept["model_weights"].numpy(), value, gap, "kept"))
         return solver
 
-    def _trusted(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
+    def _trusted(self, weights: dict[int, Float64], session: Session) -> dict[int, Float64]:
         """Multiply Ada's sample weights by the rows' published weights.
 
         The published weight decides how often a row is drawn, not how much its loss counts: a row that is
@@ -131,8 +132,8 @@ class Boosted:
         return self._capped(found, published, session)
 
     def _capped(
-        self, drawn: dict[int, Floats], published: dict[int, Floats], session: Session
-    ) -> dict[int, Floats]:
+        self, drawn: dict[int, Float64], published: dict[int, Float64], session: Session
+    ) -> dict[int, Float64]:
         """Return draw probabilities of which no row exceeds ``MOST_DRAWS`` times its published share.
 
         Each round cuts the rows above their cap and shares what was cut out over the others.
@@ -154,7 +155,7 @@ class Boosted:
             capped = {s: capped[s] | over[s] for s in capped}
         return {s: np.minimum(own, caps[s]) for s, own in found.items()}
 
-    def _trimmed(self, weights: dict[int, Floats], session: Session) -> dict[int, Floats]:
+    def _trimmed(self, weights: dict[int, Float64], session: Session) -> dict[int, Float64]:
         """Remove the weight of the share ``trim`` of rows that most models get wrong."""
         if not self._params.trim:
             return weights
@@ -182,7 +183,7 @@ def _packed(solver: SampleWeightSolver) -> torch.Tensor:
     return torch.from_numpy(np.concatenate([found.sample_weights, found.model_weights, proof]))
 
 
-def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
+def _add_up(wrong: dict[int, Mask], session: Session) -> dict[int, Float64]:
     """Add the last model's losses to each row's sum over all models so far."""
     before = session.progress.by_slot.get(TOTAL, {})
     total = {slot: before.get(slot, 0.0) + own.astype(np.float64) for slot, own in wrong.items()}
@@ -190,7 +191,7 @@ def _add_up(wrong: dict[int, Bools], session: Session) -> dict[int, Floats]:
     return total
 
 
-def _append(wrong: dict[int, Bools], session: Session) -> None:
+def _append(wrong: dict[int, Mask], session: Session) -> None:
     """Store the losses of every model, (n, t) per slot, for a solver that must start again."""
     before = session.progress.by_slot.get(LOSSES)
     session.progress.by_slot[LOSSES] = {

@@ -27,6 +27,7 @@ from engine.core.json_files import write_json
 from engine.recipe.estimators import is_estimator
 from engine.training.checkpoint import model_path
 from engine.training.estimators import KEY, module_of
+from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.lpboost import solve_model_weights
 from operators.models import ModelSpec, build
@@ -35,7 +36,6 @@ from operators.probe.scoring import logits
 DESCRIPTION = "ensemble.json"
 SELECTION = "selection.safetensors"
 MODELS = "models"
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Ensemble:
     spec: ModelSpec
     models: tuple[nn.Module, ...]
     """T modules on the CPU, in eval mode."""
-    model_weights: Floats
+    model_weights: Float64
     """lambda (T,) >= 0, sum 1."""
     selection_losses: npt.NDArray[np.uint8]
     """(m, T) 0/1 losses on the selection set."""
     selection_rows: npt.NDArray[np.int64]
     """(m,) their row ids."""
-    selection_weights: Floats
+    selection_weights: Float64
     """(m,) how often each counts when the mixture is chosen."""
     about: dict[str, Any]
     """Trainer, parameters, classes, dataset version: whatever training wrote down."""
@@ -121,7 +121,7 @@ class Ensemble:
         t = len(self.models)
         return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
 
-    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+    def predict_proba(self, X: npt.ArrayLike) -> Float64:
         """Mean of the base models' class probabilities, weighted by lambda: (n, C) for rows X (n, d)."""
         X = self._rows(X)
         found = np.zeros((len(X), self.spec.n_classes))
@@ -172,9 +172,9 @@ class Ensemble:
             else np.empty((0, len(self.models)), np.uint8)
         )
 
-    def expected_losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+    def expected_losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Float64:
         """Expected 0/1 loss of the randomised classifier on each row: (n,) in [0, 1]."""
-        found: Floats = self.losses(X, y) @ self.model_weights
+        found: Float64 = self.losses(X, y) @ self.model_weights
         return found.clip(0, 1)
 
     def _mixed(self) -> Iterable[tuple[float, nn.Module]]:
@@ -204,7 +204,7 @@ def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
     return model.eval()
 
 
-def _softmax(scores: npt.NDArray[np.float32]) -> Floats:
+def _softmax(scores: npt.NDArray[np.float32]) -> Float64:
     return torch.softmax(torch.from_numpy(scores).double(), dim=1).numpy()
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
+from operators.arrays import Float64
 from operators.base import OperatorError
 
 KEY = "estimator"
@@ -45,7 +46,6 @@ TRUSTED = frozenset(
     }
 )
 """Types inside the estimators above that skops does not trust by itself; they only hold numbers."""
-Floats = npt.NDArray[np.float64]
 
 
 class EstimatorModule(nn.Module):
@@ -86,12 +86,12 @@ class EstimatorLearner:
             raise OperatorError("The estimator has not been fitted yet.")
         return self._module
 
-    def fit(self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Floats) -> None:
+    def fit(self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64) -> None:
         """Fit a new estimator to rows (n, d) with sample weights (n,); rows of weight 0 are left out."""
         self._module = EstimatorModule(dump(self._fitted(X, y, weight)), self._n_classes)
 
     def held_out_errors(
-        self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Floats, folds: npt.NDArray[Any]
+        self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64, folds: npt.NDArray[Any]
     ) -> npt.NDArray[np.bool_]:
         """Return which rows (n,) a model that was fitted to the other folds (n,) gets wrong."""
         wrong = np.zeros(len(y), bool)
@@ -103,7 +103,7 @@ class EstimatorLearner:
             wrong[mine] = fitted.predict(X[mine]) != y[mine]
         return wrong
 
-    def _fitted(self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Floats) -> Any:
+    def _fitted(self, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64) -> Any:
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         kept = weight > 0
@@ -141,7 +141,7 @@ def make(params: TrainParams, seed: int) -> Any:
 
 
 def _fit(
-    made: Any, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Floats, *, standardize: bool
+    made: Any, X: npt.NDArray[np.float32], y: npt.NDArray[np.int64], weight: Float64, *, standardize: bool
 ) -> Any:
     """Fit; a linear model sees features of mean 0 and deviation 1 if asked for, trees do not care."""
     from sklearn.linear_model import LogisticRegression

@@ -16,9 +16,9 @@ from engine.training.checkpoint import Checkpoints, ModelStore
 from engine.training.estimators import EstimatorLearner, check_rows
 from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
-from engine.training.rows import Dataset, Ints
-from engine.training.sampling import Floats
+from engine.training.rows import Dataset
 from engine.training.session import Counts, Session, count_rows
+from operators.arrays import Float64, Int64
 from operators.models import ModelSpec, Standardize, build
 from operators.probe.census import take_census
 from operators.probe.communicator import Communicator, SingleProcess, Slots
@@ -39,9 +39,9 @@ class Fitted:
     n_models: int
     selection_losses: np.ndarray[Any, np.dtype[np.uint8]]
     """(m, t) 0/1 losses of the base models on the validation rows; on the train rows where there are none."""
-    selection_rows: Ints
+    selection_rows: Int64
     """(m,) their row ids."""
-    selection_weights: Floats
+    selection_weights: Float64
     """(m,) how often each counts in the choice of the mixture: the published weights, or 1 without them."""
     selection_split: str
     counts: Counts
@@ -138,7 +138,7 @@ def _solve(session: Session, spec: ModelSpec) -> int:
 
 def _selection(
     session: Session, n_models: int
-) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Ints, Floats]:
+) -> tuple[str, np.ndarray[Any, np.dtype[np.uint8]], Int64, Float64]:
     """Compute the 0/1 losses of all base models on the validation rows, or on the train rows without any.
 
     Returns the split, the losses (m, t), the row ids (m,) and the rows' weights (m,).

@@ -19,10 +19,11 @@ from torch import Tensor, nn
 
 from engine.recipe.trainers import DfrParams
 from engine.training.learner import Learner, model_state
-from engine.training.rows import GroupedRows, Ints, Shards
+from engine.training.rows import GroupedRows, Shards
 from engine.training.rules import Erm
-from engine.training.sampling import Draw, Floats, balance
+from engine.training.sampling import Draw, balance
 from engine.training.session import Phase, Session
+from operators.arrays import Float64, Int64
 from operators.base import OperatorError
 from operators.hashing import row_hashes, uniform
 from operators.models import ModelSpec, Standardize
@@ -78,12 +79,12 @@ class Dfr:
         session.model_store.put(0, model_state(learner.state()))
         return 1
 
-    def _held_out(self, session: Session, row_ids: Ints) -> npt.NDArray[np.bool_]:
+    def _held_out(self, session: Session, row_ids: Int64) -> npt.NDArray[np.bool_]:
         drawn = uniform(row_hashes(row_ids, session.seed, "train/last layer"))
         found: npt.NDArray[np.bool_] = drawn < self._params.held_out
         return found
 
-    def _group_weights(self, session: Session) -> Floats:
+    def _group_weights(self, session: Session) -> Float64:
         """(G + 1,) factors under which every group of the held-out rows has the same total weight."""
         n = session.data.n_groups
 
@@ -112,8 +113,8 @@ class _HeldOutActivations:
     shards: Shards
     model: nn.Module
     layer: nn.Linear
-    held_out: Callable[[Ints], npt.NDArray[np.bool_]]
-    group_weights: Floats
+    held_out: Callable[[Int64], npt.NDArray[np.bool_]]
+    group_weights: Float64
     weights: bool
 
     def __len__(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,12 +13,12 @@ from engine.training.learner import HEAD, Forward, Learner
 from engine.training.rows import GroupedRows, Shards
 from engine.training.rules import Batch, Rule
 from engine.training.sampling import Epoch, pieces
+from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.probe.communicator import Slots
 
 NAMED = 10
 """Row ids that an error names."""
-Floats = npt.NDArray[np.float64]
 
 
 class DivergedError(OperatorError):
@@ -88,19 +87,19 @@ def weigh(
     return {slot: part for slot, part in enumerate(torch.split(counts, sizes)) if slot in held}
 
 
-def _columns(share: Share) -> Floats:
+def _columns(share: Share) -> Float64:
     """Return loss, weight and group of a slot's rows as (3, b)."""
     loss = share.forward.loss.detach().cpu().numpy()
     return np.stack([loss, share.rows.weight, share.rows.group]).astype(np.float64)
 
 
-def _padded(columns: Floats, width: int) -> Tensor:
+def _padded(columns: Float64, width: int) -> Tensor:
     found = np.zeros((3, width))
     found[:, : columns.shape[1]] = columns
     return torch.from_numpy(found.reshape(-1))
 
 
-def _batch(columns: Floats, n: int, mean_weight: float) -> Batch:
+def _batch(columns: Float64, n: int, mean_weight: float) -> Batch:
     return Batch(columns[0], columns[1] / mean_weight, columns[2].astype(np.int64), n)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.training.ensemble import Ensemble, Floats
+from engine.training.ensemble import Ensemble
+from operators.arrays import Float64
 from operators.metrics.calibration import Calibration, calibration
 
 STEPS = 10**6
@@ -30,7 +31,7 @@ class GroupSums:
 
     rows: Counter[Any]
     right: Counter[Any]
-    bins: dict[Any, Floats] = field(default_factory=dict)
+    bins: dict[Any, Float64] = field(default_factory=dict)
     """Group -> (3, BINS): rows, sum of confidences and correct rows by bins of the confidence."""
 
     def add(self, other: GroupSums) -> None:
@@ -80,7 +81,7 @@ def sum_over_rows(
     X: npt.ArrayLike,
     y: npt.ArrayLike,
     groupings: Mapping[str, npt.ArrayLike],
-    mixtures: Sequence[Floats] = (),
+    mixtures: Sequence[Float64] = (),
 ) -> MetricSums:
     """Sum over the rows X (n, d) with labels y (n,).
 
@@ -127,7 +128,7 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float | None:
     return float(areas.mean())
 
 
-def group_calibration(bins: Floats) -> tuple[float, float]:
+def group_calibration(bins: Float64) -> tuple[float, float]:
     """Return the expected calibration error of a group, and its mean confidence less its accuracy."""
     rows, confidence, right = bins
     return float(np.abs(confidence - right).sum() / rows.sum()), float(
@@ -135,7 +136,7 @@ def group_calibration(bins: Floats) -> tuple[float, float]:
     )
 
 
-def _ranks(probabilities: Floats, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _ranks(probabilities: Float64, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     n_classes = probabilities.shape[1]
     if n_classes > MOST_RANKED:
         return np.zeros((2, 0, SCORES), np.int64)
@@ -156,17 +157,17 @@ def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
     return float(values @ (tail - before).clip(0, rows) / tail)
 
 
-def _steps(losses: Floats) -> Counter[int]:
+def _steps(losses: Float64) -> Counter[int]:
     values, counts = np.unique(np.rint(losses * STEPS).astype(np.int64), return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
-def _by_group(groups: npt.NDArray[Any], right: Floats, confidence: Floats | None = None) -> GroupSums:
+def _by_group(groups: npt.NDArray[Any], right: Float64, confidence: Float64 | None = None) -> GroupSums:
     names, place = np.unique(groups, return_inverse=True)
     keys = names.tolist()
     rows = np.bincount(place, minlength=len(keys)).tolist()
     sums = np.bincount(place, right, minlength=len(keys)).tolist()
-    bins: dict[Any, Floats] = {}
+    bins: dict[Any, Float64] = {}
     if confidence is not None and len(keys):
         cell = place * BINS + (confidence * BINS).astype(np.int64).clip(0, BINS - 1)
         counted = [np.bincount(cell, w, len(keys) * BINS) for w in (np.ones(len(cell)), confidence, right)]

@@ -11,25 +11,25 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Int64
 from operators.probe.rows import Rows
 
 Noise = Literal["own_group", "erm", "drop"]
 NO_GROUP = -1
 """Index of a row that is in no group but takes part."""
 SPLITS = ("train", "validation", "test")
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class GroupedRows(Rows):
     """n rows with features, labels, weights, groups and row ids."""
 
-    group: Ints
+    group: Int64
     """(n,) index into the dataset's groups; ``NO_GROUP`` where a row is in none."""
-    row_id: Ints
+    row_id: Int64
     """(n,)"""
 
-    def take(self, places: slice | Ints) -> GroupedRows:
+    def take(self, places: slice | Int64) -> GroupedRows:
         """Return the rows at the given positions."""
         return GroupedRows(
             self.X[places], self.y[places], self.weight[places], self.group[places], self.row_id[places]
@@ -87,7 +87,7 @@ def group_names(groups: Sequence[int], n_classes: int, noise: Noise) -> tuple[in
     return (*named, *own)
 
 
-def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], noise: Noise) -> Ints:
+def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], noise: Noise) -> Int64:
     """Return the index into ``names`` of each row, ``NO_GROUP`` for rows in no group: (n,) int64.
 
     Raises ValueError for a group that ``names`` does not hold.
@@ -101,7 +101,7 @@ def group_indices(group: npt.ArrayLike, y: npt.ArrayLike, names: Sequence[int], 
     stray = ~known & ((group >= 0) | (noise == "own_group"))
     if stray.any():
         raise ValueError(f"group {keys[stray][0]} is none of the {len(names)} groups that may occur")
-    found: Ints = np.where(known, order[place] if len(names) else NO_GROUP, NO_GROUP)
+    found: Int64 = np.where(known, order[place] if len(names) else NO_GROUP, NO_GROUP)
     return found
 
 

@@ -29,9 +29,10 @@ from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, m
 from engine.training.features import dataset_of_version
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.metric_sums import MetricSums, sum_over_rows
-from engine.training.rows import GroupedRows, Ints, join
+from engine.training.rows import GroupedRows, join
 from engine.training.strength import choose_strength
 from engine.training.version import Version, open_version
+from operators.arrays import Int64
 from operators.base import SPLIT, Executor, OperatorError, ResourceError
 
 EVALUATION = "evaluation.json"
@@ -270,7 +271,7 @@ def count_truth(job: TrainingJob, truth: str, shards: Sequence[int]) -> Counter[
     return found
 
 
-def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Ints) -> npt.NDArray[Any]:
+def truth_of(job: TrainingJob, truth: str, shard: int, row_ids: Int64) -> npt.NDArray[Any]:
     """Return the true group of some rows of a shard as text (n,)."""
     reader = job.version.reader()
     values = _texts(reader.read_source(shard, [truth]).column(truth))

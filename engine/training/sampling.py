@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from engine.training.rows import GroupedRows, Ints, Shards, join
+from engine.training.rows import GroupedRows, Shards, join
+from operators.arrays import Float64, Int64
 from operators.probe.communicator import Slots
 
 WINDOW = 2**16
 """Rows of a slot that are shuffled together and held in memory at once (a few more where counts do not
 divide)."""
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Draw:
     draws anew, with replacement, as many rows as there are.
     """
 
-    times: Mapping[int, Ints] | None = None
-    weights: Mapping[int, Floats] | None = None
+    times: Mapping[int, Int64] | None = None
+    weights: Mapping[int, Float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Epoch:
 
     place: tuple[int, ...]
     """Seed, phase and epoch: what the shuffling depends on."""
-    times: Mapping[int, Ints] | None
+    times: Mapping[int, Int64] | None
     slot_rows: tuple[int, ...]
     steps: int
 
@@ -51,7 +50,7 @@ class Epoch:
         return sum(self.piece(slot, step) for slot in range(len(self.slot_rows)))
 
 
-def balance(mass: Floats) -> Floats:
+def balance(mass: Float64) -> Float64:
     """Return factors that give every group the same total weight and keep the overall total.
 
     Parameters
@@ -80,7 +79,9 @@ def plan_epoch(
     return Epoch(place, times, tuple(slot_rows), max(1, -(-sum(slot_rows) // batch_size)))
 
 
-def _resample(weights: Mapping[int, Floats], slots: Slots, n: int, place: tuple[int, ...]) -> dict[int, Ints]:
+def _resample(
+    weights: Mapping[int, Float64], slots: Slots, n: int, place: tuple[int, ...]
+) -> dict[int, Int64]:
     """Draw n rows by weight: first the number of draws of each slot, then the rows within it."""
     sums = slots.each(lambda slot: torch.tensor([float(weights[slot].sum())], dtype=torch.float64))
     masses = sums[:, 0].numpy()
@@ -114,7 +115,7 @@ def pieces(shards: Shards, slots: Slots, epoch: Epoch, slot: int) -> Iterator[tu
 
 
 def _windows(
-    shards: Shards, mine: Sequence[int], times: Ints | None, generator: np.random.Generator
+    shards: Shards, mine: Sequence[int], times: Int64 | None, generator: np.random.Generator
 ) -> Iterator[GroupedRows]:
     """Yield a slot's rows in random order by windows, each of which holds rows of every shard.
 
@@ -134,7 +135,7 @@ def _windows(
         yield _shuffled(held, generator)
 
 
-def _taken(shards: Shards, mine: Sequence[int], times: Ints | None) -> dict[int, Ints]:
+def _taken(shards: Shards, mine: Sequence[int], times: Int64 | None) -> dict[int, Int64]:
     """Return the positions of the rows that an epoch takes of each shard, repeated as ``times`` says."""
     found, start = {}, 0
     for shard in mine:

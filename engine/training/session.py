@@ -17,14 +17,13 @@ from engine.training.learner import Learner, model_state
 from engine.training.loop import run_epoch
 from engine.training.rows import Dataset, GroupedRows, Shards, join
 from engine.training.rules import Erm, Rule
-from engine.training.sampling import Draw, Floats, balance, plan_epoch
+from engine.training.sampling import Draw, balance, plan_epoch
+from operators.arrays import Float64, Mask
 from operators.base import OperatorError
 from operators.hashing import row_hashes
 from operators.metrics.group_scores import compare_groups, worst_of
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Counts:
     total_weight: float
     group_rows: npt.NDArray[np.int64]
     """(G,)"""
-    group_weight: Floats
+    group_weight: Float64
     """(G,) sums of weights."""
 
     @property
@@ -63,7 +62,7 @@ class ClassWeighted:
     """Shards whose rows have the weight of their class."""
 
     shards: Shards
-    weight_of_class: Floats
+    weight_of_class: Float64
     """(C,)"""
 
     def __len__(self) -> int:
@@ -161,7 +160,7 @@ class Session:
         self.progress.notes["curve"].append(note)
         self._save()
 
-    def _weighted_rows(self, phase: Phase) -> tuple[GroupedRows, Floats]:
+    def _weighted_rows(self, phase: Phase) -> tuple[GroupedRows, Float64]:
         """Return all train rows by row id, and how much each counts: loss weight times expected draws."""
         shards, draw = self.weighed_rows(phase.weighted)[0], phase.draw
         rows, drawn = [], []
@@ -175,7 +174,7 @@ class Session:
         every = every.take(order)
         return every, every.weight * np.concatenate(drawn)[order]
 
-    def first_errors(self) -> dict[int, Bools]:
+    def first_errors(self) -> dict[int, Mask]:
         """Return slot -> (n,) whether the first model is wrong on each train row of this worker's slots.
 
         An estimator that fits its rows exactly makes no errors on them, so its errors are those of models
@@ -234,7 +233,7 @@ class Session:
             return self.data.train, counts.total_weight / counts.n_rows
         return Unweighted(self.data.train), 1.0
 
-    def _class_weights(self) -> Floats:
+    def _class_weights(self) -> Float64:
         """(C,) weights of mean 1 over the train rows under which every class has the same total."""
         labels = self.of_rows("train", lambda rows: rows.y)
         n_classes = self.data.n_classes
@@ -289,7 +288,7 @@ class Session:
         """Return the tensors that :meth:`keep` stored under a name."""
         return self._tensors(f"{name}.")
 
-    def errors(self, split: str) -> dict[int, Bools]:
+    def errors(self, split: str) -> dict[int, Mask]:
         """Return slot -> (n,) whether the model in eval mode is wrong on each row of this worker's slots."""
         shards = self.data.splits[split]
         self.learner.model.eval()
@@ -301,10 +300,10 @@ class Session:
         finally:
             self.learner.model.train()
 
-    def _wrong(self, rows: GroupedRows) -> Bools:
+    def _wrong(self, rows: GroupedRows) -> Mask:
         if not len(rows):
             return np.zeros(0, bool)
-        wrong: Bools = predict(self.learner.model, rows.X, rows.y)[0] != rows.y
+        wrong: Mask = predict(self.learner.model, rows.X, rows.y)[0] != rows.y
         return wrong
 
     def scores(self, split: str) -> tuple[float, float]:

@@ -19,7 +19,6 @@ from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -28,6 +27,7 @@ from engine.recipe.trainers import TrainParams
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.rows import NO_GROUP, GroupedRows
 from engine.training.version import Version
+from operators.arrays import Float64, Int64
 from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
 
@@ -39,8 +39,6 @@ RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
 MAX_ROWS, MAX_VALUES = 50_000, 32_000_000
 """Rows of the sample, and feature values: above 640 features fewer rows are drawn."""
 CAP, MIN_EFFECTIVE = 20.0, 0.2
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Cells = Counter[tuple[int, int]]
 """Rows of each class and published group (-1 - class for rows in none)."""
 
@@ -104,7 +102,7 @@ class Factor:
             return cls(load_state(folder / CUES), {})
         return cls(None, {(c, g): value for c, g, value in record.get("cells", ())})
 
-    def __call__(self, rows: GroupedRows, numbers: Ints) -> Floats:
+    def __call__(self, rows: GroupedRows, numbers: Int64) -> Float64:
         """Return the factor of each row, shape (n,), given the rows' published groups."""
         if self.state is None:
             keys = zip(rows.y.tolist(), numbers.tolist(), strict=True)
@@ -114,7 +112,7 @@ class Factor:
         return full_factor(self.state, rows.X, rows.y, rows.row_id)
 
 
-def numbers_of(rows: GroupedRows, names: tuple[int, ...]) -> Ints:
+def numbers_of(rows: GroupedRows, names: tuple[int, ...]) -> Int64:
     """Return the published group of each row, shape (n,); -1 - class for rows in none."""
     known = np.array([*names, NO_GROUP])[rows.group]
     return np.asarray(np.where(known < 0, -1 - rows.y, known))
@@ -226,7 +224,7 @@ def _measure(task: SampleTask, cells: Cells) -> None:
     write_json(task.folder / RECORD, record | {"strength": chosen.strength})
 
 
-def _read_sample(task: SampleTask) -> tuple[GroupedRows, Ints]:
+def _read_sample(task: SampleTask) -> tuple[GroupedRows, Int64]:
     """Return the drawn rows in the order of their ids, and their published groups."""
     paths = (task.folder / SAMPLE).glob("*.npz")
     parts = [dict(np.load(path, allow_pickle=False)) for path in sorted(paths, key=lambda p: int(p.stem))]
@@ -241,7 +239,7 @@ def _read_sample(task: SampleTask) -> tuple[GroupedRows, Ints]:
 
 
 def _curve(
-    task: SampleTask, rows: GroupedRows, numbers: Ints, counts: Ints, cells: Cells, classes: list[str]
+    task: SampleTask, rows: GroupedRows, numbers: Int64, counts: Int64, cells: Cells, classes: list[str]
 ) -> dict[str, Any]:
     """Return the record without the choice, and the points."""
     from operators.cues.curve_report import curve_record
@@ -281,13 +279,13 @@ def _curve(
     return {**end, "trade_off": record, "path": kept | {"cap": limits.cap}, "points": points}
 
 
-def _are_classes(numbers: Ints, y: Ints) -> bool:
+def _are_classes(numbers: Int64, y: Int64) -> bool:
     """Return whether every class is one group, and every group one class."""
     pairs = len(np.unique(np.column_stack([numbers, y]), axis=0))
     return pairs == len(np.unique(numbers)) == len(np.unique(y))
 
 
-def _balance(cells: Cells, counts: Ints) -> list[tuple[int, int, float]]:
+def _balance(cells: Cells, counts: Int64) -> list[tuple[int, int, float]]:
     """Return the factor n_c / (k_c n_cg) of each class and group: a class's groups then weigh the same."""
     groups = Counter(c for c, _ in cells)
     return [(c, g, float(counts[c] / (groups[c] * n))) for (c, g), n in sorted(cells.items())]

@@ -10,25 +10,24 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Integers
 from operators.hashing import END, Hashes, row_hashes, uniform
-
-Ids = npt.NDArray[np.integer]
 
 MIN_CLASS_ROWS = 500
 """Rows of a class that are drawn although its share of the sample would be smaller."""
 
 
-def halves(ids: Ids, seed: int, split: int) -> npt.NDArray[np.int64]:
+def halves(ids: Integers, seed: int, split: int) -> npt.NDArray[np.int64]:
     """Return 0 or 1 per row, shape (n,): the half of the given split to which the row belongs."""
     return (row_hashes(ids, seed, f"cues/half-{split}") >> np.uint64(63)).astype(np.int64)
 
 
-def flip_draws(ids: Ids, seed: int, split: int, step: int) -> npt.NDArray[np.float64]:
+def flip_draws(ids: Integers, seed: int, split: int, step: int) -> npt.NDArray[np.float64]:
     """Return one number in (0, 1) per row, shape (n,), for the label flips of one round of one split."""
     return uniform(row_hashes(ids, seed, f"cues/flip-{split}-{step}"))
 
 
-def sample_hashes(ids: Ids, seed: int) -> Hashes:
+def sample_hashes(ids: Integers, seed: int) -> Hashes:
     """Return the hashes, shape (n,), by which rows are sampled: those with the smallest ones are drawn."""
     return row_hashes(ids, seed, "cues/sample")
 
@@ -78,7 +77,7 @@ def exact_limits(candidates: Mapping[int, Hashes], quotas: Sequence[int]) -> lis
     return limits
 
 
-def draw_sample(y: npt.NDArray[np.integer], ids: Ids, max_rows: int, seed: int) -> npt.NDArray[np.intp]:
+def draw_sample(y: npt.NDArray[np.integer], ids: Integers, max_rows: int, seed: int) -> npt.NDArray[np.intp]:
     """Return sorted numbers of the sampled rows of a table in memory: the same rows as over shards."""
     counts = np.bincount(y)
     quotas = sample_quotas(counts.tolist(), max_rows)

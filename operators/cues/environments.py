@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.draws import Ids, flip_draws, halves
-from operators.cues.linear import Floats, Ints, class_balance, fit_softmax, predict, predict_exactly
+from operators.arrays import Floats, Integers
+from operators.cues.draws import flip_draws, halves
+from operators.cues.linear import class_balance, fit_softmax, predict, predict_exactly
 
 SPLITS = 2
 ROUNDS = 8
@@ -48,8 +49,8 @@ class Twins:
 
 def fit_twins(
     Z: Floats,
-    y: Ints,
-    ids: Ids,
+    y: Integers,
+    ids: Integers,
     n_classes: int,
     seed: int,
     *,
@@ -77,7 +78,7 @@ def fit_twins(
     return Twins(np.stack(before), np.stack(after), float(np.mean(flipped)), seed)
 
 
-def held_out(models: Floats, Z: Floats, ids: Ids, seed: int) -> npt.NDArray[np.float64]:
+def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> npt.NDArray[np.float64]:
     """Return class probabilities, shape (splits, n, C), from the twin that was not trained on the row's half.
 
     ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample
@@ -93,14 +94,18 @@ def held_out(models: Floats, Z: Floats, ids: Ids, seed: int) -> npt.NDArray[np.f
     return np.stack(found)
 
 
-def _fit(Z: Floats, labels: Ints, part: Ints, n_classes: int, l2: float, start: Floats | None) -> Floats:
+def _fit(
+    Z: Floats, labels: Integers, part: Integers, n_classes: int, l2: float, start: Floats | None
+) -> Floats:
     w = class_balance(labels[part], n_classes)
     return fit_softmax(
         Z[part], labels[part], w, n_classes, l2=l2, start=start, max_iter=100 if start is None else 25
     )
 
 
-def _imitate(Z: Floats, labels: Ints, draws: Floats, parts: Sequence[Ints], pair: Sequence[Floats]) -> Ints:
+def _imitate(
+    Z: Floats, labels: Integers, draws: Floats, parts: Sequence[Integers], pair: Sequence[Floats]
+) -> Integers:
     """Replace labels by the held-out twin's prediction with the paper's flip probability."""
     new = labels.copy()
     C = pair[0].shape[1]
@@ -112,7 +117,7 @@ def _imitate(Z: Floats, labels: Ints, draws: Floats, parts: Sequence[Ints], pair
     return new
 
 
-def environment_factor(p: Floats, y: Ints, mean_error: Floats, n_classes: int) -> npt.NDArray[np.float64]:
+def environment_factor(p: Floats, y: Integers, mean_error: Floats, n_classes: int) -> npt.NDArray[np.float64]:
     """Return the factor within its class, shape (n,), that makes the shortcut independent of the label.
 
     Parameters
@@ -142,7 +147,7 @@ def environment_factor(p: Floats, y: Ints, mean_error: Floats, n_classes: int) -
     return np.asarray(out / len(p))
 
 
-def mean_errors(p: Floats, y: Ints, n_classes: int) -> npt.NDArray[np.float64]:
+def mean_errors(p: Floats, y: Integers, n_classes: int) -> npt.NDArray[np.float64]:
     """Return the mean of 1 - p_y per split and class, shape (splits, C); 0.5 for a class without rows."""
     count = np.bincount(y, minlength=n_classes)
     rows = np.arange(len(y))

@@ -18,11 +18,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
-from operators.cues.draws import Ids, halves
+from operators.cues.draws import halves
 from operators.cues.environments import Twins
 from operators.cues.gain import righted, slice_gain
-from operators.cues.linear import Floats, Ints, fit_softmax, predict
+from operators.cues.linear import fit_softmax, predict
 
 # (value at which the gate is shut, value at which it is open)
 RAMPS = {
@@ -141,7 +142,7 @@ def slice_part(agreement: float, classes: int = 2) -> float:
 
 
 def measure(
-    y: Ints,
+    y: Integers,
     agreement: float,
     before: Floats,
     after: Floats,
@@ -198,7 +199,9 @@ def measure(
     )
 
 
-def measure_class_strength(Z: Floats, y: Ints, ids: Ids, twins: Twins, before: Floats, l2: float) -> float:
+def measure_class_strength(
+    Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, l2: float
+) -> float:
     """Return how far classes should be balanced, from 0 to 1.
 
     In full, unless the worst class is better with less.
@@ -228,7 +231,7 @@ def measure_class_strength(Z: Floats, y: Ints, ids: Ids, twins: Twins, before: F
     return strength
 
 
-def class_correlation(a: Floats, b: Floats, y: Ints) -> float:
+def class_correlation(a: Floats, b: Floats, y: Integers) -> float:
     """Return the mean over the classes of the correlation of ``a`` and ``b``, shapes (n,), within the class.
 
     A class with under 3 rows or with constant values counts as 0: no agreement has been seen.
@@ -241,27 +244,27 @@ def class_correlation(a: Floats, b: Floats, y: Ints) -> float:
     return float(np.mean(found)) if found else 0.0
 
 
-def class_mean(values: Floats, y: Ints, mask: npt.NDArray[np.bool_], n_classes: int) -> float:
+def class_mean(values: Floats, y: Integers, mask: npt.NDArray[np.bool_], n_classes: int) -> float:
     """Return the mean over the classes of the mean of ``values`` in the masked rows; 0 if there are none."""
     count = np.bincount(y[mask], minlength=n_classes)
     total = np.bincount(y[mask], values[mask], minlength=n_classes)
     return float((total[count > 0] / count[count > 0]).mean()) if count.any() else 0.0
 
 
-def balanced_loss(before: Floats, after: Floats, y: Ints) -> float:
+def balanced_loss(before: Floats, after: Floats, y: Integers) -> float:
     """Return by how much the balanced accuracy of predictions falls from ``before`` to ``after``, (n, C)."""
     occurs = np.bincount(y, minlength=before.shape[1]) > 0
     return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
 
 
-def _recalls(p: Floats, y: Ints) -> npt.NDArray[np.float64]:
+def _recalls(p: Floats, y: Integers) -> npt.NDArray[np.float64]:
     """Return the share of each class's rows that is predicted right, shape (C,); 0 without rows."""
     C = p.shape[1]
     right = np.bincount(y, p.argmax(axis=1) == y, minlength=C)
     return np.asarray(right / np.maximum(np.bincount(y, minlength=C), 1))
 
 
-def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Ints, n_classes: int) -> float:
+def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Integers, n_classes: int) -> float:
     """Return the smallest class's gain on hard rows; classes with few of them are pooled."""
     count = np.bincount(y[hard], minlength=n_classes)
     total = np.bincount(y[hard], moved[hard], minlength=n_classes)
@@ -272,7 +275,9 @@ def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Ints, n_classes: 
     return float(min(parts)) if parts else 0.0
 
 
-def cross_fit(Z: Floats, y: Ints, ids: Ids, twins: Twins, split: int, w: Floats, l2: float) -> Floats:
+def cross_fit(
+    Z: Floats, y: Integers, ids: Integers, twins: Twins, split: int, w: Floats, l2: float
+) -> Floats:
     """Return probabilities (n, C) of models trained with ``w`` on the half that does not hold the row.
 
     Parameters

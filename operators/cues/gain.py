@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.linear import Floats, Ints
+from operators.arrays import Floats, Integers
 
 MIN_CELL_ROWS = 20
 """Rows from which a class on one side of a slice counts as a cell."""
@@ -23,7 +23,7 @@ NO_GAIN = -1.0
 
 
 def slice_gain(
-    sides: npt.NDArray[np.bool_], y: Ints, before: Sequence[Floats], after: Sequence[Floats]
+    sides: npt.NDArray[np.bool_], y: Integers, before: Sequence[Floats], after: Sequence[Floats]
 ) -> float:
     """Return the largest gain of a slice: the rise of its worst cell's accuracy, less one standard error.
 
@@ -51,7 +51,7 @@ def slice_gain(
     return max(found)
 
 
-def righted(y: Ints, before: Sequence[Floats], after: Sequence[Floats]) -> float:
+def righted(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> float:
     """Return which part of the mistakes the weights put right, less two standard errors, at most 1.
 
     A mistake counts as much as it is confident, ((C p_max - 1) / (C - 1))^2, so that rows near the border
@@ -71,7 +71,7 @@ def righted(y: Ints, before: Sequence[Floats], after: Sequence[Floats]) -> float
     return float(np.mean(parts) - 2.0 * np.sqrt(np.mean(variances)))
 
 
-def _rise(cell: Ints, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def _rise(cell: Integers, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return the rise of the worst cell's accuracy and its standard error.
 
     The error is that of the paired change in the cell that was worst, and of the level of the cell that is,

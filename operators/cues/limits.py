@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.linear import Floats, Ints
+from operators.arrays import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Limits:
     trust: Floats
     cap: float
 
-    def apply(self, factor: Floats, y: Ints) -> npt.NDArray[np.float64]:
+    def apply(self, factor: Floats, y: Integers) -> npt.NDArray[np.float64]:
         """Return factors, shape (n,), finite, in [0, cap], with class means near 1."""
         capped = np.minimum(np.nan_to_num(factor, nan=1.0, posinf=self.cap, neginf=0.0), self.cap)
         scaled = np.minimum(np.maximum(capped, 0.0) / self.mean[y], self.cap)
@@ -41,7 +41,7 @@ class Limits:
         return np.asarray(1.0 - trust + trust * scaled)
 
 
-def fit_limits(factor: Floats, y: Ints, n_classes: int, *, cap: float, min_effective: float) -> Limits:
+def fit_limits(factor: Floats, y: Integers, n_classes: int, *, cap: float, min_effective: float) -> Limits:
     """Choose the largest blend per class that keeps the effective sample size.
 
     Parameters
@@ -75,7 +75,7 @@ def fit_limits(factor: Floats, y: Ints, n_classes: int, *, cap: float, min_effec
     return Limits(mean, trust, cap)
 
 
-def effective_share(w: Floats, y: Ints, n_classes: int) -> npt.NDArray[np.float64]:
+def effective_share(w: Floats, y: Integers, n_classes: int) -> npt.NDArray[np.float64]:
     """Return Kish's (sum w)^2 / (n sum w^2) per class, shape (C,); 1 for a class without rows."""
     count = np.bincount(y, minlength=n_classes)
     first, second = np.bincount(y, w, minlength=n_classes), np.bincount(y, w * w, minlength=n_classes)

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
-
-Floats = npt.NDArray[np.floating]
-Ints = npt.NDArray[np.integer]
 
 MAX_STANDARDISED = 1e4
 """Largest standardised value: differences of huge features are beyond the range of float32."""
@@ -50,7 +48,7 @@ class Scaler:
         return np.asarray(np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED, out=Z), np.float32)
 
 
-def class_balance(y: Ints, n_classes: int) -> Floats:
+def class_balance(y: Integers, n_classes: int) -> Floats:
     """Return row weights, shape (n,), mean 1, under which every class that occurs has the same total.
 
     Classes with few rows have less (``operators.class_shares``).
@@ -79,7 +77,7 @@ def predict_exactly(coef: Floats, Z: Floats) -> Floats:
 
 def fit_softmax(
     Z: Floats,
-    y: Ints,
+    y: Integers,
     w: Floats,
     n_classes: int,
     *,

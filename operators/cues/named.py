@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.linear import Floats, Ints
+from operators.arrays import Floats, Integers
 from operators.cues.slices import MAX_FACTOR, Slices
 
 
@@ -54,15 +54,15 @@ class Sides:
 
     columns: tuple[int, ...]
     cut: float
-    level_side: Ints
+    level_side: Integers
     factor: Floats
 
-    def apply(self, Z: Floats, y: Ints) -> npt.NDArray[np.float64]:
+    def apply(self, Z: Floats, y: Integers) -> npt.NDArray[np.float64]:
         """Return the factor within the class of each row, shape (n,)."""
         return np.asarray(self.factor[y, side_of(Z, self.columns, self.cut, self.level_side)])
 
 
-def fit_sides(named: Named, Z: Floats, y: Ints, n_classes: int, cut: float) -> Sides:
+def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) -> Sides:
     """Count the sides of one shortcut on the sample.
 
     Parameters
@@ -103,19 +103,19 @@ def best_cut(slices: Slices, column: int) -> float | None:
     return float(slices.cut[own[0]]) if len(own) else None
 
 
-def side_of(Z: Floats, columns: tuple[int, ...], cut: float, level_side: Ints) -> npt.NDArray[np.intp]:
+def side_of(Z: Floats, columns: tuple[int, ...], cut: float, level_side: Integers) -> npt.NDArray[np.intp]:
     """Return the side of each row, shape (n,)."""
     if len(columns) == 1:
         return np.asarray((Z[:, columns[0]] > cut).astype(np.intp))
     return np.asarray(level_side[_level(Z[:, list(columns)])], np.intp)
 
 
-def _level(block: Floats) -> Ints:
+def _level(block: Floats) -> Integers:
     """Return the active level, 1 .. L, of standardised one-hot columns (n, L); 0 where none is active."""
     return np.asarray(np.where(block.max(axis=1) > 0, block.argmax(axis=1) + 1, 0))
 
 
-def _level_sides(block: Floats, y: Ints, n_classes: int) -> Ints:
+def _level_sides(block: Floats, y: Integers, n_classes: int) -> Integers:
     """Assign every level to the class with the largest P(level | class)."""
     L = block.shape[1] + 1
     count = np.bincount(y * L + _level(block), minlength=n_classes * L).reshape(n_classes, L)

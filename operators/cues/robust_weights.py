@@ -23,8 +23,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.draws import Ids, draw_sample
+from operators.cues.draws import draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import (
     Evidence,
@@ -36,7 +37,7 @@ from operators.cues.evidence import (
     slice_part,
 )
 from operators.cues.limits import Limits, effective_share, fit_limits
-from operators.cues.linear import Floats, Ints, Scaler, class_balance
+from operators.cues.linear import Scaler, class_balance
 from operators.cues.named import Named, Sides, best_cut, fit_sides
 from operators.cues.slices import Slices, find_slices, slice_factor, strongest
 
@@ -156,11 +157,11 @@ class State:
 
 def fit(
     X: Floats,
-    y: Ints,
-    ids: Ids,
+    y: Integers,
+    ids: Integers,
     settings: Settings | None = None,
     *,
-    class_counts: Ints | None = None,
+    class_counts: Integers | None = None,
     n_classes: int | None = None,
 ) -> State:
     """Fit the weights on a sample.
@@ -212,7 +213,7 @@ def fit(
     return _fit_searched(Z, y, ids, s, counts, scaler)
 
 
-def weights(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+def weights(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the weight of each row, shape (n,): finite, not negative, at most ``cap`` times class balance.
 
     Parameters
@@ -229,7 +230,7 @@ def weights(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float6
     return np.asarray(state.class_factor[y] * factor, np.float64)
 
 
-def full_factor(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+def full_factor(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the robust factor of each row in full, whatever the evidence, ahead of the limits, shape (n,).
 
     It is relative to class balance; 1 where nothing was searched for. Parameters are those of ``weights``.
@@ -239,7 +240,7 @@ def full_factor(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.fl
     return _raw_factor(replace(state, blend=1.0, slice_blend=0.0), state.scaler.apply(X), y, ids)
 
 
-def breaks(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.bool_]:
+def breaks(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
     A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
@@ -258,7 +259,7 @@ def breaks(state: State, X: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.bool_]:
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
 
 
-def _raw_factor(state: State, Z: Floats, y: Ints, ids: Ids) -> npt.NDArray[np.float64]:
+def _raw_factor(state: State, Z: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the factor relative to class balance ahead of the limits, shape (n,)."""
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
@@ -286,7 +287,9 @@ def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) ->
     return np.asarray(1.0 + blend * (robust - 1.0) + slice_blend * (by_slices - 1.0))
 
 
-def _fit_searched(Z: Floats, y: Ints, ids: Ids, s: Settings, class_counts: Ints, scaler: Scaler) -> State:
+def _fit_searched(
+    Z: Floats, y: Integers, ids: Integers, s: Settings, class_counts: Integers, scaler: Scaler
+) -> State:
     """Search for shortcuts: twins, slices, evidence, blend and limits."""
     C = len(class_counts)
     Z = _mask(Z, s.legitimate)
@@ -331,7 +334,7 @@ def _fit_searched(Z: Floats, y: Ints, ids: Ids, s: Settings, class_counts: Ints,
     )
 
 
-def _trial(factor: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, s: Settings) -> list[Floats]:
+def _trial(factor: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, s: Settings) -> list[Floats]:
     """Return per split the held-out probabilities, shape (n, C), of models trained with a robust factor."""
     C = twins.before.shape[-1]
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
@@ -340,7 +343,7 @@ def _trial(factor: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, s: Settin
 
 
 def _fit_named(
-    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
 ) -> State:
     """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most."""
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
@@ -371,7 +374,7 @@ def _fit_named(
 
 
 def _affordable(
-    robust: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, before: Floats, s: Settings
+    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: Settings
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
@@ -389,7 +392,7 @@ def _affordable(
 
 
 def _named_sides(
-    slices: Slices, Z: Floats, y: Ints, s: Settings, C: int, scaler: Scaler
+    slices: Slices, Z: Floats, y: Integers, s: Settings, C: int, scaler: Scaler
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut."""
     found = []
@@ -420,7 +423,7 @@ def _check(X: Floats) -> None:
         )
 
 
-def _nothing_to_learn(X: Floats, y: Ints) -> str:
+def _nothing_to_learn(X: Floats, y: Integers) -> str:
     """Return why models cannot be compared on these rows; empty if they can."""
     n_classes = len(np.unique(y))
     if n_classes < 2:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.linear import Floats, Ints
+from operators.arrays import Floats, Integers
 
 MAX_CUTS = 9
 GRID = 128
@@ -51,7 +51,7 @@ class Slices:
 
     """
 
-    feature: Ints
+    feature: Integers
     cut: Floats
     above: Floats
     lean: Floats
@@ -62,7 +62,7 @@ class Slices:
         """Return the geometric mean of ``lean`` and ``error`` of each slice, in [0, 1], shape (m,)."""
         return np.asarray(np.sqrt(self.lean * self.error))
 
-    def sides(self, numbers: Ints, Z: Floats) -> npt.NDArray[np.bool_]:
+    def sides(self, numbers: Integers, Z: Floats) -> npt.NDArray[np.bool_]:
         """Return whether each of the standardised rows ``Z`` is above the cut, shape (len(numbers), n)."""
         above = Z[:, self.feature[numbers]] > self.cut[numbers]
         return np.asarray(above.T)
@@ -87,7 +87,7 @@ class Slices:
         return np.asarray(out / max(out.sum(), 1e-300) if out.any() else out)
 
 
-def find_slices(Z: Floats, y: Ints, p: Floats, skip: frozenset[int] = frozenset()) -> Slices:
+def find_slices(Z: Floats, y: Integers, p: Floats, skip: frozenset[int] = frozenset()) -> Slices:
     """Find the two cuts of every feature.
 
     Parameters
@@ -131,7 +131,7 @@ def find_slices(Z: Floats, y: Ints, p: Floats, skip: frozenset[int] = frozenset(
     )
 
 
-def strongest(slices: Slices, top: int = TOP, always: Collection[int] = ()) -> Ints:
+def strongest(slices: Slices, top: int = TOP, always: Collection[int] = ()) -> Integers:
     """Return the numbers of the slices that are listed, the strongest first, one per feature.
 
     Parameters
@@ -186,7 +186,7 @@ def two_means_cut(x: Floats) -> float:
     return float(edges[1:-1][best].mean())
 
 
-def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Ints) -> npt.NDArray[np.float64]:
+def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Integers) -> npt.NDArray[np.float64]:
     """Return the factor within its class, shape (n,), under which both sides of a cut weigh the same.
 
     Parameters
@@ -210,7 +210,7 @@ def balance_factor(above: Floats, side: npt.NDArray[np.bool_], y: Ints) -> npt.N
     return np.asarray(np.where(side, up[y], down[y]), np.float64)
 
 
-def slice_factor(slices: Slices, Z: Floats, y: Ints) -> npt.NDArray[np.float64]:
+def slice_factor(slices: Slices, Z: Floats, y: Integers) -> npt.NDArray[np.float64]:
     """Return the mixture of the slices' balance factors, shape (n,); 1 where there is no slice."""
     score = slices.score()
     out = np.full(len(y), 1.0 - score.sum())
@@ -229,14 +229,14 @@ class _Variances:
     error_total: float
 
     @classmethod
-    def of(cls, y: Ints, p: Floats) -> _Variances:
+    def of(cls, y: Integers, p: Floats) -> _Variances:
         error = 1.0 - p[np.arange(len(y)), y]
         within = [float(error[y == c].var()) for c in np.unique(y)]
         return cls(error, max(float(p.var(axis=0).sum()), 1e-12), max(float(np.mean(within)), 1e-12))
 
 
 def _score_cuts(
-    x: Floats, cuts: Floats, y: Ints, p: Floats, scale: _Variances
+    x: Floats, cuts: Floats, y: Integers, p: Floats, scale: _Variances
 ) -> tuple[Floats, Floats, Floats]:
     """Return shares above (C, K), lean (K,) and error (K,) of all K cuts of one column in one pass."""
     n, C = p.shape

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors
-from operators.cues.draws import Ids, halves
+from operators.cues.draws import halves
 from operators.cues.limits import Limits, fit_limits
-from operators.cues.linear import Floats, Ints, fit_softmax, predict
+from operators.cues.linear import fit_softmax, predict
 from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_of
 from operators.metrics.intervals import wilson_interval
 
@@ -46,11 +47,13 @@ class WeightPath:
 
     """
 
-    counts: Ints
+    counts: Integers
     limits: Limits
 
     @classmethod
-    def fit(cls, factor: Floats, y: Ints, counts: Ints, *, cap: float, min_effective: float) -> WeightPath:
+    def fit(
+        cls, factor: Floats, y: Integers, counts: Integers, *, cap: float, min_effective: float
+    ) -> WeightPath:
         """Measure the limits on a sample.
 
         Parameters
@@ -67,7 +70,7 @@ class WeightPath:
         """
         return cls(counts, fit_limits(factor, y, len(counts), cap=cap, min_effective=min_effective))
 
-    def weights(self, strength: float, factor: Floats, y: Ints) -> npt.NDArray[np.float64]:
+    def weights(self, strength: float, factor: Floats, y: Integers) -> npt.NDArray[np.float64]:
         """Return the weights, shape (n,): finite, not negative, mean near 1 over the rows of the table.
 
         Parameters
@@ -127,18 +130,18 @@ class Point:
     effective_share: float
 
 
-def has_factor(factor: Floats, y: Ints) -> bool:
+def has_factor(factor: Floats, y: Integers) -> bool:
     """Return whether the robust factor differs within any class, so that the path goes beyond 1."""
     return any(float(np.ptp(factor[y == c])) > SAME for c in np.unique(y))
 
 
 def trade_off(
     Z: Floats,
-    y: Ints,
-    ids: Ids,
+    y: Integers,
+    ids: Integers,
     path: WeightPath,
     factor: Floats,
-    groups: Ints | None = None,
+    groups: Integers | None = None,
     *,
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
@@ -201,7 +204,7 @@ def trade_off(
     return tuple(points)
 
 
-def compared_groups(groups: Ints) -> tuple[ComparedGroup, ...]:
+def compared_groups(groups: Integers) -> tuple[ComparedGroup, ...]:
     """Return the groups among which the worst is looked for, with the small ones pooled."""
     rows = _count(groups)
     return compare_groups(rows, rows)
@@ -229,7 +232,7 @@ def choose(points: Sequence[Point], max_mean_loss: float) -> int:
     return max(k for k, point in enumerate(points) if point.mean >= least)
 
 
-def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Ints, w: Floats) -> Point:
+def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, w: Floats) -> Point:
     compared = compare_groups(_count(groups), _count(groups[right]))
     worst = worst_of(compared)
     if worst is None:
@@ -251,6 +254,6 @@ def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: 
     )
 
 
-def _count(groups: Ints) -> Counter[int]:
+def _count(groups: Integers) -> Counter[int]:
     names, counts = np.unique(groups, return_counts=True)
     return Counter(dict(zip(names.tolist(), counts.tolist(), strict=True)))

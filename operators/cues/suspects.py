@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.draws import Ids, draw_sample, halves
+from operators.cues.draws import draw_sample, halves
 from operators.cues.environments import fit_twins, held_out
 from operators.cues.evidence import class_mean
 from operators.cues.gain import MIN_CELL_ROWS
-from operators.cues.linear import Floats, Ints, Scaler, class_balance, fit_softmax, predict
+from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.robust_weights import Settings
 from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
 
@@ -79,8 +80,8 @@ class Sample:
 
     scaler: Scaler
     Z: Floats
-    y: Ints
-    ids: Ids
+    y: Integers
+    ids: Integers
     before: Floats
     l2: float
     seed: int
@@ -88,8 +89,8 @@ class Sample:
 
 def list_suspects(
     X: Floats,
-    y: Ints,
-    ids: Ids,
+    y: Integers,
+    ids: Integers,
     settings: Settings | None = None,
     *,
     top: int = TOP,
@@ -170,18 +171,18 @@ def _cross_fit(sample: Sample, w: Floats) -> npt.NDArray[np.float64]:
     return p
 
 
-def _count(inside: npt.NDArray[np.bool_], y: Ints, C: int) -> npt.NDArray[np.float64]:
+def _count(inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:
     return np.bincount(y * 2 + inside, minlength=2 * C).reshape(C, 2).astype(float)
 
 
-def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Ints, C: int) -> npt.NDArray[np.float64]:
+def _cells(right: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:
     """Return the accuracy per class and side, shape (C, 2), outside first; NaN without rows."""
     count = _count(inside, y, C)
     total = np.bincount(y * 2 + inside, right, minlength=2 * C).reshape(C, 2)
     return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
 
-def _worst(cells: Floats, inside: npt.NDArray[np.bool_], y: Ints, C: int) -> float:
+def _worst(cells: Floats, inside: npt.NDArray[np.bool_], y: Integers, C: int) -> float:
     """Return the smallest accuracy of the cells that have enough rows; of all that occur if none has."""
     count = _count(inside, y, C)
     enough = count >= MIN_CELL_ROWS

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Floats
 
 LEAST_SHARE = 1e-6
 """A part with less of the weight than this has no mean in float32: its feature is left out."""
@@ -112,8 +111,6 @@ def _difference(sums: Moments, over_s: Float64, over_t: Float64) -> Float64:
     np.fill_diagonal(D, 0.0)
     return D
 
-
-Floats = npt.NDArray[np.floating]
 
 ROW_BLOCK = 2048
 """Rows whose weighted copy is held at a time."""

@@ -10,9 +10,10 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from operators.arrays import Labels
 from operators.dckm.features import CODINGS, Coder, Coding
 from operators.dckm.kernel import INITS, Init, InMemory, Settings, Solution, solve
-from operators.dckm.steps import Labels, nearest
+from operators.dckm.steps import nearest
 
 
 class _Decorrelating(BaseEstimator):  # type: ignore[misc]

@@ -26,10 +26,10 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Labels
 from operators.dckm import steps
 from operators.dckm.balance import Coded, balance_cost, balance_derivative, correlation
-from operators.dckm.steps import Begun, Clusters, Finished, Labels, Line, Looked, RowState, Slope, candidate
+from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, RowState, Slope, candidate
 
 Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Integers, Labels
 from operators.base import FEATURES, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
@@ -29,8 +29,6 @@ from operators.dckm.steps import (
     Begun,
     Candidate,
     Finished,
-    Ids,
-    Labels,
     Line,
     Looked,
     RowState,
@@ -60,7 +58,7 @@ class Place:
     version: int = 0
     """Number of the pass that wrote the states."""
 
-    def read(self, shard: int) -> tuple[Coded, Ids]:
+    def read(self, shard: int) -> tuple[Coded, Integers]:
         """Read the coded features and the row ids of a shard."""
         table = self.shards.read(shard, [FEATURES])
         return self.coder(vectors_to_numpy(table.column(FEATURES))), table.column(ROW_ID).to_numpy()
@@ -199,7 +197,7 @@ def _draw(place: Place, centres: Float64, seed: int, shard: int) -> Candidate:
     return candidate(*place.read(shard), centres, seed)
 
 
-def _begin(place: Place, step: Callable[[Coded, Ids], tuple[RowState, Begun]], shard: int) -> Begun:
+def _begin(place: Place, step: Callable[[Coded, Integers], tuple[RowState, Begun]], shard: int) -> Begun:
     state, sums = step(*place.read(shard))
     place.save(state, shard, 0)
     return sums

@@ -18,14 +18,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Integers, Labels
 from operators.dckm.balance import Coded, Derivative, Moments, gram, moments, row_gradient, total
 from operators.hashing import row_hashes, uniform
 
-Labels = npt.NDArray[np.int32]
-Ids = npt.NDArray[np.integer[Any]]
 S = TypeVar("S")
 
 
@@ -118,7 +115,9 @@ def add(first: S, second: S) -> S:
     return found
 
 
-def begin(coded: Coded, row_ids: Ids, n_clusters: int, start: float, seed: int) -> tuple[RowState, Begun]:
+def begin(
+    coded: Coded, row_ids: Integers, n_clusters: int, start: float, seed: int
+) -> tuple[RowState, Begun]:
     """Start with the weight start^2 for all rows, and a random partition by a hash of seed and row id."""
     n = len(coded)
     labels = (row_hashes(row_ids, seed, "dckm/partition") % np.uint64(max(n_clusters, 1))).astype(np.int32)
@@ -210,7 +209,7 @@ class Candidate(NamedTuple):
     row: Float64
 
 
-def candidate(coded: Coded, row_ids: Ids, centres: Float64, seed: int) -> Candidate:
+def candidate(coded: Coded, row_ids: Integers, centres: Float64, seed: int) -> Candidate:
     """Return the row of a shard (n >= 1 rows) that k-means++ draws first, by its distance from the centres
     (k, d). For k = 0 all rows are equally likely.
     """

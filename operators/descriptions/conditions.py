@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
+from operators.arrays import Mask
+
 Scale = Literal["number", "date", "time"]
 SECONDS_PER_DAY = 86_400.0
 MOST_SECONDS = 9.2e18

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Float64, Int64
 from operators.descriptions.rules import MIN_ROWS, Rule, find_rule, holds
-from operators.descriptions.views import Floats, TextView, View, views_of
+from operators.descriptions.views import TextView, View, views_of
 from operators.hashing import row_hashes
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 MOST_TERMS = 8
 MOST_CENTRAL = 8
 SAME_ROWS = 0.9
@@ -44,15 +44,15 @@ class GroupSample:
     """
 
     table: pa.Table
-    row_ids: Ints
-    y: Ints
-    group: Ints
+    row_ids: Int64
+    y: Int64
+    group: Int64
     sizes: Mapping[tuple[int, int], int]
     seed: int = 0
     features: npt.NDArray[np.float32] | None = None
-    feature_rows: Ints | None = None
+    feature_rows: Int64 | None = None
 
-    def weights(self) -> Floats:
+    def weights(self) -> Float64:
         """Return the number of rows that each row stands for, shape (n,)."""
         found = np.zeros(len(self.row_ids))
         for (y, group), rows in self.sizes.items():
@@ -188,7 +188,7 @@ def _rule(
     views: Sequence[View],
     inside: npt.NDArray[np.bool_],
     in_class: npt.NDArray[np.bool_],
-    weights: Floats,
+    weights: Float64,
     fit: npt.NDArray[np.bool_],
     tests: int,
 ) -> Rule | None:
@@ -197,7 +197,7 @@ def _rule(
     return find_rule(own, inside[rows], weights[rows], fit[rows], tests=tests)
 
 
-def _take(view: View, rows: Ints) -> View:
+def _take(view: View, rows: Int64) -> View:
     if isinstance(view, TextView):
         return TextView(view.column, view.occurs[rows], view.terms)
     name = "codes" if hasattr(view, "codes") else "values"
@@ -220,7 +220,7 @@ def _terms(
     views: Sequence[View],
     inside: npt.NDArray[np.bool_],
     in_class: npt.NDArray[np.bool_],
-    weights: Floats,
+    weights: Float64,
 ) -> Iterator[dict[str, Any]]:
     """Yield the terms that are more frequent in the group than in the rest of its class, strongest first.
 

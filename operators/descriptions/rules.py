@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import hypergeom
 
+from operators.arrays import Float64, Mask
 from operators.descriptions.conditions import Condition, merge
-from operators.descriptions.views import Floats, TextView, View, stacked
+from operators.descriptions.views import TextView, View, stacked
 
 DEPTH = 3
 MIN_LEAF = 5
@@ -32,8 +33,6 @@ CONDITION_PRICE = 0.02
 """Rise of the F1 score that a further condition must bring."""
 MIN_ROWS = 20
 """Fewest drawn rows on either side, in the fit and in the check."""
-
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Rule:
 
 
 def find_rule(
-    views: Sequence[View], inside: Bools, weights: Floats, fit: Bools, *, tests: int = 1
+    views: Sequence[View], inside: Mask, weights: Float64, fit: Mask, *, tests: int = 1
 ) -> Rule | None:
     """Find the rule that describes the rows of a group best; None if none is better than chance.
 
@@ -119,14 +118,14 @@ def find_rule(
     return Rule(best[1], score) if score.p_value < LEVEL / tests and score.lift > 1 else None
 
 
-def holds(conditions: Sequence[Condition], views: Sequence[View]) -> Bools:
+def holds(conditions: Sequence[Condition], views: Sequence[View]) -> Mask:
     """Return for which rows all conditions hold, shape (n,)."""
     by_column = {view.column: view for view in views}
     found = [by_column[condition.column].holds(condition) for condition in conditions]
     return np.asarray(np.logical_and.reduce(found))
 
 
-def score_rule(rule: Bools, inside: Bools, weights: Floats, rows: Bools) -> RuleScore:
+def score_rule(rule: Mask, inside: Mask, weights: Float64, rows: Mask) -> RuleScore:
     """Score a rule on some rows.
 
     Parameters
@@ -158,7 +157,7 @@ def score_rule(rule: Bools, inside: Bools, weights: Floats, rows: Bools) -> Rule
     )
 
 
-def _informative(view: View, inside: Bools, fit: Bools) -> View:
+def _informative(view: View, inside: Mask, fit: Mask) -> View:
     """Return the view; of a text, with the terms alone whose frequency differs most between the sides."""
     if not isinstance(view, TextView) or view.width <= TERMS_PER_GROUP:
         return view
@@ -168,7 +167,7 @@ def _informative(view: View, inside: Bools, fit: Bools) -> View:
 
 
 def _candidates(
-    views: Sequence[View], inside: Bools, weights: Floats, fit: Bools
+    views: Sequence[View], inside: Mask, weights: Float64, fit: Mask
 ) -> Iterator[tuple[Condition, ...]]:
     """Yield the paths to all nodes of both trees."""
     from sklearn.tree import DecisionTreeClassifier
@@ -184,7 +183,7 @@ def _candidates(
         yield from _paths(tree.tree_, 0, (), views, owners)
 
 
-def _rows_to_fit(inside: Bools, fit: Bools, width: int) -> npt.NDArray[np.int64]:
+def _rows_to_fit(inside: Mask, fit: Mask, width: int) -> npt.NDArray[np.int64]:
     """Return the rows of the fit, evenly thinned on both sides where the table is wide."""
     budget = max(MOST_VALUES // max(width, 1), 4 * MIN_ROWS)
     parts = []
@@ -217,7 +216,7 @@ def _has_gaps(view: View) -> bool:
     return values is not None and bool(np.isnan(values).any())
 
 
-def _f1(rule: Bools, inside: Bools, weights: Floats, rows: Bools) -> float:
+def _f1(rule: Mask, inside: Mask, weights: Float64, rows: Mask) -> float:
     hit = float(weights[rule & inside & rows].sum())
     total = float(weights[rule & rows].sum()) + float(weights[inside & rows].sum())
     return 2 * hit / total if total else 0.0

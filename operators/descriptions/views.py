@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrays import Float64
 from operators.descriptions.conditions import (
     SECONDS_PER_DAY,
     Condition,
@@ -46,16 +47,14 @@ MISSING_TEXTS = ("", "?", "na", "n/a", "nan", "null", "none")
 UNIQUE_SHARE = 0.98
 """Share of distinct, or of rising, whole numbers above which a column counts as an identifier."""
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class NumberView:
     """A numeric or date column: values (n,) float64 with NaN where missing, and increasing cuts."""
 
     column: str
-    values: Floats
-    cuts: Floats
+    values: Float64
+    cuts: Float64
     scale: Scale = "number"
 
     @property
@@ -190,14 +189,14 @@ def _view(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> View | Non
     return _entries(name, column, fit) if is_tags(kind) else None
 
 
-def _floats(column: pa.Array) -> Floats:
+def _floats(column: pa.Array) -> Float64:
     values = pc.cast(column, pa.float64(), safe=False)
     found = np.array(values.to_numpy(zero_copy_only=False), np.float64)
     found[~np.isfinite(found)] = np.nan
     return found
 
 
-def _is_identifier(name: str, values: Floats, kind: pa.DataType) -> bool:
+def _is_identifier(name: str, values: Float64, kind: pa.DataType) -> bool:
     """Return whether whole numbers rise with the rows, as row numbers do, or are unique and named as ids."""
     present = values[~np.isnan(values)]
     if not pa.types.is_integer(kind) or len(present) < 3:
@@ -208,7 +207,7 @@ def _is_identifier(name: str, values: Floats, kind: pa.DataType) -> bool:
 
 
 def _numbers(
-    name: str, values: Floats, fit: npt.NDArray[np.bool_], scale: Scale = "number"
+    name: str, values: Float64, fit: npt.NDArray[np.bool_], scale: Scale = "number"
 ) -> NumberView | None:
     present = values[fit & ~np.isnan(values)]
     cuts = readable_cuts(present, scale)
@@ -222,7 +221,7 @@ def _dates(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> NumberVie
     return _numbers(name, micros / 1e6, fit, "date" if _spans_days(micros / 1e6) else "time")
 
 
-def _spans_days(seconds: Floats) -> bool:
+def _spans_days(seconds: Float64) -> bool:
     present = seconds[~np.isnan(seconds)]
     return not len(present) or float(np.ptp(present)) > 60 * SECONDS_PER_DAY
 
@@ -304,7 +303,7 @@ def _entries(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> TextVie
     return TextView(name, occurs, tuple(texts.take(pa.array(kept)).to_pylist()))
 
 
-def readable_cuts(values: Floats, scale: Scale = "number") -> Floats:
+def readable_cuts(values: Float64, scale: Scale = "number") -> Float64:
     """Return increasing thresholds with few digits that cut the values about evenly.
 
     Parameters

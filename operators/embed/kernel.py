@@ -8,10 +8,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from operators.arrays import Float32
+
 WINDOW = 16
 """So many batches are prepared together: enough to fill batches of equal shape, and bounded memory."""
 
-Floats = NDArray[np.float32]
 
 Key = tuple[type, Any]
 """A value with its type: 1 and True are not the same."""
@@ -29,14 +30,14 @@ class Encoder(Protocol):
         """Return one row's input. Raises ValueError with the reason if the value cannot be used."""
         ...
 
-    def encode(self, batch: NDArray[Any]) -> Floats:
+    def encode(self, batch: NDArray[Any]) -> Float32:
         """Map stacked inputs of one shape (b, ...) to vectors (b, d); d is the same for every shape."""
         ...
 
 
 def embed_rows(
     encoder: Encoder, values: Sequence[Any], *, batch_size: int = 32
-) -> tuple[Floats, dict[int, str]]:
+) -> tuple[Float32, dict[int, str]]:
     """Encode every value that can be used.
 
     Rows whose prepared inputs have the same shape (texts of nearly the same number of tokens) share a batch,
@@ -54,7 +55,7 @@ def embed_rows(
     vectors, reasons
         (m, d) float32 of the m usable rows, in row order, and row -> reason for the others.
     """
-    vectors: list[Floats] = []
+    vectors: list[Float32] = []
     reasons: dict[int, str] = {}
     step = WINDOW * batch_size
     for start in range(0, len(values), step):
@@ -84,11 +85,11 @@ def _prepare(encoder: Encoder, value: Any) -> NDArray[Any]:
     return encoder.prepare(value)
 
 
-def _encode_window(encoder: Encoder, inputs: dict[Key, NDArray[Any]], batch_size: int) -> dict[Key, Floats]:
+def _encode_window(encoder: Encoder, inputs: dict[Key, NDArray[Any]], batch_size: int) -> dict[Key, Float32]:
     by_shape: dict[tuple[int, ...], list[Key]] = {}
     for key, array in inputs.items():
         by_shape.setdefault(array.shape, []).append(key)
-    found: dict[Key, Floats] = {}
+    found: dict[Key, Float32] = {}
     for keys in by_shape.values():
         for start in range(0, len(keys), batch_size):
             batch = keys[start : start + batch_size]

@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel
 
-from operators.embed.kernel import Floats
+from operators.arrays import Float32
 from operators.embed.params import EmbedParams, Precision
 
 WIDTH = 384
@@ -102,7 +102,7 @@ class SentenceEncoder:
         return padded
 
     @torch.inference_mode()
-    def encode(self, batch: NDArray[np.int64]) -> Floats:
+    def encode(self, batch: NDArray[np.int64]) -> Float32:
         """Map token ids (b, k) to vectors (b, 384)."""
         hidden, real = self._hidden(batch)
         mean = (hidden * real).sum(dim=1) / real.sum(dim=1)
@@ -125,7 +125,7 @@ class TokenEncoder(SentenceEncoder):
         del self._bert.encoder.layer[-1]
 
     @torch.inference_mode()
-    def encode(self, batch: NDArray[np.int64]) -> Floats:
+    def encode(self, batch: NDArray[np.int64]) -> Float32:
         """Map token ids (b, k) to vectors (b, max_tokens * 384)."""
         hidden, real = self._hidden(batch)
         padded = nn.functional.pad(hidden * real, (0, 0, 0, self._max_tokens - hidden.shape[1]))
@@ -166,5 +166,5 @@ def last_layer(n_features: int, n_classes: int) -> LastLayer:
     return LastLayer(n_features, n_classes)
 
 
-def _numpy(vectors: Tensor) -> Floats:
+def _numpy(vectors: Tensor) -> Float32:
     return vectors.cpu().numpy()

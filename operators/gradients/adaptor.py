@@ -6,12 +6,12 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Float32
 from operators.base import (
     FACTORS,
     FEATURES,
@@ -46,8 +46,6 @@ PROJECTION = "projection.json"
 BIAS = "bias.json"
 """In the state where biases are balanced: length of what enters each layer."""
 _log = logging.getLogger(__name__)
-
-Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 class Gradients(Operator[GradientsParams]):
@@ -146,7 +144,7 @@ class _Opened:
     def __init__(self, model: nn.Module, pattern: str | None, size: int, seed: int) -> None:
         self._model, self._pattern, self.size, self._seed = model, pattern, size, seed
 
-    def __call__(self, table: pa.Table, params: GradientsParams) -> Floats:
+    def __call__(self, table: pa.Table, params: GradientsParams) -> Float32:
         """Compute the gradients of a shard's rows.
 
         Raises OperatorError if the model or the rows do not allow any.
@@ -169,7 +167,7 @@ class _Opened:
         except ValueError as error:
             raise OperatorError(f"operators.gradients: {error}") from error
 
-    def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Floats, list[Part]]:
+    def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Float32, list[Part]]:
         """Compute the packed gradients of a shard's rows, and their layout.
 
         Raises OperatorError as a call does.

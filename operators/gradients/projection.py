@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from operators.arrays import Float32
+
 Method: TypeAlias = Literal["gaussian", "tensor_sketch"]
 ROWS = 4096
 """Gradient entries per piece of the matrix. Changing it changes every projected value."""
@@ -79,9 +81,6 @@ class Projection:
         return places, generator.choice(np.array([-1, 1], np.float32), size)
 
 
-Floats: TypeAlias = NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class Distortion:
     """Absolute error of the centred cosine over pairs of rows of one class: mean and 99 % quantile."""
@@ -91,7 +90,7 @@ class Distortion:
     pairs: int
 
 
-def cosine_distortion(flat: Floats, projected: Floats, y: NDArray[np.integer]) -> Distortion:
+def cosine_distortion(flat: Float32, projected: Float32, y: NDArray[np.integer]) -> Distortion:
     """Compare gradients (n, p) with what a projection made of them (n, dim), labels y (n,).
 
     All pairs of rows of one class, centred by the sample's class mean before and after, as GRASP compares
@@ -107,7 +106,7 @@ def cosine_distortion(flat: Floats, projected: Floats, y: NDArray[np.integer]) -
     return Distortion(float(every.mean()), float(np.quantile(every, 0.99)), len(every))
 
 
-def _cosines(rows: Floats) -> NDArray[np.float64]:
+def _cosines(rows: Float32) -> NDArray[np.float64]:
     centred = rows.astype(np.float64)
     centred -= centred.mean(axis=0)
     norms = np.linalg.norm(centred, axis=1, keepdims=True)

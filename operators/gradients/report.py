@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from operators.arrays import Float64
 from operators.base import FACTORS, GRADIENT, ReportContext
 from operators.columns import vectors_to_numpy
 from operators.factored import FactoredGradients, unpack
@@ -15,7 +13,6 @@ from operators.factored.packing import read_parts
 from operators.report import PointMap, ReportSection
 from operators.report.planes import LOST, classes_of, plane_of_products, point_map, principal_plane
 
-Float64: TypeAlias = NDArray[np.float64]
 TITLE = "Gradient space"
 
 

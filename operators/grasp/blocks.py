@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import NOISE, Index, Labels
+from operators.arrays import NOISE, Float64, Index, Labels
 from operators.base import Context, OperatorError, ShardReader
 from operators.dbscan.sharded import lay_out, solve
 from operators.dbscan.sharded.blocks import Layout, read_rows
@@ -40,7 +40,7 @@ from operators.grasp.state import class_record, keeps_grid, write_grid
 from operators.groups.base import other_lengths
 from operators.groups.merging import least_rows, to_groups
 from operators.groups.state import model_path, write_label_part, write_label_starts
-from operators.metrics.silhouette_sums import TILE, Float64, cluster_sums, coefficients, mean_and_error
+from operators.metrics.silhouette_sums import TILE, cluster_sums, coefficients, mean_and_error
 from operators.metrics.silhouettes import (
     BLOCK,
     EXACT_ROWS,

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Mask
 from operators.base import (
     FEATURES,
     LABEL,
@@ -28,8 +29,7 @@ from operators.groups.params import EiilParams, JttParams
 from operators.groups.state import read_record, write_record
 from operators.probe.params import ProbeParams
 
-Bools = npt.NDArray[np.bool_]
-Part = Callable[[pa.Table], Bools]
+Part = Callable[[pa.Table], Mask]
 P = TypeVar("P", EiilParams, JttParams)
 
 
@@ -153,7 +153,7 @@ class Jtt(ByModel[JttParams]):
         resources = self.params.resources
         model = load(state).to(prepare_device(resources.cpus, resources.gpus))
 
-        def wrong(table: pa.Table) -> Bools:
+        def wrong(table: pa.Table) -> Mask:
             y = table.column(LABEL).to_numpy()
             return np.asarray(predict(model, vectors_to_numpy(table.column(FEATURES)), y)[0] != y)
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Float32
 from operators.base import (
     FEATURE_FAULT,
     FEATURES,
@@ -35,7 +36,6 @@ from operators.columns import vectors_with_gaps
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.ingest.kernel import (
     Codes,
-    Floats,
     Reason,
     assemble_features,
     check_features,
@@ -227,7 +227,7 @@ class _Shard:
         self._params, self._table = params, table
         self._widths = state["widths"] if params.features else []
         self.y, self._label_codes = class_indices(table[params.label], state["classes"])
-        self.x: Floats
+        self.x: Float32
         self._codes: Codes
         self.x, self._codes = assemble_features(table, params.features or (), self._widths)
         self.bad: npt.NDArray[np.bool_] = (self.y < 0) | self._codes.any(axis=1)

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrays import Float32
 from operators.base import OperatorError
 from operators.values import python_value
 
 Codes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
 
 
 class Reason(IntEnum):
@@ -101,7 +101,7 @@ def _width(column: pa.ChunkedArray) -> int | None:
 
 def assemble_features(
     table: pa.Table, features: Sequence[str], widths: Sequence[int] | None = None
-) -> tuple[Floats, Codes]:
+) -> tuple[Float32, Codes]:
     """Join columns into one matrix.
 
     Parameters
@@ -137,12 +137,12 @@ def assemble_features(
     return x, codes
 
 
-def _fill_scalars(column: pa.ChunkedArray, x: Floats, codes: Codes) -> None:
+def _fill_scalars(column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
     values, found = _judge(column)
     x[:, 0], codes[:] = values, found
 
 
-def _fill_vectors(column: pa.ChunkedArray, x: Floats, codes: Codes) -> None:
+def _fill_vectors(column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
     width = x.shape[1]
     lengths = pc.list_value_length(column).fill_null(-1).to_numpy()
     codes[lengths != width] = Reason.LENGTH
@@ -157,7 +157,7 @@ def _fill_vectors(column: pa.ChunkedArray, x: Floats, codes: Codes) -> None:
     x[fits] = np.where(bad.any(axis=1)[:, None], 0, values.reshape(-1, width))
 
 
-def _judge(column: pa.ChunkedArray) -> tuple[Floats, Codes]:
+def _judge(column: pa.ChunkedArray) -> tuple[Float32, Codes]:
     """Values as float32, 0 where a code says why not."""
     nulls = column.is_null().to_numpy()
     numbers = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()

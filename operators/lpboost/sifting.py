@@ -15,13 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Mask
 from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, solve_interior_point
 from operators.lpboost.problem import GOAL, Solution
-
-Mask = npt.NDArray[np.bool_]
 
 WINDOW, LEAST_WINDOW = 12, 768
 """Rows in the window for each model, and at least; as many may enter at a time (measured: half or twice as

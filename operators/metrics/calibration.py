@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from operators.arrays import Float64
 
 
 @dataclass(frozen=True)
 class Calibration:
     """Rows by the probability of their predicted class, in bins of equal width."""
 
-    edges: Floats
+    edges: Float64
     """(bins + 1,) from 0 to 1."""
     rows: npt.NDArray[np.int64]
     """(bins,) rows in each."""
-    confidence: Floats
+    confidence: Float64
     """(bins,) mean probability of the predicted class; NaN where a bin has no rows."""
-    accuracy: Floats
+    accuracy: Float64
     """(bins,) share of right predictions; NaN where a bin has no rows."""
 
     @property

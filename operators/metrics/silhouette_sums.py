@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-Float64: TypeAlias = npt.NDArray[np.float64]
-Index: TypeAlias = npt.NDArray[np.intp]
+from operators.arrays import Float64, Index
 
 TILE = 512, 1024  # rows and columns of the distances held at once
 

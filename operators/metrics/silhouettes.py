@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import normalize
 
+from operators.arrays import Float64, Index
 from operators.metrics.silhouette_sums import (
-    Float64,
-    Index,
     cluster_sizes,
     cluster_sums,
     coefficients,

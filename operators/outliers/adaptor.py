@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import Mask
 from operators.base import (
     CATEGORY,
     FEATURES,
@@ -37,7 +38,7 @@ from operators.base import (
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.outliers.params import EVIDENCE, EvidenceParams, OutliersParams
-from operators.outliers.votes import ALL, ANY, Bools, Text, decide, joined
+from operators.outliers.votes import ALL, ANY, Text, decide, joined
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -309,7 +310,7 @@ def _arrays(table: pa.Table) -> tuple[Any, Any, Any]:
     return vectors_to_numpy(table.column(FEATURES)), y, row_ids
 
 
-def _columns(verdict: Bools, source: Text, marked: Text) -> dict[str, Any]:
+def _columns(verdict: Mask, source: Text, marked: Text) -> dict[str, Any]:
     return {IS_OUTLIER: verdict, OUTLIER_SOURCE: _category(source), MARKED_BY: _category(marked)}
 
 
@@ -327,7 +328,7 @@ def _reasons(table: pa.Table) -> dict[str, Text]:
     return found
 
 
-def _marks(reasons: Mapping[str, Text]) -> dict[str, Bools]:
+def _marks(reasons: Mapping[str, Text]) -> dict[str, Mask]:
     return {judge: np.asarray(texts != "", np.bool_) for judge, texts in reasons.items()}
 
 

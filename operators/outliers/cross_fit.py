@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.outliers.linear import CrossFitted, Features, Floats, Ints, fit_linear, log_proba
+from operators.arrays import Float32, Float64, Int64
+from operators.outliers.linear import CrossFitted, fit_linear, log_proba
 
 STAGES = ("plain", "biased", "robust", "denied")
 MAX_RATIO = 20.0
 """Bound on the weight of a row, in multiples of its class's balanced weight."""
 
 
-def fit_stages(Z: Features, y: Ints, folds: Ints, priors: Floats) -> CrossFitted:
+def fit_stages(Z: Float32, y: Int64, folds: Int64, priors: Float64) -> CrossFitted:
     """Fit all stages, six models a fold, each of them on rows outside the fold alone.
 
     Nothing that a fold's models learn from has seen the labels of the fold: neither the predictions that
@@ -44,7 +45,7 @@ def fit_stages(Z: Features, y: Ints, folds: Ints, priors: Floats) -> CrossFitted
     return CrossFitted(coef, intercept)
 
 
-def _fit_stages(Z: Features, y: Ints, priors: Floats) -> tuple[Floats, Floats]:
+def _fit_stages(Z: Float32, y: Int64, priors: Float64) -> tuple[Float64, Float64]:
     """Return coefficients (n_stages, n_classes, d) and intercepts (n_stages, n_classes) of all stages."""
     n_classes = len(priors)
     plain = fit_linear(Z, y, n_classes)
@@ -63,12 +64,12 @@ def _fit_stages(Z: Features, y: Ints, priors: Floats) -> tuple[Floats, Floats]:
     return coef, intercept
 
 
-def balanced_prediction(log_p: Floats, priors: Floats) -> Ints:
+def balanced_prediction(log_p: Float64, priors: Float64) -> Int64:
     """Return (n,) the class whose probability most exceeds its share, as a class-balanced model predicts."""
     return np.asarray((log_p - np.log(priors)).argmax(axis=1), np.int64)
 
 
-def balanced_weights(y: Ints, wrong: Floats) -> Floats:
+def balanced_weights(y: Int64, wrong: Float64) -> Float64:
     """Give the right and the wrong rows of each class the same total weight, up to ``MAX_RATIO``.
 
     Parameters
@@ -89,7 +90,7 @@ def balanced_weights(y: Ints, wrong: Floats) -> Floats:
     return np.asarray(weights * (len(y) / weights.sum()), np.float64)
 
 
-def strongest_column(Z: Features, y: Ints) -> int:
+def strongest_column(Z: Float32, y: Int64) -> int:
     """Return the column whose class means explain the largest share of its variance."""
     between = np.zeros(Z.shape[1])
     for c in np.unique(y):

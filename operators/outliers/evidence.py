@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.covariance import ledoit_wolf
 
+from operators.arrays import Float32, Float64, Int64
 from operators.outliers.cross_fit import STAGES, fit_stages
-from operators.outliers.linear import CrossFitted, Features, Floats, Ints, principal_directions
+from operators.outliers.linear import CrossFitted, principal_directions
 from operators.outliers.neighbours import NeighbourTable, clipped, cue_directions, principal_basis
 from operators.outliers.trees import CrossFittedTrees, fit_trees
 
@@ -35,9 +36,9 @@ BLOCK = 512
 class View:
     """Evidence on n rows that does not depend on their labels."""
 
-    log_p: Floats
+    log_p: Float64
     """(len(MARGINS), n, n_classes) log probabilities by each model and each vote."""
-    distances: Floats
+    distances: Float64
     """(n, 3) log distances, in the order of ``DISTANCES``."""
 
 
@@ -45,14 +46,14 @@ class View:
 class Mahalanobis:
     """Distances from the mean by the shrunk covariance without each fold."""
 
-    directions: Features
+    directions: Float32
     """(d, r) principal directions of the standardised features, all of them up to ``MAX_COVARIANCE``."""
-    precisions: Features
+    precisions: Float32
     """(n_folds, r, r) inverse covariance in these directions without each fold."""
     residual: float
     """Inverse variance in each other direction; 0 if there is none."""
 
-    def __call__(self, Z: Features, folds: Ints) -> Floats:
+    def __call__(self, Z: Float32, folds: Int64) -> Float64:
         """Return (n,) distances of standardised rows (n, d), by the mean of all folds for fold -1."""
         projected = Z @ self.directions
         rest = np.maximum((Z.astype(np.float64) ** 2).sum(1) - (projected.astype(np.float64) ** 2).sum(1), 0)
@@ -62,7 +63,7 @@ class Mahalanobis:
         return np.asarray(np.where(folds < 0, every.mean(axis=1), own), np.float64)
 
     @classmethod
-    def fit(cls, Z: Features, folds: Ints) -> Mahalanobis:
+    def fit(cls, Z: Float32, folds: Int64) -> Mahalanobis:
         """Fit on standardised rows (n, d), by Ledoit and Wolf's shrinkage plus 1e-3 of the mean variance."""
         d = Z.shape[1]
         directions, residual = np.eye(d, dtype=np.float32), 0.0
@@ -88,10 +89,10 @@ class Sources:
     raw: NeighbourTable
     cue_free: NeighbourTable
     mahalanobis: Mahalanobis
-    priors: Floats
+    priors: Float64
     """(n_classes,) smoothed shares of the classes."""
 
-    def view(self, Z: Features, folds: Ints, ids: Ints) -> View:
+    def view(self, Z: Float32, folds: Int64, ids: Int64) -> View:
         """Look at rows, whose views do not depend on each other.
 
         Parameters
@@ -115,7 +116,7 @@ class Sources:
             np.concatenate([part.distances for part in parts]),
         )
 
-    def view_block(self, Z: Features, folds: Ints, ids: Ints) -> View:
+    def view_block(self, Z: Float32, folds: Int64, ids: Int64) -> View:
         """Look at exactly ``BLOCK`` rows; see :meth:`view`."""
         votes, near = self.raw.search(Z, ids)
         free, near_free = self.cue_free.search(Z, ids)
@@ -128,7 +129,7 @@ class Sources:
 
 
 def fit_sources(
-    Z: Features, y: Ints, folds: Ints, ids: Ints, n_classes: int, *, k: int, max_index: int
+    Z: Float32, y: Int64, folds: Int64, ids: Int64, n_classes: int, *, k: int, max_index: int
 ) -> Sources:
     """Fit all models on the n rows of the sample: of 5 folds, 30 linear ones and 5 of trees.
 
@@ -143,7 +144,7 @@ def fit_sources(
     models = fit_stages(Z, y, folds, priors)
     breaks = breaks_cue(models, Z, y, folds)
 
-    def table(basis: Features) -> NeighbourTable:
+    def table(basis: Float32) -> NeighbourTable:
         kept = slice(0, max_index)
         points = np.ascontiguousarray(clipped(Z[kept]) @ basis)
         return NeighbourTable(basis, points, y[kept], ids[kept], n_classes, k)
@@ -155,20 +156,20 @@ def fit_sources(
     )
 
 
-def breaks_cue(models: CrossFitted, Z: Features, y: Ints, folds: Ints) -> Floats:
+def breaks_cue(models: CrossFitted, Z: Float32, y: Int64, folds: Int64) -> Float64:
     """Return (n,) in [0, 1], how surely the biased model gets a row wrong that the robust one gets right."""
     p = np.exp(models.log_proba(Z, folds)[:, np.arange(len(y)), y])
     return np.asarray((1 - p[STAGES.index("biased")]) * p[STAGES.index("robust")], np.float64)
 
 
-def inverse_covariance(Z: Features) -> Features:
+def inverse_covariance(Z: Float32) -> Float32:
     """Return the (d, d) inverse of the Ledoit-Wolf covariance plus 1e-3 of its mean variance."""
     covariance, _ = ledoit_wolf(Z.astype(np.float64), assume_centered=True)
     ridge = 1e-3 * np.trace(covariance) / len(covariance) + 1e-12
     return np.linalg.inv(covariance + ridge * np.eye(len(covariance))).astype(np.float32)
 
 
-def evidence(view: View, y: Ints, priors: Floats) -> Floats:
+def evidence(view: View, y: Int64, priors: Float64) -> Float64:
     """Return (n, len(NAMES)) evidence at labels ``y``; larger is more suspicious.
 
     The first seven are margins: log odds that the row is of any other class, within +-12. They rank rows as

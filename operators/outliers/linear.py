@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.extmath import randomized_svd
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Features: TypeAlias = npt.NDArray[np.float32]
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
+from operators.arrays import Float32, Float64, Int64
 
 MAX_EXACT = 1024
 """Features up to which principal directions are computed exactly."""
@@ -27,13 +23,13 @@ ABSENT = -30.0
 class Scaler:
     """Standardises features; constant columns become 0 everywhere."""
 
-    mean: Features
+    mean: Float32
     """(d,) means."""
-    inverse: Features
+    inverse: Float32
     """(d,) one over the standard deviation; 0 for a constant column."""
 
     @classmethod
-    def fit(cls, X: Features) -> Scaler:
+    def fit(cls, X: Float32) -> Scaler:
         """Estimate means and deviations of (n, d) features."""
         mean = X.mean(axis=0, dtype=np.float64)
         deviation = X.std(axis=0, dtype=np.float64)
@@ -41,7 +37,7 @@ class Scaler:
         inverse = np.where(varies, 1.0 / np.where(varies, deviation, 1.0), 0.0)
         return cls(mean.astype(np.float32), inverse.astype(np.float32))
 
-    def __call__(self, X: Features) -> Features:
+    def __call__(self, X: Float32) -> Float32:
         """Return the (n, d) standardised features."""
         return np.asarray((X - self.mean) * self.inverse, np.float32)
 
@@ -50,12 +46,12 @@ class Scaler:
 class CrossFitted:
     """Multinomial logistic regressions of several stages, one for each fold, fitted without that fold."""
 
-    coef: Floats
+    coef: Float64
     """(n_stages, n_folds, n_classes, d) coefficients."""
-    intercept: Floats
+    intercept: Float64
     """(n_stages, n_folds, n_classes) intercepts; ``ABSENT`` for a class that had no training row."""
 
-    def log_proba(self, Z: Features, folds: Ints) -> Floats:
+    def log_proba(self, Z: Float32, folds: Int64) -> Float64:
         """Return log probabilities of each row by the models that did not train on it.
 
         Parameters
@@ -77,14 +73,16 @@ class CrossFitted:
         return np.asarray(found.transpose(1, 0, 2), np.float64)
 
 
-def log_proba(Z: Features, coef: Floats, intercept: Floats) -> Floats:
+def log_proba(Z: Float32, coef: Float64, intercept: Float64) -> Float64:
     """Return (n, n_classes) log probabilities of rows (n, d) by one model."""
     logits = Z.astype(np.float64) @ coef.T + intercept
     logits -= logits.max(axis=1, keepdims=True)
     return np.asarray(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.float64)
 
 
-def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = None) -> tuple[Floats, Floats]:
+def fit_linear(
+    Z: Float32, y: Int64, n_classes: int, weights: Float64 | None = None
+) -> tuple[Float64, Float64]:
     """Fit a multinomial logistic regression with scikit-learn's L2 penalty of C = 1.
 
     Returns
@@ -108,14 +106,14 @@ def fit_linear(Z: Features, y: Ints, n_classes: int, weights: Floats | None = No
     return coef, intercept
 
 
-def fit_logistic(X: npt.NDArray[np.floating], y: Ints, weights: Floats | None = None) -> LogisticRegression:
+def fit_logistic(X: npt.NDArray[np.floating], y: Int64, weights: Float64 | None = None) -> LogisticRegression:
     """Fit a logistic regression, silently where it stops early: calibration weighs it as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return LogisticRegression(max_iter=200, tol=1e-3).fit(X, y, sample_weight=weights)
 
 
-def principal_directions(V: npt.NDArray[np.floating], rank: int) -> tuple[Floats, Floats]:
+def principal_directions(V: npt.NDArray[np.floating], rank: int) -> tuple[Float64, Float64]:
     """Compute the directions of largest variance, by randomised iteration beyond ``MAX_EXACT`` features.
 
     Parameters

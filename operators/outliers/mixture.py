@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from operators.outliers.linear import Bools, Floats, Ints, fit_logistic
+from operators.arrays import Float64, Int64, Mask
+from operators.outliers.linear import fit_logistic
 
 START = 0.02
 """Share of each kind in the first round."""
@@ -45,32 +46,32 @@ labels confirm nothing."""
 class Ratios:
     """Log density ratios of planted kinds to clean rows, linear in standardised evidence."""
 
-    columns: Ints
+    columns: Int64
     """Columns of the evidence that are used."""
-    mean: Floats
+    mean: Float64
     """(len(columns),) means of the observed rows."""
-    deviation: Floats
+    deviation: Float64
     """(len(columns),) their standard deviations."""
-    coef: Floats
+    coef: Float64
     """(n_kinds, len(columns))."""
-    intercept: Floats
+    intercept: Float64
     """(n_kinds,)."""
-    prevalence: Floats
+    prevalence: Float64
     """(n_kinds,) estimated share of each kind among the observed rows."""
 
-    def log_ratios(self, E: Floats) -> Floats:
+    def log_ratios(self, E: Float64) -> Float64:
         """Return (n, n_kinds) log ratios of evidence (n, m)."""
         standard = (E[:, self.columns] - self.mean) / self.deviation
         return np.minimum(standard @ self.coef.T + self.intercept, MAX_LOG_RATIO)
 
 
-def posteriors(log_ratios: Floats, prevalence: Floats) -> Floats:
+def posteriors(log_ratios: Float64, prevalence: Float64) -> Float64:
     """Return (n, n_kinds) the probability of each kind, given the shares of the mixture."""
     odds = np.exp(log_ratios) * prevalence / max(1 - float(prevalence.sum()), 1e-3)
     return np.asarray(odds / (1 + odds.sum(axis=1, keepdims=True)), np.float64)
 
 
-def mixture_shares(log_ratios: Floats, start: Floats, max_total: float = MAX_TOTAL) -> Floats:
+def mixture_shares(log_ratios: Float64, start: Float64, max_total: float = MAX_TOTAL) -> Float64:
     """Return (n_kinds,) the shares of the planted kinds by EM, at most ``max_total`` together."""
     shares = start
     for _ in range(100):
@@ -83,11 +84,11 @@ def mixture_shares(log_ratios: Floats, start: Floats, max_total: float = MAX_TOT
 
 
 def fit_ratios(
-    E: Floats,
-    planted: Sequence[Floats],
+    E: Float64,
+    planted: Sequence[Float64],
     columns: Sequence[int],
     *,
-    prevalence: Floats | None = None,
+    prevalence: Float64 | None = None,
     rounds: int = 4,
 ) -> Ratios:
     """Fit the density ratios, and the prevalence of each kind unless it is given.
@@ -119,21 +120,21 @@ def fit_ratios(
     return Ratios(used, mean, deviation, coef, intercept, shares)
 
 
-def _relative_to_first(coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+def _relative_to_first(coef: Float64, intercept: Float64) -> tuple[Float64, Float64]:
     """Return logits relative to the first class; scikit-learn keeps one row for two classes."""
     if len(coef) == 1:
         return coef, intercept
     return coef[1:] - coef[0], intercept[1:] - intercept[0]
 
 
-def separation(log_ratio: Floats, planted: Floats) -> float:
+def separation(log_ratio: Float64, planted: Float64) -> float:
     """Return the probability that a planted row has a larger log ratio than an observed one."""
     ranks = rankdata(np.concatenate([log_ratio, planted]))[len(log_ratio) :]
     n, m = len(log_ratio), len(planted)
     return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
 
 
-def prevalence_bound(log_ratio: Floats, planted: Floats, min_share: float = 0.02) -> float:
+def prevalence_bound(log_ratio: Float64, planted: Float64, min_share: float = 0.02) -> float:
     """Return an upper bound on the share of a kind: no part of the mixture exceeds the whole above any cut.
 
     The least ratio of the observed share above a cut (its upper 95 % limit) to the planted share above it,
@@ -148,7 +149,7 @@ def prevalence_bound(log_ratio: Floats, planted: Floats, min_share: float = 0.02
 
 
 def flip_ratios(
-    E: Floats, flipped: Floats, narrow: Sequence[int], wide: Sequence[int], min_separation: float
+    E: Float64, flipped: Float64, narrow: Sequence[int], wide: Sequence[int], min_separation: float
 ) -> tuple[Ratios, float]:
     """Fit the density ratio of flipped labels, and estimate their share.
 
@@ -183,7 +184,7 @@ def flip_ratios(
     return both, share if (found - share / 2) / (1 - share) >= min_separation else 0.0
 
 
-def estimate_prevalence(E: Floats, planted: Floats, columns: Sequence[int], min_separation: float) -> float:
+def estimate_prevalence(E: Float64, planted: Float64, columns: Sequence[int], min_separation: float) -> float:
     """Estimate the share of one kind from some evidence alone; 0 where planted rows hardly stand out."""
     ratios = fit_ratios(E, [planted], columns)
     observed, seen = ratios.log_ratios(E)[:, 0], ratios.log_ratios(planted)[:, 0]
@@ -192,7 +193,7 @@ def estimate_prevalence(E: Floats, planted: Floats, columns: Sequence[int], min_
     return share if from_clean >= min_separation else 0.0
 
 
-def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_suspected: Bools) -> float:
+def label_check(wrong: Float64, planted_wrong: Float64, suspected: Mask, planted_suspected: Mask) -> float:
     """Estimate the share of suspected rows whose features do not predict their labels, as damage has it.
 
     Naturally extreme rows have as informative features as others; scrambled ones have not. The contradicted
@@ -222,7 +223,7 @@ def label_check(wrong: Floats, planted_wrong: Floats, suspected: Bools, planted_
 
 
 def damage_prevalence(
-    E: Floats, planted: Floats, columns: Sequence[int], margins: Sequence[int], min_separation: float
+    E: Float64, planted: Float64, columns: Sequence[int], margins: Sequence[int], min_separation: float
 ) -> float:
     """Estimate the share of rows with damaged features: by distances, confirmed by labels.
 

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from operators.outliers.linear import Features, Floats, Ints, principal_directions
+from operators.arrays import Float32, Float64, Int64
+from operators.outliers.linear import principal_directions
 
 MAX_DIMENSIONS = 64
 CLIP = 4.0
@@ -18,19 +19,19 @@ CLIP = 4.0
 class NeighbourTable:
     """Rows of the sample after a linear map, searched exhaustively."""
 
-    basis: Features
+    basis: Float32
     """(d, r) map of standardised features, clipped at +-4, to the space of the search."""
-    points: Features
+    points: Float32
     """(m, r) mapped sample rows."""
-    labels: Ints
+    labels: Int64
     """(m,) their class."""
-    ids: Ints
+    ids: Int64
     """(m,) row ids: a row is never its own neighbour."""
     n_classes: int
     k: int
     """Neighbours that vote."""
 
-    def search(self, Z: Features, ids: Ints) -> tuple[Floats, Floats]:
+    def search(self, Z: Float32, ids: Int64) -> tuple[Float64, Float64]:
         """Find the k nearest other rows of each row.
 
         Parameters
@@ -55,7 +56,7 @@ class NeighbourTable:
     def _index(self) -> NearestNeighbors:
         return NearestNeighbors(algorithm="brute").fit(self.points)
 
-    def _votes(self, found: Ints) -> Floats:
+    def _votes(self, found: Int64) -> Float64:
         mix = np.bincount(self.labels, minlength=self.n_classes)
         votes = np.tile(mix / mix.sum(), (len(found), 1))
         rows = np.arange(len(found))
@@ -64,12 +65,12 @@ class NeighbourTable:
         return np.asarray(votes / votes.sum(axis=1, keepdims=True), np.float64)
 
 
-def clipped(Z: Features) -> Features:
+def clipped(Z: Float32) -> Float32:
     """Bound standardised features, so that one long tail does not decide all distances."""
     return np.clip(Z, -CLIP, CLIP)
 
 
-def principal_basis(Z: Features, removed: Features | None = None) -> Features:
+def principal_basis(Z: Float32, removed: Float32 | None = None) -> Float32:
     """Return (d, r) principal directions, r <= 64, of rows without the span of ``removed``.
 
     Parameters
@@ -86,7 +87,7 @@ def principal_basis(Z: Features, removed: Features | None = None) -> Features:
     return np.asarray(kept, np.float32)
 
 
-def cue_directions(Z: Features, y: Ints, breaks: Floats, n_classes: int, share: float = 0.2) -> Features:
+def cue_directions(Z: Float32, y: Int64, breaks: Float64, n_classes: int, share: float = 0.2) -> Float32:
     """Return (d, q) orthonormal directions in which rows that break the cue differ from their class.
 
     Parameters

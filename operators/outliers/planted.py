@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from operators.outliers.linear import Features, Ints
+from operators.arrays import Float32, Int64
 
 KINDS = ("flipped", "mixed", "permuted")
 """Kinds of damage: another label; every feature from another row; features permuted within the row."""
 
 
-def flip_labels(y: Ints, n_classes: int, rng: np.random.Generator) -> Ints:
+def flip_labels(y: Int64, n_classes: int, rng: np.random.Generator) -> Int64:
     """Return (n,) another class for every row, each with the same probability."""
     return np.asarray((y + rng.integers(1, n_classes, len(y))) % n_classes, np.int64)
 
 
-def mix_columns(Z: Features, rng: np.random.Generator) -> Features:
+def mix_columns(Z: Float32, rng: np.random.Generator) -> Float32:
     """Return (n, d) rows of which every column is drawn from another row.
 
     The values are plausible one by one and implausible together. Columns that encode one category are drawn
@@ -28,7 +28,7 @@ def mix_columns(Z: Features, rng: np.random.Generator) -> Features:
     return mixed
 
 
-def category_of(Z: Features) -> Ints:
+def category_of(Z: Float32) -> Int64:
     """Return (d,) a number for each column, the same for neighbouring columns that encode one category.
 
     Such columns have two values each, and exactly one of them its larger value in every row.
@@ -49,6 +49,6 @@ def category_of(Z: Features) -> Ints:
     return np.unique(category, return_inverse=True)[1].astype(np.int64)
 
 
-def permute_within(Z: Features, rng: np.random.Generator) -> Features:
+def permute_within(Z: Float32, rng: np.random.Generator) -> Float32:
     """Return (n, d) standardised rows whose values are permuted within the row."""
     return np.asarray(rng.permuted(Z, axis=1), Z.dtype)

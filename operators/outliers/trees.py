@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from operators.outliers.linear import ABSENT, Features, Floats, Ints
+from operators.arrays import Float32, Float64, Int64
+from operators.outliers.linear import ABSENT
 
 DEPTH = 4
 N_INNER, N_LEAVES = 2**DEPTH - 1, 2**DEPTH
@@ -33,16 +34,16 @@ class CrossFittedTrees:
     The number of logits k is 1 for two classes and n_classes otherwise; m is the number of boosting rounds.
     """
 
-    feature: Ints
+    feature: Int64
     """(n_folds, k, m, N_INNER) column that each inner node compares."""
-    threshold: Floats
+    threshold: Float64
     """(n_folds, k, m, N_INNER) a row whose value is larger goes right; infinite below a leaf."""
-    value: Floats
+    value: Float64
     """(n_folds, k, m, N_LEAVES) what each leaf adds to the logit."""
-    baseline: Floats
+    baseline: Float64
     """(n_folds, k) logits before the first tree."""
 
-    def log_proba(self, Z: Features, folds: Ints, n_classes: int) -> Floats:
+    def log_proba(self, Z: Float32, folds: Int64, n_classes: int) -> Float64:
         """Return log probabilities of each row by the trees that did not train on it.
 
         Parameters
@@ -62,7 +63,7 @@ class CrossFittedTrees:
         own = log_p[np.arange(len(Z)), np.maximum(folds, 0)]
         return np.asarray(np.where((folds < 0)[:, None], log_p.mean(axis=1), own), np.float64)
 
-    def _raw(self, Z: Features) -> Floats:
+    def _raw(self, Z: Float32) -> Float64:
         """Return (n, n_folds, k) sums of the leaves that each row (n, d) falls into."""
         trees = self.feature.reshape(-1, N_INNER)
         inner = np.arange(len(trees)) * N_INNER
@@ -75,7 +76,7 @@ class CrossFittedTrees:
         return np.asarray(leaves.reshape(len(Z), *self.feature.shape[:3]).sum(axis=3) + self.baseline)
 
 
-def fit_trees(Z: Features, y: Ints, folds: Ints, n_classes: int) -> CrossFittedTrees | None:
+def fit_trees(Z: Float32, y: Int64, folds: Int64, n_classes: int) -> CrossFittedTrees | None:
     """Fit the trees without each fold; None beyond ``MAX_CLASSES`` classes.
 
     Parameters
@@ -114,7 +115,7 @@ def fit_trees(Z: Features, y: Ints, folds: Ints, n_classes: int) -> CrossFittedT
     return CrossFittedTrees(feature, threshold, value, baseline)
 
 
-def _fill(nodes: Any, feature: Ints, threshold: Floats, value: Floats) -> None:
+def _fill(nodes: Any, feature: Int64, threshold: Float64, value: Float64) -> None:
     """Write a tree of scikit-learn into the arrays of a complete binary tree."""
     pending = [(0, 0)]
     while pending:

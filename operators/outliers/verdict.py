@@ -19,6 +19,7 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Float32, Float64, Int64, Mask
 from operators.hashing import row_hashes
 from operators.outliers.evidence import (
     BLOCK,
@@ -30,7 +31,7 @@ from operators.outliers.evidence import (
     evidence,
     fit_sources,
 )
-from operators.outliers.linear import Bools, Features, Floats, Ints, Scaler
+from operators.outliers.linear import Scaler
 from operators.outliers.mixture import (
     MAX_LOG_RATIO,
     Ratios,
@@ -111,13 +112,13 @@ class State:
     scaler: Scaler
     sources: Sources
     ratios: Ratios
-    prevalence: Floats
+    prevalence: Float64
     """(3,) shares with rare kinds set to 0: what is marked follows from them."""
     threshold: float
     """Least posterior of a marked row; ``NOBODY`` where no row is marked."""
-    classes: Ints
+    classes: Int64
     """(n_classes,) ascending class indices that are judged; evidence counts them from 0."""
-    sample_ids: Ints
+    sample_ids: Int64
     """Row ids of the sample, ascending."""
     n_folds: int
     seed: int
@@ -128,18 +129,18 @@ class State:
 class Verdicts:
     """Verdicts on n rows."""
 
-    is_outlier: Bools
-    kind: Ints
+    is_outlier: Mask
+    kind: Int64
     """Index into ``KINDS`` of the most probable kind; -1 where the row is not marked."""
-    posterior: Floats
+    posterior: Float64
     """Probability that the row is corrupt; 0 for rows of a class that is not judged."""
-    score: Floats
+    score: Float64
     """Log odds with prevalences floored, which rank rows even where the posterior is 0 for all.
 
     NaN for rows of a class that is not judged."""
 
 
-def fit(X: Features, y: Ints, row_ids: Ints, *, seed: int = 0, config: Config | None = None) -> State:
+def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config | None = None) -> State:
     """Learn to tell corrupt rows. The result depends on neither the order of the rows nor on threads.
 
     Parameters
@@ -185,7 +186,7 @@ def fit(X: Features, y: Ints, row_ids: Ints, *, seed: int = 0, config: Config | 
     )
 
 
-def _judged_rows(y: Ints, row_ids: Ints, seed: int) -> tuple[Ints, Ints]:
+def _judged_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
     """Return the classes that are judged, and the positions of their rows by the hash of their ids."""
     classes, counts = np.unique(y, return_counts=True)
     classes = classes[counts >= MIN_CLASS].astype(np.int64)
@@ -200,7 +201,7 @@ def _judged_rows(y: Ints, row_ids: Ints, seed: int) -> tuple[Ints, Ints]:
 
 
 def estimate(
-    posterior: Floats, seen: list[Floats], prevalence: Floats, threshold: float, n_rows: int
+    posterior: Float64, seen: list[Float64], prevalence: Float64, threshold: float, n_rows: int
 ) -> Estimates:
     """Estimate precision and recall from posteriors of observed rows (n,) and of planted ones (n,) each."""
     marked = posterior >= threshold
@@ -216,14 +217,14 @@ def estimate(
     )
 
 
-def folds_of(row_ids: Ints, n_folds: int, seed: int) -> Ints:
+def folds_of(row_ids: Int64, n_folds: int, seed: int) -> Int64:
     """Return (n,) the fold of each row, in 0 .. n_folds - 1, by a hash of its id."""
     return (row_hashes(row_ids, seed, FOLDS) % np.uint64(n_folds)).astype(np.int64)
 
 
 def planted_evidence(
-    sources: Sources, Z: Features, y: Ints, folds: Ints, ids: Ints, seed: int
-) -> tuple[Floats, list[Floats]]:
+    sources: Sources, Z: Float32, y: Int64, folds: Int64, ids: Int64, seed: int
+) -> tuple[Float64, list[Float64]]:
     """Return evidence of observed rows, and of the same rows with each kind of ``KINDS``.
 
     Parameters
@@ -242,7 +243,7 @@ def planted_evidence(
     return E, planted
 
 
-def calibrate(E: Floats, planted: list[Floats], config: Config) -> tuple[Ratios, Floats]:
+def calibrate(E: Float64, planted: list[Float64], config: Config) -> tuple[Ratios, Float64]:
     """Estimate the density ratios of all kinds and the (3,) prevalences.
 
     Evidence from distances counts only where damaged features are confirmed. On tables without such damage
@@ -270,7 +271,7 @@ def _without_damage(flips: Ratios, config: Config) -> Ratios:
     return Ratios(flips.columns, flips.mean, flips.deviation, coef, intercept, np.array([share, 0.0, 0.0]))
 
 
-def choose_threshold(p: Floats, min_precision: float, min_posterior: float) -> float:
+def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> float:
     """Choose the least threshold above which posteriors (n,) have a mean of ``min_precision``.
 
     It lies between two posteriors, so that the last bits of a row's posterior decide nothing.
@@ -290,7 +291,7 @@ def choose_threshold(p: Floats, min_precision: float, min_posterior: float) -> f
     return (float(ordered[last]) + below) / 2
 
 
-def judge(state: State, X: Features, y: Ints, row_ids: Ints) -> Verdicts:
+def judge(state: State, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
     """Judge rows, each on its own: neither their order nor the other rows change a bit of the result.
 
     Parameters
@@ -311,7 +312,7 @@ def judge(state: State, X: Features, y: Ints, row_ids: Ints) -> Verdicts:
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
 
-def row_evidence(state: State, X: Features, y: Ints, row_ids: Ints) -> tuple[Floats, Floats]:
+def row_evidence(state: State, X: Float32, y: Int64, row_ids: Int64) -> tuple[Float64, Float64]:
     """Return the evidence on one row, shape (len(NAMES),), and its posterior by kind, shape (3,).
 
     Parameters
@@ -325,7 +326,7 @@ def row_evidence(state: State, X: Features, y: Ints, row_ids: Ints) -> tuple[Flo
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
 
 
-def _block_evidence(state: State, X: Features, y: Ints, row_ids: Ints, places: Ints) -> Floats:
+def _block_evidence(state: State, X: Float32, y: Int64, row_ids: Int64, places: Int64) -> Float64:
     """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places."""
     ids = row_ids.astype(np.int64)
     nearest = np.minimum(np.searchsorted(state.sample_ids, ids), len(state.sample_ids) - 1)
@@ -340,7 +341,7 @@ def _block_evidence(state: State, X: Features, y: Ints, row_ids: Ints, places: I
     return evidence(view, labels, state.sources.priors)
 
 
-def _blocks(row_ids: Ints, rows: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _blocks(row_ids: Int64, rows: Int64) -> Iterator[tuple[Int64, Int64]]:
     """Yield the rows whose ids share a block, and their places in it: ``row_id % BLOCK``.
 
     A matrix product may round a row differently at another place of the block.

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
+from operators.arrays import Mask
+
 Text = npt.NDArray[np.object_]
 
 ALL, ANY = "all", "any"
 
 
-def decide(marks: Mapping[str, Bools], rule: str = ALL) -> Bools:
+def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
     """Whether each row is judged corrupt.
 
     GRASP's noise is often the smaller minority, and a row far from the others can be rare rather than wrong,

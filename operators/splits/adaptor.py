@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Int64
 from operators.base import (
     CATEGORY,
     FEATURES,
@@ -24,7 +25,7 @@ from operators.base import (
     ReportContext,
 )
 from operators.report import ReportSection
-from operators.splits.hashing import PARTS, TEST, VALIDATION, Ints, strata
+from operators.splits.hashing import PARTS, TEST, VALIDATION, strata
 from operators.splits.params import SplitParams
 
 METHODS = {
@@ -103,9 +104,9 @@ class Split(Operator[P]):
         return split_section(context.metrics)
 
 
-def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Ints:
+def stratum_keys(table: pa.Table, *, by_label: bool, by_group: bool, drop_outliers: bool) -> Int64:
     """Return the stratum (n,) of each row; -1 for rows to drop."""
-    keys: Ints = np.zeros(table.num_rows, np.int64)
+    keys: Int64 = np.zeros(table.num_rows, np.int64)
     if by_label:
         groups = table[GROUP].to_numpy()
         keys = strata(table[LABEL].to_numpy(), groups if by_group else np.zeros_like(groups))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import Int64
 from operators.base import (
     FEATURES,
     GROUP,
@@ -39,7 +40,6 @@ from operators.splits.hashing import (
     TEST,
     TRAIN,
     VALIDATION,
-    Ints,
     Search,
     assign_parts,
     count_strata,
@@ -145,7 +145,7 @@ def _count_drawn(operator: Random, context: Context, executor: Executor) -> dict
     return {name: float(n) for name, n in zip(PARTS, totals, strict=True)}
 
 
-def _drawn_counts(reader: ShardReader, drop_outliers: bool, shard: int) -> Ints:
+def _drawn_counts(reader: ShardReader, drop_outliers: bool, shard: int) -> Int64:
     found = _drawn_parts(drop_outliers, reader.read(shard, [IS_OUTLIER, PART]))
     indices = found[SPLIT].combine_chunks().indices.to_numpy()
     return np.bincount(indices, minlength=len(PARTS)).astype(np.int64)
@@ -165,7 +165,7 @@ class Draw:
     key: str | None = None
     """Source column whose value decides; default: the features."""
 
-    def keys(self, table: pa.Table) -> Ints:
+    def keys(self, table: pa.Table) -> Int64:
         """Return the stratum (n,) of each row; -1 for rows to drop."""
         return stratum_keys(
             table, by_label=self.by_label, by_group=self.by_group, drop_outliers=self.drop_outliers
@@ -244,7 +244,7 @@ class Draw:
         return parts
 
     def complete(
-        self, keys: Ints, thresholds: Mapping[int, tuple[int, int]]
+        self, keys: Int64, thresholds: Mapping[int, tuple[int, int]]
     ) -> Mapping[int, tuple[int, int]]:
         """Add strata that had no row in ``fit``; their thresholds are the shares themselves."""
         missing = set(np.unique(keys).tolist()).difference(thresholds)
@@ -260,16 +260,16 @@ def draw_test_rows(params: SplitParams, context: Context) -> Draw:
     )
 
 
-def _keys(draw: Draw, shard: int) -> Ints:
+def _keys(draw: Draw, shard: int) -> Int64:
     return draw.keys(draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER]))
 
 
-def _hashed(draw: Draw, shard: int) -> tuple[Ints, Hashes]:
+def _hashed(draw: Draw, shard: int) -> tuple[Int64, Hashes]:
     table = draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES])
     return draw.keys(table), draw.hashes(table)
 
 
-def _part_counts(draw: Draw, thresholds: Mapping[int, tuple[int, int]], shard: int) -> Ints:
+def _part_counts(draw: Draw, thresholds: Mapping[int, tuple[int, int]], shard: int) -> Int64:
     parts = draw.parts(draw.reader.read(shard, [LABEL, GROUP, IS_OUTLIER, FEATURES]), thresholds)
     return np.bincount(parts, minlength=len(PARTS)).astype(np.int64)
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.arrays import Int64
 from operators.base import (
     GROUP,
     IS_OUTLIER,
@@ -34,7 +35,7 @@ from operators.base import (
 from operators.row_identity import source_column
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw, draw_test_rows
-from operators.splits.hashing import TRAIN, VALIDATION, Ints
+from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
 
@@ -89,7 +90,7 @@ class Codes:
     domains: Domains
     values: tuple[str, ...]
 
-    def __call__(self, table: pa.Table) -> Ints:
+    def __call__(self, table: pa.Table) -> Int64:
         """Return the codes (n,) of the rows of a table."""
         found = pc.index_in(self.domains(table), pa.array(self.values, pa.string()))
         return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)

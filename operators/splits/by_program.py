@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Int64
 from operators.base import (
     FEATURES,
     GROUP,
@@ -35,7 +36,7 @@ from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, Rest
 from operators.splits.cluster import Strata
-from operators.splits.hashing import TRAIN, VALIDATION, Ints, strata
+from operators.splits.hashing import TRAIN, VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import measure, settings_of, stored_landmarks
 
@@ -104,7 +105,7 @@ class ByProgram(Split[ClusterParams]):
         np.savez(context.state / RULE, row_ids=drawn.row_ids, **arrays)
         return objective
 
-    def _folds(self, context: Context, X: npt.NDArray[Any], keys: Ints) -> tuple[Any, dict[str, Any], float]:
+    def _folds(self, context: Context, X: npt.NDArray[Any], keys: Int64) -> tuple[Any, dict[str, Any], float]:
         from operators.splits.folds import ConstrainedFolds
 
         params = self.params
@@ -127,7 +128,7 @@ class ByProgram(Split[ClusterParams]):
         return model.feature_map_, arrays, float(model.objective_[-1])
 
     def _marginals(
-        self, context: Context, X: npt.NDArray[Any], keys: Ints
+        self, context: Context, X: npt.NDArray[Any], keys: Int64
     ) -> tuple[Any, dict[str, Any], float]:
         from operators.splits.in_memory import FeatureRows, best_start, project
         from operators.splits.kernel import iterate
@@ -220,14 +221,14 @@ class Pairs:
     first: Codes
     second: Codes
 
-    def __call__(self, table: pa.Table) -> Ints:
+    def __call__(self, table: pa.Table) -> Int64:
         """Return (n,) keys; see :class:`operators.splits.sharded.Taking`."""
         # A value without a place has the code -1; it is a group of its own.
         keys = strata(self.first(table) + 1, self.second(table))
         return np.where(self.rest(table), keys, -1)
 
 
-def _pair(keys: Ints) -> tuple[Ints, Ints]:
+def _pair(keys: Int64) -> tuple[Int64, Int64]:
     """Return the two codes that :func:`operators.splits.hashing.strata` has joined."""
     return keys >> 32, (keys & 0xFFFFFFFF) - 1
 
@@ -262,7 +263,7 @@ def _apply(by: Any, rule: dict[str, Any], of: Any, n_folds: int, table: pa.Table
 
 
 def _by_prices(
-    phi: npt.NDArray[np.float32], ids: Ints, keys: Ints, rule: dict[str, Any], n_folds: int
+    phi: npt.NDArray[np.float32], ids: Int64, keys: Int64, rule: dict[str, Any], n_folds: int
 ) -> npt.NDArray[Any]:
     """Return the fold (n,) of rows, or whether they are validation rows."""
     if n_folds:

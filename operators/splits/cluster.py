@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from operators.arrays import Int64
 from operators.base import (
     FEATURES,
     GROUP,
@@ -29,7 +30,7 @@ from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
 from operators.splits.by_domain import Codes, Domains, Rest
-from operators.splits.hashing import VALIDATION, Ints, strata
+from operators.splits.hashing import VALIDATION, strata
 from operators.splits.params import ClusterParams
 from operators.splits.shift import settings_of, stored_landmarks
 
@@ -85,7 +86,7 @@ class Cluster(Split[ClusterParams]):
             names, np.array([sizes[int(name)] for name in names]), settings.holdout, settings.tolerance
         )
 
-        def sample(seed: int) -> tuple[npt.NDArray[Any], Ints]:
+        def sample(seed: int) -> tuple[npt.NDArray[Any], Int64]:
             drawn = draw(executor, taking, seed, params.resources)
             return drawn.X, np.searchsorted(names, drawn.keys)[:, None]
 
@@ -140,14 +141,14 @@ class Strata:
     rest: Rest
     codes: Codes | None
 
-    def __call__(self, table: pa.Table) -> Ints:
+    def __call__(self, table: pa.Table) -> Int64:
         """Return the stratum (n,) of each row of a table."""
         codes = np.zeros(table.num_rows, np.int64) if self.codes is None else self.codes(table)
         return np.where(self.rest(table), strata(table[LABEL].to_numpy(), codes), -1)
 
 
-def _keys(taking: Any, shard: int) -> Ints:
-    keys: Ints = taking.read(shard).keys
+def _keys(taking: Any, shard: int) -> Int64:
+    keys: Int64 = taking.read(shard).keys
     return keys
 
 

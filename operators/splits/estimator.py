@@ -11,10 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float64, Mask
+from operators.arrays import Float64, Int64, Mask
 from operators.metrics.mmd import square_distances
 from operators.splits.features import Kernel, check_gamma, make_map
-from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
@@ -130,12 +129,12 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         return mask
 
     def _split(
-        self, X: npt.NDArray[Any], codes: Ints, tolerance: Tolerance, random: np.random.Generator
+        self, X: npt.NDArray[Any], codes: Int64, tolerance: Tolerance, random: np.random.Generator
     ) -> tuple[Fit[Mask], InMemory, list[float]]:
         selector = make_selector(codes, self.holdout, tolerance)
         settings = self._settings(tolerance)
 
-        def sample(seed: int) -> tuple[npt.NDArray[Any], Ints]:
+        def sample(seed: int) -> tuple[npt.NDArray[Any], Int64]:
             rows = sample_rows(np.arange(len(X)), seed)
             return X[rows], codes[rows]
 
@@ -204,7 +203,7 @@ def full_kernel(
     return np.exp(gram, out=gram), chosen
 
 
-def encode(groups: Any, n: int, tolerance: Tolerance) -> tuple[Ints, Tolerance]:
+def encode(groups: Any, n: int, tolerance: Tolerance) -> tuple[Int64, Tolerance]:
     """Return groups of any type as codes (n, k), and the tolerance by code.
 
     Raises ValueError for the wrong number of rows, a missing value, or a tolerance below 0.

@@ -19,9 +19,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float32, Float64
+from operators.arrays import Float32, Float64, Int64
 from operators.metrics.mmd import evenly_spaced, median_gamma, square_distances
-from operators.splits.hashing import Ints
 
 Kernel: TypeAlias = Literal["linear", "rbf"]
 
@@ -59,7 +58,7 @@ class FeatureMap:
         """Number of entries of phi(x)."""
         return self.whiten.shape[1] if self.gamma else len(self.mean)
 
-    def features(self, X: npt.ArrayLike, row_ids: Ints | None = None) -> Float32:
+    def features(self, X: npt.ArrayLike, row_ids: Int64 | None = None) -> Float32:
         """Compute phi (n, width), float32, of the rows of X (n, d);
 
         ``row_ids`` ascend, by default 0 .. n - 1.
@@ -131,7 +130,7 @@ class _Nystrom:
         return self._out
 
 
-def blocks(row_ids: Ints) -> Iterator[tuple[slice, Any]]:
+def blocks(row_ids: Int64) -> Iterator[tuple[slice, Any]]:
     """Yield the rows that share a block, as a slice, and their places in it.
 
     ``row_ids`` must ascend strictly.

@@ -19,9 +19,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float64
+from operators.arrays import Float64, Int64
 from operators.splits.features import Kernel, make_map
-from operators.splits.hashing import Ints
 from operators.splits.selection import binary_program
 from operators.splits.start import generator
 
@@ -31,7 +30,7 @@ MOST_ROWS = 20_000
 class Deal(NamedTuple):
     """An assignment of rows to clusters with its dual prices."""
 
-    labels: Ints
+    labels: Int64
     """(n,) cluster of each row."""
     prices: Float64
     """(g, k) price of a place in each cluster for rows of each group."""
@@ -123,12 +122,12 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
         self.centroids_ = _means(phi, self.labels_, self.n_folds)
         return self
 
-    def fit_predict(self, X: Any, groups: Any = None) -> Ints:
+    def fit_predict(self, X: Any, groups: Any = None) -> Int64:
         """Return ``labels_`` of :meth:`fit`."""
-        labels: Ints = self.fit(X, groups).labels_
+        labels: Int64 = self.fit(X, groups).labels_
         return labels
 
-    def predict(self, X: Any, groups: Any = None) -> Ints:
+    def predict(self, X: Any, groups: Any = None) -> Int64:
         """Return the fold (n,) of other rows: the least distance less the price of its group and fold.
 
         Folds keep their shares of such rows on average. Rows of a group that fit has not seen have no price.
@@ -140,7 +139,7 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
             phi = self.feature_map_.features(X).astype(np.float64)
         return place(phi, groups, self.centroids_, self.groups_, self.prices_)
 
-    def _one_start(self, phi: Float64, codes: Ints, random: np.random.Generator) -> tuple[Deal, Float64]:
+    def _one_start(self, phi: Float64, codes: Int64, random: np.random.Generator) -> tuple[Deal, Float64]:
         history = list[float]()
         centroids = kmeans_plusplus(phi, self.n_folds, random_state=int(random.integers(2**31)))[0]
         best = None
@@ -159,7 +158,7 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
 
 def place(
     phi: Float64, groups: npt.NDArray[Any], centroids: Float64, names: npt.NDArray[Any], prices: Float64
-) -> Ints:
+) -> Int64:
     """Return the fold (n,) of rows phi (n, width) with the least squared distance less price (g, k)."""
     cost = euclidean_distances(phi, centroids, squared=True)
     at = np.minimum(np.searchsorted(names, groups), len(names) - 1)
@@ -168,7 +167,7 @@ def place(
     return np.asarray(cost.argmin(axis=1))
 
 
-def deal(distances: Float64, codes: Ints) -> Deal:
+def deal(distances: Float64, codes: Int64) -> Deal:
     """Assign rows to clusters at the smallest sum of distances (n, k), with |g| / k rows of group g in each.
 
     Where k does not divide |g| a cluster gets the share rounded down or up; of all rows it gets n / k, so
@@ -190,5 +189,5 @@ def deal(distances: Float64, codes: Ints) -> Deal:
     return Deal(np.asarray(taken.reshape(n, k).argmax(axis=1)), by_group.reshape(n_groups, k) + total)
 
 
-def _means(phi: Float64, labels: Ints, k: int) -> Float64:
+def _means(phi: Float64, labels: Int64, k: int) -> Float64:
     return np.stack([phi[labels == fold].mean(axis=0) for fold in range(k)])

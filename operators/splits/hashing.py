@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Int64
 from operators.base import Executor, Resources
 from operators.hashing import END, Hashes
 
@@ -25,12 +26,10 @@ BINS = 1 << BITS
 TRAIN, VALIDATION, TEST, DROPPED = range(4)
 PARTS = ("train", "validation", "test", "dropped")
 
-Ints = npt.NDArray[np.int64]
 
-
-def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Ints:
+def strata(y: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Int64:
     """Return one key for each pair of class and group; the noise (-1) of each class is a stratum too."""
-    keys: Ints = (y.astype(np.int64) << 32) + groups.astype(np.int64) + 1
+    keys: Int64 = (y.astype(np.int64) << 32) + groups.astype(np.int64) + 1
     return keys
 
 
@@ -47,7 +46,7 @@ class Search:
     low: int = 0
     shift: int = 64 - BITS
 
-    def narrow(self, counts: Ints) -> Search | int:
+    def narrow(self, counts: Int64) -> Search | int:
         """Return the threshold, or the search in the bin that holds it.."""
         below = np.concatenate(([0], np.cumsum(counts)))
         place = int(np.searchsorted(below, self.rank))
@@ -58,7 +57,7 @@ class Search:
         return Search(self.stratum, self.rank - int(below[inside]), low, self.shift - BITS)
 
 
-def histograms(keys: Ints, hashes: Hashes, searches: Sequence[Search]) -> Ints:
+def histograms(keys: Int64, hashes: Hashes, searches: Sequence[Search]) -> Int64:
     """Count the rows in each bin of each search: (len(searches), BINS)."""
     counts = np.zeros((len(searches), BINS), np.int64)
     order = np.argsort(keys, kind="stable")
@@ -78,7 +77,7 @@ def part_sizes(size: int, validation: float, test: float) -> tuple[int, int]:
 
 
 def assign_parts(
-    keys: Ints, hashes: Hashes, thresholds: Mapping[int, tuple[int, int]]
+    keys: Int64, hashes: Hashes, thresholds: Mapping[int, tuple[int, int]]
 ) -> npt.NDArray[np.int8]:
     """Return the index (n,) into :data:`PARTS` of each row.
 
@@ -100,7 +99,7 @@ def assign_parts(
     return parts
 
 
-Keyed: TypeAlias = Callable[[int], tuple[Ints, Hashes]]
+Keyed: TypeAlias = Callable[[int], tuple[Int64, Hashes]]
 """Shard -> stratum (n,), -1 for none, and rank key (n,) uint64 of its rows."""
 
 
@@ -127,12 +126,12 @@ def find_ends(
     return [found[i] for i in range(len(searches))]
 
 
-def _histograms(keyed: Keyed, searches: list[Search], shard: int) -> Ints:
+def _histograms(keyed: Keyed, searches: list[Search], shard: int) -> Int64:
     return histograms(*keyed(shard), searches)
 
 
 def count_strata(
-    executor: Executor, shards: Sequence[int], keys_of: Callable[[int], Ints], resources: Resources
+    executor: Executor, shards: Sequence[int], keys_of: Callable[[int], Int64], resources: Resources
 ) -> Counter[int]:
     """Count the rows of each stratum over all shards; -1 counts the rows in none."""
     sizes: Counter[int] = Counter()
@@ -141,7 +140,7 @@ def count_strata(
     return sizes
 
 
-def _count(keys_of: Callable[[int], Ints], shard: int) -> dict[int, int]:
+def _count(keys_of: Callable[[int], Int64], shard: int) -> dict[int, int]:
     values, counts = np.unique(keys_of(shard), return_counts=True)
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 

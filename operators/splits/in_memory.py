@@ -7,14 +7,13 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float32, Float64, Mask
+from operators.arrays import Float32, Float64, Int64, Mask
 from operators.splits.features import BLOCK, aligned, blocks
-from operators.splits.hashing import Ints
 from operators.splits.kernel import Chosen, Fit, Pair, iterate, mmd_of
 from operators.splits.selection import Selector
 
 
-def project(phi: Float32, row_ids: Ints, direction: Float64, offset: float) -> Float64:
+def project(phi: Float32, row_ids: Int64, direction: Float64, offset: float) -> Float64:
     """Compute the gain -2 <phi, direction> + offset of each row, (n,) float64.
 
     Its bits do not depend on the shard that the row is in.

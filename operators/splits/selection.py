@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from operators.arrays import Float64, Mask
-from operators.splits.hashing import Ints
+from operators.arrays import Float64, Int64, Mask
 
 Tolerance: TypeAlias = float | Mapping[int, float]
 
@@ -29,12 +28,12 @@ Tolerance: TypeAlias = float | Mapping[int, float]
 class Quotas:
     """Least and most validation rows of each group; ``names``, ``low`` and ``high`` are (g,) int64."""
 
-    names: Ints
-    low: Ints
-    high: Ints
+    names: Int64
+    low: Int64
+    high: Int64
 
 
-def make_quotas(names: Ints, sizes: Ints, holdout: float, tolerance: Tolerance = 0.0) -> Quotas:
+def make_quotas(names: Int64, sizes: Int64, holdout: float, tolerance: Tolerance = 0.0) -> Quotas:
     """round(h (1 - tau_g) |g|) to round(h (1 + tau_g) |g|), half to even, at most the whole group.
 
     Parameters
@@ -81,7 +80,7 @@ class Disjoint:
     holdout, tolerance : see :func:`make_quotas`.
     """
 
-    def __init__(self, groups: Ints, holdout: float, tolerance: Tolerance = 0.0) -> None:
+    def __init__(self, groups: Int64, holdout: float, tolerance: Tolerance = 0.0) -> None:
         self._order = np.argsort(groups, kind="stable")
         ordered = groups[self._order]
         starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
@@ -118,7 +117,7 @@ def smallest(values: Float64, count: int) -> Mask:
     return taken
 
 
-def make_selector(codes: Ints, holdout: float, tolerance: Tolerance) -> Selector:
+def make_selector(codes: Int64, holdout: float, tolerance: Tolerance) -> Selector:
     """Return what picks validation rows under disjoint groups (n, 1) or two overlapping groupings (n, 2)."""
     if codes.shape[1] == 1:
         return Disjoint(codes[:, 0], holdout, tolerance)
@@ -138,7 +137,7 @@ class Marginals:
     tolerance : tau >= 0.
     """
 
-    def __init__(self, codes: Ints, holdout: float, tolerance: Tolerance = 0.0) -> None:
+    def __init__(self, codes: Int64, holdout: float, tolerance: Tolerance = 0.0) -> None:
         n = len(codes)
         tau = float(tolerance)  # type: ignore[arg-type]
         incidence = [

@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from operators.arrays import Float32, Float64, Mask
+from operators.arrays import Float32, Float64, Int64, Mask
 from operators.base import FEATURES, ROW_ID, Executor, Resources, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.hashing import END, Hashes, row_hashes
 from operators.splits.features import FeatureMap
-from operators.splits.hashing import Ints, Search, find_ends, order_keys
+from operators.splits.hashing import Search, find_ends, order_keys
 from operators.splits.in_memory import project, scatter_of, totals
 from operators.splits.kernel import Chosen
 from operators.splits.selection import Quotas
@@ -38,7 +38,7 @@ class Taking:
 
     reader: ShardReader
     columns: tuple[str, ...]
-    keys_of: Callable[[pa.Table], Ints]
+    keys_of: Callable[[pa.Table], Int64]
 
     @property
     def shards(self) -> range:
@@ -51,7 +51,7 @@ class Taking:
         keys = self.keys_of(table)
         return Keyed(table[ROW_ID].to_numpy()[keys >= 0], keys[keys >= 0], np.flatnonzero(keys >= 0))
 
-    def features(self, shard: int, places: Ints) -> Float32:
+    def features(self, shard: int, places: Int64) -> Float32:
         """Read the features (m, d) of the rows at some places of a shard."""
         return vectors_to_numpy(self.reader.read(shard, [FEATURES])[FEATURES])[places]
 
@@ -59,9 +59,9 @@ class Taking:
 class Keyed(NamedTuple):
     """Row ids, keys and places in their shard."""
 
-    row_ids: Ints
-    keys: Ints
-    places: Ints
+    row_ids: Int64
+    keys: Int64
+    places: Int64
 
 
 class Drawn(NamedTuple):
@@ -75,9 +75,9 @@ class Drawn(NamedTuple):
     """
 
     X: Float32
-    keys: Ints
+    keys: Int64
     n: int
-    row_ids: Ints
+    row_ids: Int64
 
 
 def draw(executor: Executor, taking: Taking, seed: int, resources: Resources) -> Drawn:
@@ -106,7 +106,7 @@ def _hashes(taking: Taking, seed: int, shard: int) -> tuple[int, Hashes]:
     return len(hashes), hashes[:SAMPLE]
 
 
-def _below(taking: Taking, seed: int, last: int, shard: int) -> tuple[Ints, Ints, Float32]:
+def _below(taking: Taking, seed: int, last: int, shard: int) -> tuple[Int64, Int64, Float32]:
     rows = taking.read(shard)
     mine = row_hashes(rows.row_ids, seed) <= np.uint64(last)
     if not mine.any():
@@ -120,11 +120,11 @@ LAST = np.iinfo(np.int64).max
 class Cut(NamedTuple):
     """Per stratum (g,): rows with a gain key below ``ends`` are taken, of those at it ids below ``ties``."""
 
-    names: Ints
+    names: Int64
     ends: Hashes
-    ties: Ints
+    ties: Int64
 
-    def mask(self, keys: Ints, gain: Float64, row_ids: Ints) -> Mask:
+    def mask(self, keys: Int64, gain: Float64, row_ids: Int64) -> Mask:
         """Return the mask (n,) of validation rows; none in a stratum outside ``names``, which new rows may
         bring.
         """
@@ -158,7 +158,7 @@ class Files:
         found: npt.NDArray[Any] = np.load(self._path(name, shard), mmap_mode="r")
         return found
 
-    def gains(self, direction: Float64, offset: float, names: Ints, shard: int) -> tuple[Ints, Ints]:
+    def gains(self, direction: Float64, offset: float, names: Int64, shard: int) -> tuple[Int64, Int64]:
         """Store each row's gain; (2, g) counts of negative and of positive ones in each stratum."""
         with threadpool_limits(limits=1):
             gain = project(self.load("phi", shard), self.load("ids", shard), direction, offset)
@@ -167,7 +167,7 @@ class Files:
         below, above = (np.bincount(place[side], minlength=len(names)) for side in (gain < 0, gain > 0))
         return below, above
 
-    def ranked(self, names: Ints, shard: int) -> tuple[Ints, Hashes]:
+    def ranked(self, names: Int64, shard: int) -> tuple[Int64, Hashes]:
         """Return places and gain keys of each row twice: under the place of its stratum for the straight
         labeling, and under g + place for the swapped one.
         """
@@ -175,13 +175,13 @@ class Files:
         both = np.concatenate([gain, -gain])
         return np.concatenate([place, place + len(names)]), order_keys(both)
 
-    def tied(self, names: Ints, ends: Hashes, shard: int) -> tuple[Ints, Hashes]:
+    def tied(self, names: Int64, ends: Hashes, shard: int) -> tuple[Int64, Hashes]:
         """Return :meth:`ranked` with row ids for gain keys, and place -1 for rows not at their end (2 g,)."""
         place, ordered = self.ranked(names, shard)
         ids = np.asarray(self.load("ids", shard)).astype(np.uint64)
         return np.where(ordered == ends[place], place, -1), np.concatenate([ids, ids])
 
-    def sums(self, cuts: Sequence[Cut], shard: int) -> tuple[Float64, Ints]:
+    def sums(self, cuts: Sequence[Cut], shard: int) -> tuple[Float64, Int64]:
         """Sum of phi, and rows, under the straight and the swapped cut."""
         keys, gain, ids = (np.asarray(self.load(name, shard)) for name in ("keys", "gain", "ids"))
         masks = np.stack([cut.mask(keys, sign * gain, ids) for cut, sign in zip(cuts, (1, -1), strict=True)])
@@ -236,7 +236,7 @@ class ShardedRows:
         straight, swapped = (Chosen(s, int(n), cut) for s, n, cut in zip(sums, sizes, cuts, strict=True))
         return straight, swapped
 
-    def _cuts(self, wanted: Ints) -> list[Cut]:
+    def _cuts(self, wanted: Int64) -> list[Cut]:
         """Find the gains, and among equal ones the row ids, that bound the ``wanted`` (2 g,) rows: the
         straight cut and the swapped one.
         """

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from operators.arrays import Int64
 from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
-from operators.splits.hashing import TRAIN, VALIDATION, Ints
+from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Parts:
 
     apply: Callable[[pa.Table], pa.Table]
 
-    def __call__(self, table: pa.Table) -> Ints:
+    def __call__(self, table: pa.Table) -> Int64:
         """Return the part (n,) of each row of a table."""
         index = self.apply(table)[SPLIT].combine_chunks().indices.to_numpy()
         return np.select([index == TRAIN, index == VALIDATION], [0, 1], -1).astype(np.int64)
@@ -114,7 +115,7 @@ def measure(operator: Split[Any], context: Context, executor: Executor) -> dict[
     }
 
 
-def _sums(taking: Any, by: Any, centre: npt.NDArray[np.float64], shard: int) -> tuple[Ints, Any, float]:
+def _sums(taking: Any, by: Any, centre: npt.NDArray[np.float64], shard: int) -> tuple[Int64, Any, float]:
     """Return the rows and the sums of phi of both parts, and the sum of |phi - centre|^2."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 

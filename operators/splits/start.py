@@ -12,10 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Float32
+from operators.arrays import Float32, Int64
 from operators.hashing import row_hashes
 from operators.splits.features import FeatureMap, Kernel, make_map
-from operators.splits.hashing import Ints
 from operators.splits.in_memory import FeatureRows, best_start
 from operators.splits.kernel import Pair
 from operators.splits.selection import Tolerance, make_selector
@@ -112,7 +111,7 @@ class Begun(NamedTuple):
 
 
 def begin(
-    sample: Callable[[int], tuple[npt.NDArray[Any], Ints]],
+    sample: Callable[[int], tuple[npt.NDArray[Any], Int64]],
     n: int,
     settings: Settings,
     random: np.random.Generator,
@@ -134,7 +133,7 @@ def generator(random_state: Any) -> np.random.Generator:
     return np.random.default_rng(check_random_state(random_state).randint(2**31))
 
 
-def sample_rows(row_ids: Ints, seed: int) -> Ints:
+def sample_rows(row_ids: Int64, seed: int) -> Int64:
     """Return the ascending positions of the 5,000 rows with the smallest hashes, or of all rows if there are
     no more.
     """
@@ -145,7 +144,7 @@ def sample_rows(row_ids: Ints, seed: int) -> Ints:
 
 
 def _try_starts(
-    phi: Float32, codes: Ints, settings: Settings, random: np.random.Generator, *, whole: bool
+    phi: Float32, codes: Int64, settings: Settings, random: np.random.Generator, *, whole: bool
 ) -> tuple[Pair, list[float]]:
     """Return the last centroids of the best start; its first ones if ``whole``, which records all steps."""
     names, first = np.unique(codes[:, 0], return_inverse=True)

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from operators.arrays import Float64, Integers, Mask
 from operators.class_shares import class_factors
 from operators.explanations import Fact
-from operators.weights.kernel import Bools, Floats, Ints
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -54,7 +54,7 @@ class ClassLimits:
     trust: dict[int, float]
     cap: float
 
-    def apply(self, product: Floats, y: Ints, kept: Bools) -> Floats:
+    def apply(self, product: Float64, y: Integers, kept: Mask) -> Float64:
         """Return the weights, shape (n,): finite, not negative, 0 for rows that are not kept.
 
         Parameters
@@ -69,7 +69,7 @@ class ClassLimits:
         """
         capped = _ratios(product, y, self.mean, self.cap) / _of(self.capped_mean, y)
         trust = _of(self.trust, y, 0.0)
-        weights: Floats = np.where(kept, _of(self.balance, y) * (1.0 - trust + trust * capped), 0.0)
+        weights: Float64 = np.where(kept, _of(self.balance, y) * (1.0 - trust + trust * capped), 0.0)
         return weights
 
     def explain(self, c: int, product: float, weight: float) -> list[Fact]:
@@ -85,7 +85,7 @@ class ClassLimits:
         ]
 
 
-def sum_products(product: Floats, y: Ints, kept: Bools) -> Moments:
+def sum_products(product: Float64, y: Integers, kept: Mask) -> Moments:
     """Return per class the number of kept rows and the sum of the factors' product over them."""
     finite = np.nan_to_num(product, nan=1.0, posinf=LARGEST, neginf=0.0)
     found: Moments = {}
@@ -95,7 +95,7 @@ def sum_products(product: Floats, y: Ints, kept: Bools) -> Moments:
     return found
 
 
-def sum_ratios(product: Floats, y: Ints, kept: Bools, means: Mapping[int, float], cap: float) -> Moments:
+def sum_ratios(product: Float64, y: Integers, kept: Mask, means: Mapping[int, float], cap: float) -> Moments:
     """Return per class the sum, the sum of squares and the maximum of the capped ratios of its kept rows."""
     ratio = _ratios(product, y, means, cap)
     found: Moments = {}
@@ -160,13 +160,13 @@ def _trust(mean: float, mean_square: float, largest: float, cap: float, share: f
     return float(min(1.0, by_share, by_cap))
 
 
-def _ratios(product: Floats, y: Ints, means: Mapping[int, float], cap: float) -> Floats:
+def _ratios(product: Float64, y: Integers, means: Mapping[int, float], cap: float) -> Float64:
     finite = np.nan_to_num(product, nan=1.0, posinf=LARGEST, neginf=0.0)
-    ratios: Floats = np.clip(finite / _of(means, y), 0.0, cap)
+    ratios: Float64 = np.clip(finite / _of(means, y), 0.0, cap)
     return ratios
 
 
-def _of(values: Mapping[int, float], y: Ints, default: float = 1.0) -> Floats:
+def _of(values: Mapping[int, float], y: Integers, default: float = 1.0) -> Float64:
     """Return each row's value by its class, shape (n,)."""
     classes, place = np.unique(y, return_inverse=True)
     return np.array([values.get(c, default) for c in classes.tolist()], np.float64)[place]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from torch import nn
 
+from operators.arrays import Float64, Integers
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.hashing import row_hashes
@@ -28,8 +29,6 @@ from operators.probe.scoring import predict
 from operators.probe.settings import Settings
 from operators.weights.kernel import (
     OUTLIER,
-    Floats,
-    Ints,
     Trust,
     balanced_weights,
     class_priors,
@@ -44,7 +43,12 @@ COLUMNS = (FEATURES, LABEL, GROUP)
 
 
 def rows_without(
-    fold: int, X: npt.NDArray[np.float32], y: Ints, keys: Ints, folds: Ints, sizes: Mapping[int, int]
+    fold: int,
+    X: npt.NDArray[np.float32],
+    y: Integers,
+    keys: Integers,
+    folds: Integers,
+    sizes: Mapping[int, int],
 ) -> Rows:
     """Return the rows of all other folds, with weights of the same sum for every group; a noise row weighs 1.
 
@@ -61,7 +65,9 @@ def rows_without(
     return Rows(X, y.astype(np.int64), weights).take(others)
 
 
-def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Ints, folds: Ints) -> Floats:
+def self_confidence(
+    models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: Integers, folds: Integers
+) -> Float64:
     """Return the probability (n,) of each row's own label by the model of its fold."""
     p = np.empty(len(y))
     for fold, model in enumerate(models):
@@ -73,12 +79,12 @@ def self_confidence(models: Sequence[nn.Module], X: npt.NDArray[np.float32], y: 
 def trust_of(
     models: Sequence[nn.Module],
     X: npt.NDArray[np.float32],
-    y: Ints,
-    keys: Ints,
-    folds: Ints,
+    y: Integers,
+    keys: Integers,
+    folds: Integers,
     largest: Mapping[int, int],
     priors: Sequence[float],
-) -> Floats:
+) -> Float64:
     """Return the factor (n,) of each row: 1 in its class's largest group, else from self-confidence."""
     found, unsure = np.ones(len(y)), doubtful(y, keys, largest)
     p = self_confidence(models, X[unsure], y[unsure], folds[unsure])
@@ -86,7 +92,7 @@ def trust_of(
     return found
 
 
-def folds_of(row_ids: Ints, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
+def folds_of(row_ids: Integers, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the fold (n,) of each row, by a hash: neither shards nor their order matter."""
     return (row_hashes(row_ids, seed, "weights/trust-folds") % np.uint64(n_folds)).astype(np.int64)
 
@@ -115,7 +121,9 @@ class ShardsWithout(CachedShards):
         return rows_without(self.fold, X, y, keys, folds, self.sizes)
 
 
-def arrays_of(table: pa.Table, n_folds: int, seed: int) -> tuple[npt.NDArray[np.float32], Ints, Ints, Ints]:
+def arrays_of(
+    table: pa.Table, n_folds: int, seed: int
+) -> tuple[npt.NDArray[np.float32], Integers, Integers, Integers]:
     """Return the features, classes, groups and folds of a shard's rows."""
     y = table.column(LABEL).to_numpy()
     folds = folds_of(table.column(ROW_ID).to_numpy(), n_folds, seed)
@@ -159,11 +167,11 @@ def fold_folder(state: Path, fold: int) -> Path:
     return state / f"without-{fold}"
 
 
-def open_trust(trust: Trust, state: Path) -> Callable[[pa.Table], Floats]:
+def open_trust(trust: Trust, state: Path) -> Callable[[pa.Table], Float64]:
     """Load the models of all folds; return a function from a shard's rows to their trust (n,) in [0, 1]."""
     models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(trust.n_folds)]
 
-    def share(table: pa.Table) -> Floats:
+    def share(table: pa.Table) -> Float64:
         rows = arrays_of(table, trust.n_folds, trust.seed)
         return trust_of(models, *rows, trust.largest, trust.priors)
 
@@ -187,8 +195,12 @@ def count_classes(ingest: Path) -> int:
 
 
 def trust_on_arrays(
-    X: npt.NDArray[np.float32], y: Ints, groups: Ints, params: CrossFit | None = None, random_state: int = 0
-) -> Floats:
+    X: npt.NDArray[np.float32],
+    y: Integers,
+    groups: Integers,
+    params: CrossFit | None = None,
+    random_state: int = 0,
+) -> Float64:
     """Compute the weight factor of each row under ``trust: self_confidence``, from arrays in memory.
 
     Parameters

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.integer]
-Bools = npt.NDArray[np.bool_]
+from operators.arrays import Float64, Integers, Mask
+
 Keys = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 OUTLIER = np.iinfo(np.int64).min
 """Key of the rows that are in no group and marked as outliers."""
@@ -35,7 +34,7 @@ class Trust:
         return len(self.priors)
 
 
-def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> Keys:
+def balance_keys(y: Integers, groups: Integers, is_outlier: Mask) -> Keys:
     """Group of each row, where the noise (-1) of class c counts as a group of its own, named -1 - c.
 
     Dropping noise would drop much of the minority with it, so it takes part, unless it is marked as
@@ -44,20 +43,20 @@ def balance_keys(y: Ints, groups: Ints, is_outlier: Bools) -> Keys:
     return np.where((groups < 0) & is_outlier, OUTLIER, group_keys(y, groups))
 
 
-def group_keys(y: Ints, groups: Ints) -> Keys:
+def group_keys(y: Integers, groups: Integers) -> Keys:
     """Group of each row; all noise of class c is one group, named -1 - c, whatever it is marked as."""
     keys: Keys = np.where(groups >= 0, groups, -1 - y.astype(np.int64)).astype(np.int64)
     return keys
 
 
-def group_masses(keys: Ints, mass: Floats) -> dict[int, float]:
+def group_masses(keys: Integers, mass: Float64) -> dict[int, float]:
     """Group -> sum of its rows' masses (n,); outliers are not counted."""
     values, place = np.unique(keys[keys != OUTLIER], return_inverse=True)
     sums = np.bincount(place, weights=mass[keys != OUTLIER], minlength=len(values))
     return dict(zip(values.tolist(), sums.tolist(), strict=True))
 
 
-def balanced_weights(keys: Ints, sizes: Mapping[int, float]) -> Floats:
+def balanced_weights(keys: Integers, sizes: Mapping[int, float]) -> Float64:
     """Return the inverse group size, scaled to mean 1 over the rows that ``sizes`` counts; outliers weigh 1.
 
     With n rows in k groups a row of a group of size s weighs n / (k s), so that each group's weights
@@ -124,7 +123,7 @@ def largest_groups(sizes: Mapping[tuple[int, int], int]) -> dict[int, int]:
     return {value: key for value, (*_, key) in largest.items()}
 
 
-def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Floats:
+def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Float64:
     """Return the share (C,) of each class in rows that weigh as the classifiers of ``trust`` are trained.
 
     Every group has the same total weight, and a row in no group weighs 1; a class with more groups is
@@ -147,7 +146,7 @@ def class_priors(sizes: Mapping[tuple[int, int], int], n_classes: int) -> Floats
     return mass / total if total else np.full(n_classes, 1 / n_classes)
 
 
-def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
+def doubtful(y: Integers, keys: Integers, largest: Mapping[int, int]) -> Mask:
     """Return the mask of rows outside the largest group of their class, among which a rare group and corrupt
     rows look alike.
     """
@@ -155,7 +154,7 @@ def doubtful(y: Ints, keys: Ints, largest: Mapping[int, int]) -> Bools:
     return np.asarray(keys != common)
 
 
-def trusted_share(p: Floats, priors: Floats) -> Floats:
+def trusted_share(p: Float64, priors: Float64) -> Float64:
     """Weight factor min(1, p / prior) of a doubtful row.
 
     A row whose label is at least as likely as its class is in general keeps its full weight. A row of a
@@ -175,5 +174,5 @@ def trusted_share(p: Floats, priors: Floats) -> Floats:
 
     """
     ratio = np.divide(p, priors, out=np.ones_like(p), where=priors > 0)
-    share: Floats = np.minimum(1.0, ratio)
+    share: Float64 = np.minimum(1.0, ratio)
     return share

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from operators.arrays import Float64
 from operators.base import ShardReader
-from operators.weights.kernel import Floats
 from operators.weights.weighing import Scales
 
 PRODUCT = "product"
@@ -101,5 +101,5 @@ def warning(whole: Totals, by_classes: float = 0.0) -> str:
     )
 
 
-def _sums(weights: Floats) -> tuple[float, float]:
+def _sums(weights: Float64) -> tuple[float, float]:
     return float(weights.sum()), float(weights @ weights)

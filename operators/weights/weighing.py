@@ -11,14 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from operators.arrays import Float64, Mask
 from operators.base import GROUP, IS_OUTLIER, LABEL
 from operators.explanations import Fact
 from operators.weights.class_limits import ClassLimits
-from operators.weights.kernel import Bools, Floats, Keys, Trust, balance_keys, balanced_weights
+from operators.weights.kernel import Keys, Trust, balance_keys, balanced_weights
 
 COLUMNS = (LABEL, GROUP, IS_OUTLIER)
 STATE = "weights.json"
-Weigh: TypeAlias = Callable[[pa.Table], tuple[Floats, Floats]]
+Weigh: TypeAlias = Callable[[pa.Table], tuple[Float64, Float64]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Factors:
         """Columns that weighing reads."""
         return (*self.columns, *filter(None, self.marks))
 
-    def product(self, table: pa.Table) -> Floats:
+    def product(self, table: pa.Table) -> Float64:
         """Return the factors' product (n,); 0 for rows that are dropped.
 
         Where an operator marks a row and the verdict keeps it, its weight counts 1: a weight near 0 would
@@ -52,11 +53,11 @@ class Factors:
             product *= weight
         return np.where(outlier, 0.0, product) if self.drop_outliers else product
 
-    def kept(self, table: pa.Table) -> Bools:
+    def kept(self, table: pa.Table) -> Mask:
         """Return the rows that are not dropped, shape (n,)."""
         if not self.drop_outliers:
             return np.ones(table.num_rows, np.bool_)
-        kept: Bools = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
+        kept: Mask = ~table.column(IS_OUTLIER).to_numpy().astype(bool)
         return kept
 
 
@@ -76,14 +77,14 @@ class Scales:
 
     def open(self, state: Path) -> Weigh:
         """Return a function from a shard's rows to their weights (n,), and to the trust (n,) in them."""
-        share: Callable[[pa.Table], Floats] | None = None
+        share: Callable[[pa.Table], Float64] | None = None
         if self.trust:
             # Imported here because planning imports this module and must not load torch.
             from operators.weights.cross_fit import open_trust
 
             share = open_trust(self.trust, state)
 
-        def weigh(table: pa.Table) -> tuple[Floats, Floats]:
+        def weigh(table: pa.Table) -> tuple[Float64, Float64]:
             base = self.factors.product(table)
             if self.limits is not None:
                 base = self.limits.apply(base, table.column(LABEL).to_numpy(), self.factors.kept(table))

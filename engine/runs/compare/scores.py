@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from engine.report.scores import adjusted_rand_index
-
-NOISE = -1
+from operators.arrays import NOISE
 
 
 class Cell(NamedTuple):

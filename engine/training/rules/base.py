@@ -8,17 +8,18 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-RuleState = dict[str, Floats]
+from operators.arrays import Float64
+
+RuleState = dict[str, Float64]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Rows of one step: all of them for a rule that ``sees_all``, else some."""
 
-    loss: Floats
+    loss: Float64
     """(b,) softmax cross-entropy in nats."""
-    weight: Floats
+    weight: Float64
     """(b,) >= 0, mean 1 over the train rows."""
     group: npt.NDArray[np.int64]
     """(b,) index of the group; -1 where a row is in none."""
@@ -37,6 +38,6 @@ class Rule(Protocol):
     state: RuleState
     """What changes from step to step: part of every checkpoint."""
 
-    def weigh(self, batch: Batch) -> Floats:
+    def weigh(self, batch: Batch) -> Float64:
         """Return the factor of each row, c (b,) >= 0. May change ``state`` if ``sees_all``."""
         ...

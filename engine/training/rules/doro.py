@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import brentq
 
-from engine.training.rules.base import Batch, Floats, RuleState
+from engine.training.rules.base import Batch, RuleState
+from operators.arrays import Float64
 
 
-def trimmed(batch: Batch, eps: float) -> tuple[Floats, Floats, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def trimmed(batch: Batch, eps: float) -> tuple[Float64, Float64, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Order a step's rows by descending loss and remove the share ``eps`` of their weight that comes first.
 
     Returns cumulated mass before and after each row, both (b,) from 0 to 1 over the rows that are left
@@ -36,7 +37,7 @@ class CvarDoro:
         self._alpha, self._eps = alpha, eps
         self.state: RuleState = {}
 
-    def weigh(self, batch: Batch) -> Floats:
+    def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
@@ -59,7 +60,7 @@ class Chi2Doro:
         self._eps = eps
         self.state: RuleState = {}
 
-    def weigh(self, batch: Batch) -> Floats:
+    def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
         before, after, order = trimmed(batch, self._eps)
         found = np.zeros(len(order))
@@ -67,7 +68,7 @@ class Chi2Doro:
         return found
 
 
-def chi2_weights(loss: Floats, p: Floats, c: float) -> Floats:
+def chi2_weights(loss: Float64, p: Float64, c: float) -> Float64:
     """Derivative of the loss in :class:`Chi2Doro` by each row's loss: (b,) >= 0, sum 1.
 
     loss : (b,). p : (b,) >= 0, sum 1. c : >= 1; 1 gives p.
@@ -88,11 +89,11 @@ def chi2_weights(loss: Floats, p: Floats, c: float) -> Floats:
     start, end = low - spread, high - 1e-9 * spread
     if slope(end) <= 0:
         top = p * (loss >= end)
-        first: Floats = top / top.sum()
+        first: Float64 = top / top.sum()
         return first  # eta is the largest loss: those rows alone make up the worst distribution
     while slope(start) > 0:
         start -= high - start
     eta = float(brentq(slope, start, end, xtol=1e-12 * max(spread, 1.0), rtol=1e-14))
     raw = p * (loss - eta).clip(min=0)
-    found: Floats = raw / raw.sum()
+    found: Float64 = raw / raw.sum()
     return found

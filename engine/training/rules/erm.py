@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.training.rules.base import Batch, Floats, RuleState
+from engine.training.rules.base import Batch, RuleState
+from operators.arrays import Float64
 
 
 class Erm:
@@ -13,6 +14,6 @@ class Erm:
     def __init__(self) -> None:
         self.state: RuleState = {}
 
-    def weigh(self, batch: Batch) -> Floats:
+    def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
         return batch.weight / batch.n_rows

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.training.rules.base import Batch, Floats, RuleState
+from engine.training.rules.base import Batch, RuleState
+from operators.arrays import Float64
 
 
 class GroupDro:
@@ -37,7 +38,7 @@ class GroupDro:
         self._bonus = np.where(there, adjustment / np.sqrt(np.maximum(self._sizes, 1)), 0.0)
         self.state: RuleState = {"q": there / there.sum()}
 
-    def weigh(self, batch: Batch) -> Floats:
+    def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""
         inside = batch.group >= 0
         place = np.where(inside, batch.group, 0)
@@ -52,5 +53,5 @@ class GroupDro:
         total = outside.sum()
         grouped = 1.0 - total / max(float(batch.weight.sum()), 1e-300)
         alone = (1.0 - grouped) * outside / max(float(total), 1e-300)
-        counts: Floats = grouped * self.state["q"][place] * share + alone
+        counts: Float64 = grouped * self.state["q"][place] * share + alone
         return counts
