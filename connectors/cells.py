@@ -162,3 +162,8 @@ def clean_texts(column: pa.ChunkedArray, missing: Sequence[str], strip: bool) ->
         found = pc.is_in(column, value_set=pa.array(list(missing), column.type))
         column = pc.if_else(found, pa.scalar(None, column.type), column)
     return column
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are texts."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

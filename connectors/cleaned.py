@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
-from connectors.cells import clean_texts
-from connectors.schema import nearest, pick
+from connectors.cells import clean_texts, is_text
+from connectors.errors import nearest
+from connectors.schema import pick
 from connectors.wrapper import Wrapper
 
 Value = str | int | bool | None
@@ -37,7 +38,7 @@ class Cleaned(Wrapper):
         table = self.source.read(shard, columns, self._stored(schema))
         for index, name in enumerate(columns):
             column = table.column(index)
-            if self._cleans and _is_text(column.type):
+            if self._cleans and is_text(column.type):
                 column = clean_texts(column, self.missing, self.strip)
             if self.label_map and name == self.label:
                 column = self._mapped(column)
@@ -106,12 +107,8 @@ class Cleaned(Wrapper):
             )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _as_text(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) and _is_text(kind.value_type) else kind
+    return kind.value_type if pa.types.is_dictionary(kind) and is_text(kind.value_type) else kind
 
 
 def _type_of(values: Sequence[Value]) -> pa.DataType:

@@ -5,7 +5,9 @@ This module needs no other package, so that a program which only redacts text st
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 HIDDEN = "***"
 SECRET_WORDS = r"(?:password|passwd|secret|token|credential|signature|api_?key|access_?key|account_?key|sig)"
@@ -61,3 +63,16 @@ class ConnectorError(Exception):
 
 class CorruptError(ConnectorError):
     """The bytes of a file, or of one of its shards, are not what its format asks for."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the closest known name, or an empty text."""
+    found = closest(name, known)
+    return "" if found is None else f" Did you mean {found!r}?"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like ``name``, whatever its case; None where none is."""
+    names = {other.casefold(): other for other in known}
+    found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.5)
+    return names[found[0]] if found else None

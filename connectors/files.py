@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import socket
@@ -20,6 +19,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from connectors.base import Connector, ConnectorError, CorruptError, SourceSpec
+from connectors.errors import closest
 from connectors.locations import (
     OBJECT_STORES,
     extension,
@@ -332,10 +332,10 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
         return ConnectorError(f"{text}. Correct source.path.")
     infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     names = sorted(info.base_name for info in infos)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if close:
+    close = closest(name, names)
+    if close is not None:
         return ConnectorError(
-            f"{text}: there is no {name!r} in its folder, but a {close[0]!r}. Correct source.path."
+            f"{text}: there is no {name!r} in its folder, but a {close!r}. Correct source.path."
         )
     held = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
     return ConnectorError(

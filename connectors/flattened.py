@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.base import ConnectorError, SourceShard
-from connectors.schema import check_names, nearest, pick
+from connectors.errors import nearest
+from connectors.schema import check_names, pick
 from connectors.wrapper import Wrapper
 
 

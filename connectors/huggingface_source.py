@@ -14,9 +14,10 @@ from pydantic import Field
 
 from connectors.arrow_source import ArrowSource
 from connectors.base import Connector, ConnectorError, CorruptError, Listing, SourceOptions, SourceSpec
+from connectors.errors import nearest
 from connectors.files import check_links, exists, reading, resolve
 from connectors.locations import inside
-from connectors.schema import nearest, plain_schema
+from connectors.schema import plain_schema
 
 SPLITS, STATE, INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 FILES = ("Image", "Audio")

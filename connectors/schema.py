@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 import pyarrow as pa
 
-from connectors.errors import ConnectorError
+from connectors.errors import ConnectorError, nearest
 
 
 def number_repeated(names: Sequence[str]) -> list[str]:
@@ -172,10 +171,3 @@ def cast_table(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
                 f"{str(error).splitlines()[0].rstrip('. ')}. Write the column with one type in all files."
             ) from error
     return table.select([]) if not columns else pa.table(columns, schema=schema)
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return `` Did you mean 'x'?`` or nothing."""
-    lower = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-    return f" Did you mean {lower[close[0]]!r}?" if close else ""

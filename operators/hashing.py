@@ -56,6 +56,13 @@ def uniform(hashes: Hashes) -> npt.NDArray[np.float64]:
     return found
 
 
+def folds_of(
+    row_ids: npt.NDArray[np.integer], n_folds: int, seed: int, purpose: str
+) -> npt.NDArray[np.int64]:
+    """Return the fold (n,) of each row, in 0 .. n_folds - 1, by its hash: the same for any shards."""
+    return (row_hashes(row_ids, seed, purpose) % np.uint64(n_folds)).astype(np.int64)
+
+
 def _mix(x: Hashes) -> Hashes:
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

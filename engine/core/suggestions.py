@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import types
-from collections.abc import Iterable
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from operators.suggestions import nearest
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the closest known name, or an empty text."""
-    names = list(known)
-    same = [other for other in names if other.casefold() == name.casefold()]
-    found = same or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f" Did you mean {found[0]!r}?" if found else ""
+__all__ = ["explain", "nearest"]
 
 
 def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: str = "") -> str:

@@ -19,11 +19,10 @@ from engine.training.metric_sums import (
     group_calibration,
     sum_over_rows,
 )
-from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, pooled_name, worst_of
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
-NAMED = 5
 """Members of a pool that its name lists."""
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
@@ -228,7 +227,7 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
     share = sum(score.train_rows for _, score in scored)
     return GroupTable(
         tuple(scores),
-        _joined([group_label(grouping, name) for name in worst.members]) if worst else None,
+        pooled_name([group_label(grouping, name) for name in worst.members]) if worst else None,
         worst.rows if worst else 0,
         worst.accuracy if worst else None,
         min((group.low for group in compared), default=None),
@@ -241,14 +240,6 @@ def _table(grouping: str, found: GroupSums, train_rows: Mapping[Any, int], min_r
 def group_label(grouping: str, name: Any) -> str:
     """Return a group's name for people; an inferred one below 0 holds a class's rows that are in no group."""
     return f"rows without a group, class {-1 - name}" if grouping == INFERRED and name < 0 else str(name)
-
-
-def _joined(labels: Sequence[str]) -> str:
-    """Return one name for a group, or for several that are pooled."""
-    if len(labels) == 1:
-        return labels[0]
-    more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
-    return f"small groups together: {', '.join(labels[:NAMED])}{more}"
 
 
 def _place(group: Any) -> tuple[bool, float, str]:

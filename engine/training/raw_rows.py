@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectors.cells import clean_texts
+from connectors.cells import clean_texts, is_text
 from operators.values import python_value
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def with_points(table: pa.Table, schema: pa.Schema, decimal: str) -> pa.Table:
         return table
     for index, field in enumerate(table.schema):
         wanted = schema.field(field.name).type if field.name in schema.names else pa.null()
-        if _is_text(field.type) and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
+        if is_text(field.type) and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
             column = pc.replace_substring(table.column(index), decimal, ".")
             table = table.set_column(index, field, column)
     return table
@@ -119,7 +119,7 @@ def with_missing(table: pa.Table, names: Sequence[str], schema: pa.Schema) -> pa
 def clean_columns(table: pa.Table, missing: Sequence[str], strip: bool) -> pa.Table:
     """Clean the texts of a request as the source of training was cleaned (``source.missing``, ``strip``)."""
     for index, field in enumerate(table.schema):
-        if _is_text(field.type):
+        if is_text(field.type):
             table = table.set_column(index, field, clean_texts(table.column(index), missing, strip))
     return table
 
@@ -138,13 +138,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, missing: Sequence[str]) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if _is_text(column.type) and not _is_text(kind):  # an empty cell is a missing number
+    if is_text(column.type) and not is_text(kind):  # an empty cell is a missing number
         column = clean_texts(column, ["", *missing], strip=True)
     return column.cast(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _none_if_missing(value: Any) -> Any:
@@ -176,7 +172,7 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
 def _one(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
     if value is None:
         return pa.scalar(None, kind)
-    if isinstance(value, str) and not _is_text(kind):
+    if isinstance(value, str) and not is_text(kind):
         value = value.strip()
         value = None if not value or value in missing else value
     return pa.array([value]).cast(kind)[0]

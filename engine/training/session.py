@@ -20,7 +20,7 @@ from engine.training.rules import Erm, Rule
 from engine.training.sampling import Draw, balance, plan_epoch
 from operators.arrays import Float64, Mask
 from operators.base import OperatorError
-from operators.hashing import row_hashes
+from operators.hashing import folds_of
 from operators.metrics.group_scores import compare_groups, worst_of
 from operators.probe.communicator import Slots
 from operators.probe.scoring import predict
@@ -183,7 +183,7 @@ class Session:
         if not isinstance(self.learner, EstimatorLearner):
             return self.errors("train")
         rows, weight = self._weighted_rows(Phase(Erm(), Draw(), 1))
-        folds = row_hashes(rows.row_id, self.seed, "train/first errors") % np.uint64(FOLDS)
+        folds = folds_of(rows.row_id, FOLDS, self.seed, "train/first errors")
         wrong = self.learner.held_out_errors(rows.X, rows.y, weight, folds)
         ids = self.of_rows("train", lambda own: own.row_id)
         return {slot: wrong[np.searchsorted(rows.row_id, own)] for slot, own in ids.items()}

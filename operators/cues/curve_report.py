@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from operators.metrics.group_scores import pooled_name
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from operators.cues.strength import Point
     from operators.metrics.group_scores import ComparedGroup
 
-NAMED = 5
 """Members of a pool that its name lists."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
@@ -65,21 +66,13 @@ def curve_record(
                 "worst_accuracy": point.worst,
                 "worst_low": point.worst_low,
                 "worst_high": point.worst_high,
-                "worst_group": joined([name(member) for member in point.group]),
+                "worst_group": pooled_name([name(member) for member in point.group]),
                 "worst_rows": point.rows,
                 "effective_share": point.effective_share,
             }
             for point in points
         ],
     }
-
-
-def joined(names: Sequence[str]) -> str:
-    """Return one name for a group, or for several that are pooled."""
-    if len(names) == 1:
-        return names[0]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"small groups together: {', '.join(names[:NAMED])}{more}"
 
 
 def worst_word(record: Mapping[str, Any]) -> str:

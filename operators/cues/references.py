@@ -8,7 +8,6 @@ only name is ``x``.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, Reference, names_of
 from operators.encode.outputs import Output
+from operators.suggestions import nearest
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
 MAIN_ROLES = (("value",), ("category", "missing", "infrequent"), ("target",))
@@ -216,6 +216,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
             f"names of their own: write {FEATURES}[0], {FEATURES}[1] and so on."
         )
     column = ENTRY.fullmatch(name)
-    near = difflib.get_close_matches(column["column"] if column else name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]!r}?" if near else f"The features are: {', '.join(known[:30])}."
-    return f"the features have no column {name!r}. {hint}"
+    hint = (
+        nearest(column["column"] if column else name, known) or f" The features are: {', '.join(known[:30])}."
+    )
+    return f"the features have no column {name!r}.{hint}"

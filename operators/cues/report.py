@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operators.cues.curve_report import COLUMNS, RULE, draw, joined, summary_sentence, table_rows, worst_word
+from operators.cues.curve_report import COLUMNS, RULE, draw, summary_sentence, table_rows, worst_word
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
+from operators.metrics.group_scores import pooled_name
 from operators.report import Finding, RecipeChoice, RecipeChoices, ReportFigure, ReportSection, ReportTable
 
 MOST_CLASSES = 4
@@ -61,7 +62,7 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
         summary_sentence(record),
         ReportFigure(draw(record), description, "Worst and mean accuracy over the strength", caption),
         ReportTable(COLUMNS, table_rows(record)),
-        EXPLANATION_OF_CURVE + (f" Pooled: {joined(pooled)}." if pooled else ""),
+        EXPLANATION_OF_CURVE + (f" Pooled: {pooled_name(pooled)}." if pooled else ""),
         RULE,
     ]
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from operators.arrays import Float64, Integers, Labels
 from operators.dckm.balance import Coded, Derivative, Moments, gram, moments, row_gradient, total
+from operators.distances import nearest_centres
 from operators.hashing import row_hashes, uniform
 
 S = TypeVar("S")
@@ -179,12 +180,10 @@ def nearest(coded: Coded, centres: Float64) -> tuple[Labels, Float64]:
     (n,).
     """
     labels, error = np.empty(len(coded), np.int32), np.empty(len(coded))
-    lengths = np.einsum("kj,kj->k", centres, centres)
     for rows, block in coded.blocks():
         Z = block.astype(np.float64)
-        gaps = lengths - 2 * (Z @ centres.T)
-        labels[rows] = gaps.argmin(axis=1)
-        error[rows] = np.maximum(gaps.min(axis=1) + np.einsum("ij,ij->i", Z, Z), 0.0)
+        labels[rows], gaps = nearest_centres(Z, centres)
+        error[rows] = np.maximum(gaps + np.einsum("ij,ij->i", Z, Z), 0.0)
     return labels, error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field
 
 from operators.base import OperatorParams, Resources
+from operators.suggestions import nearest
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
@@ -39,8 +39,7 @@ def check_encoder_name(name: str) -> str:
     """Return ``name`` if it is built in or ``package.module:factory``; else raise ValueError."""
     if name in BUILT_IN or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return name
-    near = difflib.get_close_matches(name, BUILT_IN, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
+    hint = nearest(name, BUILT_IN)
     raise ValueError(f"'{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'.{hint}")
 
 

@@ -24,6 +24,7 @@ from operators.base import (
 )
 from operators.columns import vectors_with_gaps
 from operators.encode.params import EncodeParams
+from operators.hashing import folds_of
 from operators.report import ReportSection
 
 NAME = "encode"
@@ -128,13 +129,13 @@ class Encode(Operator[EncodeParams]):
 
 def _open(context: Context, *, out_of_fold: bool) -> Apply:
     from operators.encode.encoding import TableEncoding
-    from operators.encode.targets import folds_of
+    from operators.encode.targets import N_FOLDS, PURPOSE
 
     encoding = TableEncoding.load(context.state)
     seed = int(encoding.about["seed"])
 
     def apply(table: pa.Table) -> pa.Table:
-        folds = folds_of(table[ROW_ID].to_numpy(), seed) if out_of_fold else None
+        folds = folds_of(table[ROW_ID].to_numpy(), N_FOLDS, seed, PURPOSE) if out_of_fold else None
         x, codes = encoding.transform(table, folds)
         bad = np.asarray(codes.any(axis=1), bool)
         made = vectors_with_gaps(x[~bad] if bad.any() else x, bad)

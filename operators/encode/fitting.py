@@ -35,8 +35,9 @@ from operators.encode.sketches import MAX_VALUES, Counts
 from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.tally import INFREQUENT, NEW, ColumnTally, Tally, write_vocabulary
-from operators.encode.targets import N_FOLDS, TargetTable, count_targets, folds_of
+from operators.encode.targets import N_FOLDS, PURPOSE, TargetTable, count_targets
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
+from operators.hashing import folds_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.memory import release_memory
 
@@ -344,7 +345,7 @@ def _counts(
     ids = table[ROW_ID].to_numpy() if ROW_ID in table.column_names else np.arange(first, first + n)
     y = class_indices(table[label], list(classes))[0] if label and classes else np.full(n, -1, np.int32)
     y = np.where(y < 0, n_classes, y).astype(np.int32)
-    folds = folds_of(ids, seed)
+    folds = folds_of(ids, N_FOLDS, seed, PURPOSE)
     found = {}
     for name, values in wanted.items():
         texts, rows = readings[name].levels(table[name])

@@ -19,16 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from operators.arrays import Float32, Float64
-from operators.hashing import row_hashes
 
 N_FOLDS = 5
 """As in ``TargetEncoder``."""
 PURPOSE = "encode/fold"
-
-
-def folds_of(row_ids: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each row (n,), by a hash of its id: the same for any division into shards."""
-    return (row_hashes(row_ids, seed, PURPOSE) % np.uint64(N_FOLDS)).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -101,12 +101,10 @@ class Centroids:
 
     def distances(self, X: npt.NDArray[np.floating]) -> tuple[Float64, Float64]:
         """Return the scaled rows (n, D) and their mean squared differences from each centroid (n, K)."""
+        from sklearn.metrics.pairwise import euclidean_distances
+
         rows: Float64 = X * self.scale
-        found = rows @ (-2 * self.centres.T)
-        found += np.einsum("ij,ij->i", rows, rows)[:, None]
-        found += np.einsum("ij,ij->i", self.centres, self.centres)
-        np.maximum(found, 0, out=found)
-        return rows, found / X.shape[1]
+        return rows, euclidean_distances(rows, self.centres, squared=True) / X.shape[1]
 
     def view(self, X: npt.NDArray[np.floating], y: Target) -> CentroidsView:
         """Assign each row to its nearest centroid."""

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, OperatorParams
+from operators.distances import nearest_centres
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import KMeansParams
 from operators.groups.silhouette_choice import Sample, ascending, fewer_than_distinct
@@ -99,10 +100,9 @@ def fit_kmeans(
 def nearest_centre(X: Array, centres: Array) -> Labels:
     """Return the number (n,), int32, of the nearest centre (Euclidean), the first of equals."""
     wide = centres.astype(np.float64)
-    lengths = np.einsum("ij,ij->i", wide, wide)
     labels = np.empty(len(X), np.int32)
     with threadpool_limits(limits=1):
         for start in range(0, len(X), BLOCK):
             rows = slice(start, start + BLOCK)
-            labels[rows] = np.argmin(lengths - 2 * (X[rows].astype(np.float64) @ wide.T), axis=1)
+            labels[rows] = nearest_centres(X[rows].astype(np.float64), wide)[0]
     return labels

@@ -5,7 +5,6 @@ Methods are the built-in ones and those of other packages (entry-point group ``r
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase
 from operators.groups.kernel import GroupMethod
 from operators.groups.state import RECORD, read_record
+from operators.suggestions import nearest
 
 ENTRY_POINTS = "rowsieve.group_methods"
 BUILT_IN: Mapping[str, str] = MappingProxyType(
@@ -72,9 +72,8 @@ def method_class(name: str) -> type[Operator[Any]]:
         if point.name == name and (plugin := _load(point)) is not None:
             return plugin
     others = [known for known in method_names() if known != name]
-    near = difflib.get_close_matches(name, others, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(others)}."
-    raise OperatorError(f"operators.groups.method: there is no usable method {name!r}. {hint}")
+    hint = nearest(name, others) or f" Known: {', '.join(others)}."
+    raise OperatorError(f"operators.groups.method: there is no usable method {name!r}.{hint}")
 
 
 def _plugins() -> tuple[EntryPoint, ...]:

@@ -22,7 +22,8 @@ from scipy.stats import (
 )
 
 from operators.arrays import Float64
-from operators.metrics.mmd import median_gamma, square_distances
+from operators.distances import square_distances
+from operators.metrics.mmd import median_gamma
 
 QUANTILE = 0.95
 COUNTED = 10

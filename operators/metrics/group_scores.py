@@ -15,6 +15,7 @@ from operators.metrics.intervals import wilson_interval
 
 MIN_ROWS = 50
 """Scored rows below which a group is pooled with the other small ones."""
+NAMED = 5
 LEVEL = 0.95
 
 
@@ -76,3 +77,11 @@ def _compared(
     correct = min(sum(right.get(name, 0.0) for name in members), n)
     low, high = wilson_interval(correct, n, level)
     return ComparedGroup(members, n, correct / n, float(low), float(high))
+
+
+def pooled_name(names: Sequence[str]) -> str:
+    """Return one name for a group, or for several groups that are pooled; at most ``NAMED`` are named."""
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"small groups together: {', '.join(names[:NAMED])}{more}"

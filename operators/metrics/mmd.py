@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64
+from operators.distances import square_distances
 
 BLOCK = 1024
 PAIRED = 1000
@@ -50,12 +51,10 @@ def mmd(
     if kernel == "linear":
         return float(np.linalg.norm(signs @ rows))
     gamma = median_gamma(square_distances(evenly_spaced(rows))) if gamma is None else gamma
-    lengths = np.einsum("ij,ij->i", rows, rows)
     square = 0.0
     for start in range(0, len(rows), BLOCK):
         part = slice(start, start + BLOCK)
-        distances = lengths[part, None] + lengths - 2 * (rows[part] @ rows.T)
-        np.maximum(distances, 0, out=distances)
+        distances = square_distances(rows[part], rows)
         np.exp(-gamma * distances, out=distances)
         square += float(signs[part] @ (distances @ signs))
     return float(np.sqrt(max(square, 0.0)))
@@ -64,15 +63,6 @@ def mmd(
 def evenly_spaced(rows: npt.NDArray[Any], most: int = PAIRED) -> npt.NDArray[Any]:
     """Return at most ``most`` evenly spaced rows of rows (n, d)."""
     return rows[np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.int64)]
-
-
-def square_distances(rows: npt.NDArray[Any]) -> Float64:
-    """Return the squared Euclidean distances (n, n) in float64 between rows (n, d); 0 on the diagonal."""
-    wide = np.asarray(rows, np.float64)
-    lengths = np.einsum("ij,ij->i", wide, wide)
-    found = lengths[:, None] + lengths - 2 * (wide @ wide.T)
-    np.fill_diagonal(found, 0)
-    return np.asarray(np.maximum(found, 0))
 
 
 def median_gamma(squares: Float64) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from operators.base import OperatorError
 from operators.factories import check_allowed
 from operators.models.spec import ModelSpec
+from operators.suggestions import nearest
 
 
 def prepare_device(cpus: float, gpus: float) -> torch.device:
@@ -129,8 +129,7 @@ def _find_factory(path: str) -> Callable[..., Any]:
     factory = getattr(module, attribute, None)
     if callable(factory):
         return factory  # type: ignore[no-any-return]
-    near = difflib.get_close_matches(attribute, [n for n in dir(module) if callable(getattr(module, n))], n=1)
-    hint = f" Did you mean '{module_name}:{near[0]}'?" if near else ""
+    hint = nearest(attribute, [name for name in dir(module) if callable(getattr(module, name))])
     raise OperatorError(f"model '{path}': '{module_name}' has no callable '{attribute}'.{hint}")
 
 

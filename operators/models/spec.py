@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from itertools import pairwise
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from operators.suggestions import nearest
 
 BUILT_IN = ("logistic", "mlp")
 
@@ -16,10 +17,9 @@ def check_model_name(name: str) -> str:
     """Return ``name`` if it is ``logistic``, ``mlp`` or ``package.module:factory``; else raise ValueError."""
     if name in BUILT_IN or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         return name
-    near = difflib.get_close_matches(name, BUILT_IN, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
     raise ValueError(
-        f"model '{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'.{hint}"
+        f"model '{name}' is neither one of {', '.join(BUILT_IN)} nor 'package.module:factory'."
+        f"{nearest(name, BUILT_IN)}"
     )
 
 

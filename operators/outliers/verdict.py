@@ -20,7 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float32, Float64, Int64, Mask
-from operators.hashing import row_hashes
+from operators.hashing import folds_of, row_hashes
 from operators.outliers.evidence import (
     BLOCK,
     DISTANCE_COLUMNS,
@@ -162,7 +162,7 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
     scaler = Scaler.fit(X)
     if not scaler.inverse.any():
         raise NoEvidenceError("all features are constant")
-    Z, folds = scaler(X), folds_of(ids, config.n_folds, seed)
+    Z, folds = scaler(X), folds_of(ids, config.n_folds, seed, FOLDS)
     m = slice(0, config.max_calibration)
     # Another number of threads may round differently.
     with threadpool_limits(1):
@@ -215,11 +215,6 @@ def estimate(
         float(marked.mean()),
         n_rows,
     )
-
-
-def folds_of(row_ids: Int64, n_folds: int, seed: int) -> Int64:
-    """Return (n,) the fold of each row, in 0 .. n_folds - 1, by a hash of its id."""
-    return (row_hashes(row_ids, seed, FOLDS) % np.uint64(n_folds)).astype(np.int64)
 
 
 def planted_evidence(
@@ -334,7 +329,7 @@ def _block_evidence(state: State, X: Float32, y: Int64, row_ids: Int64, places: 
     Z = np.zeros((BLOCK, X.shape[1]), np.float32)
     folds, block_ids, labels = (np.full(BLOCK, value, np.int64) for value in (-1, -1, 0))
     Z[places] = state.scaler(X)
-    folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed), -1)
+    folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed, FOLDS), -1)
     block_ids[places] = ids
     labels[places] = np.searchsorted(state.classes, y)
     view = state.sources.view_block(Z, folds, block_ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
@@ -27,6 +26,7 @@ from operators.base import (
 from operators.report import ReportSection
 from operators.splits.hashing import PARTS, TEST, VALIDATION, strata
 from operators.splits.params import SplitParams
+from operators.suggestions import nearest
 
 METHODS = {
     "random": "at_random:Random",
@@ -60,9 +60,8 @@ class Split(Operator[P]):
         """Return the class of ``method``, by default ``random``. Raises OperatorError for an unknown one."""
         name = str(params.get("method", "random"))
         if name not in METHODS:
-            near = difflib.get_close_matches(name, METHODS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(METHODS)}."
-            raise OperatorError(f"operators.split.method: there is no method {name!r}. {hint}")
+            hint = nearest(name, METHODS) or f" Known: {', '.join(METHODS)}."
+            raise OperatorError(f"operators.split.method: there is no method {name!r}.{hint}")
         by_program = name == "cluster" and (params.get("folds") or params.get("marginals"))
         module, _, attribute = (BY_PROGRAM if by_program else METHODS[name]).partition(":")
         found: type[Operator[Any]] = getattr(import_module(f"operators.splits.{module}"), attribute)

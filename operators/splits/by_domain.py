@@ -6,7 +6,6 @@ domains from here too.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -38,6 +37,7 @@ from operators.splits.at_random import Draw, draw_test_rows
 from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.params import DomainParams
 from operators.splits.shift import measure
+from operators.suggestions import nearest
 
 MOST_VALUES = 10_000
 Kept: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
@@ -147,11 +147,8 @@ class ByDomain(Split[DomainParams]):
             share = self.params.validation * sum(sizes.values())
             return min(sorted(sizes), key=lambda name: abs(sizes[name] - share))
         if wanted not in sizes:
-            near = difflib.get_close_matches(wanted, sizes, n=1) or sorted(sizes)[:5]
-            raise OperatorError(
-                f"operators.split.leave_out: no row kept has {wanted!r} in {column!r}. There are: "
-                f"{', '.join(near)}."
-            )
+            hint = nearest(wanted, sizes) or f" There are: {', '.join(sorted(sizes)[:5])}."
+            raise OperatorError(f"operators.split.leave_out: no row kept has {wanted!r} in {column!r}.{hint}")
         return wanted
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from operators.arrays import Float64, Int64, Mask
-from operators.metrics.mmd import square_distances
+from operators.distances import square_distances
 from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float32, Float64, Int64
-from operators.metrics.mmd import evenly_spaced, median_gamma, square_distances
+from operators.distances import square_distances
+from operators.metrics.mmd import evenly_spaced, median_gamma
 
 Kernel: TypeAlias = Literal["linear", "rbf"]
 

@@ -19,7 +19,7 @@ from torch import nn
 from operators.arrays import Float64, Integers
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.hashing import row_hashes
+from operators.hashing import folds_of
 from operators.models import ModelSpec, load, prepare_device, save
 from operators.probe.communicator import Communicator
 from operators.probe.job import CachedShards
@@ -39,6 +39,7 @@ from operators.weights.kernel import (
 )
 from operators.weights.params import CrossFit, WeightsParams
 
+PURPOSE = "weights/trust-folds"
 COLUMNS = (FEATURES, LABEL, GROUP)
 
 
@@ -92,11 +93,6 @@ def trust_of(
     return found
 
 
-def folds_of(row_ids: Integers, n_folds: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the fold (n,) of each row, by a hash: neither shards nor their order matter."""
-    return (row_hashes(row_ids, seed, "weights/trust-folds") % np.uint64(n_folds)).astype(np.int64)
-
-
 def spec_of(params: CrossFit, n_features: int, n_classes: int) -> ModelSpec:
     """Return the parameters as the kernel's model specification."""
     return ModelSpec(
@@ -126,7 +122,7 @@ def arrays_of(
 ) -> tuple[npt.NDArray[np.float32], Integers, Integers, Integers]:
     """Return the features, classes, groups and folds of a shard's rows."""
     y = table.column(LABEL).to_numpy()
-    folds = folds_of(table.column(ROW_ID).to_numpy(), n_folds, seed)
+    folds = folds_of(table.column(ROW_ID).to_numpy(), n_folds, seed, PURPOSE)
     return vectors_to_numpy(table.column(FEATURES)), y, group_keys(y, table.column(GROUP).to_numpy()), folds
 
 
@@ -216,7 +212,7 @@ def trust_on_arrays(
     if len(by_class) == len(largest):
         return np.ones(len(y))
     sizes = {key: n_rows for (_, key), n_rows in by_class.items()}
-    folds = folds_of(np.arange(len(y)), params.folds, random_state)
+    folds = folds_of(np.arange(len(y)), params.folds, random_state, PURPOSE)
     spec = spec_of(params, X.shape[1], int(y.max()) + 1)
     models = [
         train(

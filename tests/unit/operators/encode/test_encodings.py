@@ -25,7 +25,8 @@ from operators.encode.encoding import TableEncoding
 from operators.encode.outputs import blocks
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES
-from operators.encode.targets import N_FOLDS, folds_of
+from operators.encode.targets import N_FOLDS, PURPOSE
+from operators.hashing import folds_of
 from tests.unit.in_memory import MemoryReader
 
 N = 600
@@ -191,7 +192,7 @@ def test_class_shares_are_target_encoders_out_of_fold(tmp_path, label):
     options = {"rare": "target", "min_share": 0.5, "smoothing": 10.0}
     x, state = same_for_all_shards(table, tmp_path, "zip", label=label, categorical=options)
     rows, y = frame(table, "zip"), frame(table, label)[label]
-    folds = folds_of(np.arange(N), 0)
+    folds = folds_of(np.arange(N), N_FOLDS, 0, PURPOSE)
     n_classes = y.nunique()
     expected = np.empty((N, 1 if n_classes == 2 else n_classes))
     for fold in range(N_FOLDS):
@@ -271,7 +272,7 @@ def test_the_state_is_small_and_read_back(tmp_path):
     table = source()
     columns = [name for name in table.column_names if name != "y"]
     x, state = encoded(table, 3, tmp_path, *columns, categorical={"rare": "target"})
-    again, codes = state.transform(table, folds_of(np.arange(N), 0))
+    again, codes = state.transform(table, folds_of(np.arange(N), N_FOLDS, 0, PURPOSE))
     np.testing.assert_array_equal(again, x)
     assert not codes.any()
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from operators.hashing import folds_of
 from operators.outliers.evidence import LABEL_COLUMNS, Mahalanobis, fit_sources
 from operators.outliers.linear import principal_directions
 from operators.outliers.mixture import fit_ratios, separation
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
+    FOLDS,
     NOBODY,
     Config,
     NoEvidenceError,
     choose_threshold,
     fit,
-    folds_of,
     judge,
     planted_evidence,
 )
@@ -70,7 +71,7 @@ def test_rows_of_the_sample_are_judged_by_models_without_them() -> None:
     X = rng.normal(size=(400, 100)).astype(np.float32)
     y, ids = rng.integers(0, 2, 400), np.arange(400)
     state = fit(X, y, ids, config=SMALL)
-    Z, folds = state.scaler(X), folds_of(ids, state.n_folds, state.seed)
+    Z, folds = state.scaler(X), folds_of(ids, state.n_folds, state.seed, FOLDS)
     log_p = state.sources.models.log_proba(Z, folds)
     assert abs((log_p[0].argmax(axis=1) == y).mean() - 0.5) < 0.1
     assert (state.sources.models.log_proba(Z, (folds + 1) % 5)[0].argmax(axis=1) == y).mean() > 0.7
@@ -165,7 +166,7 @@ def test_the_observed_label_leaves_no_trace_that_planted_flips_lack() -> None:
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(600, 60)).astype(np.float32)
     y, ids = rng.integers(0, 2, 600), np.arange(600)
-    folds = folds_of(ids, 5, 0)
+    folds = folds_of(ids, 5, 0, FOLDS)
     sources = fit_sources(Z, y, folds, ids, 2, k=15, max_index=10_000)
     observed, planted = planted_evidence(sources, Z, y, folds, ids, 0)
     ratios = fit_ratios(observed, planted[:1], LABEL_COLUMNS, prevalence=np.array([0.02]), rounds=1)
