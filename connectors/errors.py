@@ -74,5 +74,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most like ``name``, whatever its case; None where none is."""
     names = {other.casefold(): other for other in known}
-    found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(name.casefold(), names, n=1, cutoff=0.6)
     return names[found[0]] if found else None

@@ -19,5 +19,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     same = [other for other in names if other.casefold() == name.casefold()]
-    found = same or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    found = same or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f" Did you mean {found[0]!r}?" if found else ""

@@ -172,11 +172,6 @@ class Ensemble:
             else np.empty((0, len(self.models)), np.uint8)
         )
 
-    def expected_losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Float64:
-        """Expected 0/1 loss of the randomised classifier on each row: (n,) in [0, 1]."""
-        found: Float64 = self.losses(X, y) @ self.model_weights
-        return found.clip(0, 1)
-
     def _mixed(self) -> Iterable[tuple[float, nn.Module]]:
         return [(w, model) for w, model in zip(self.model_weights, self.models, strict=True) if w > 0]
 

@@ -244,17 +244,6 @@ def summarise(
     return found
 
 
-def merge_summaries(
-    parts: Sequence[Mapping[str, ColumnSummary]],
-) -> dict[str, ColumnSummary]:
-    """Merge the summaries of shards column by column, in the order of the shards. Raises OperatorError."""
-    found: dict[str, ColumnSummary] = {}
-    for part in parts:
-        for name, summary in part.items():
-            found[name] = found[name].merge(summary) if name in found else summary
-    return found
-
-
 def form_of(kind: pa.DataType) -> Form:
     """Return what a type can hold. Planning decides by it whether a table has scalar columns."""
     is_type = pa.types

@@ -184,18 +184,6 @@ def _factor(gap: float, alpha: float) -> float:
     return float(np.exp(-gap / alpha)) if gap else 1.0
 
 
-def closed_form_weights(losses: Float64, alpha: float, prior: Float64 | None = None) -> Float64:
-    """Return the weights w_t (n,) of equation 3, sum 1, for losses (n,).
-
-    ``prior`` (n,) are s_t, default 1.
-    """
-    weight: Float64 = np.exp((losses.min() - losses) / alpha)
-    if prior is not None:
-        weight *= prior
-    weight /= weight.sum()
-    return weight
-
-
 def moments(X: npt.NDArray[np.floating], prior: Float64) -> tuple[Float64, Float64]:
     """Return mean and deviation (D,) of rows X (n, D) under ``prior`` (n,); deviation 1 if constant."""
     rows = X.astype(np.float64)

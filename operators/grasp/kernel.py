@@ -55,7 +55,6 @@ Quality: TypeAlias = Callable[[int, int], Any]
 
 MAX_CORES = 10_000
 PLACING_CORES = 4_096  # kept where they place all rows of a class: time grows with both
-STABILITY = 2
 FEW_KINDS = 0.9  # of the rows: with more kinds of rows than that, equal ones are clustered one by one
 
 
@@ -81,7 +80,7 @@ def infer_class(
     Every cell of the grid is clustered by DBSCAN, and has a mean Euclidean silhouette of the vectors
     compared (for the cosine metrics the centred unit rows), all noise being one more cluster; with fewer
     than two clusters it is -1. In a large class it is that of a sample, the same for every cell and call.
-    :func:`~operators.grasp.selection.pick_cell` says which cell is taken.
+    :func:`~operators.grasp.selection.pick_by_facts` says which cell is taken.
 
     A class of fewer than two rows, or whose rows are all equal, has no structure to find: it is one
     group, without noise.

@@ -78,27 +78,14 @@ class Pick:
     within_limits: bool
 
 
-def pick_cell(labels: npt.NDArray[Any], silhouettes: Float64, rule: Rule = "coverage") -> Pick:
-    """Pick one cell.
+def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
+    """Pick one cell from the figures of a grid.
 
     The first of equal scores wins, in ascending order of eps, then of min_samples; so does the first
-    cell when none can be scored.
+    cell when none can be scored. The module's docstring describes the rules.
 
-    Parameters
-    ----------
-    labels : (n_eps, n_min_samples, n) integers; -1 is noise.
-    silhouettes : (n_eps, n_min_samples) mean silhouette, noise as one cluster; -1 where undefined.
-    rule : see the module's docstring.
-
-    Raises
-    ------
-    ValueError : unknown rule.
+    Raises ValueError for an unknown rule.
     """
-    return pick_by_facts(grid_facts(labels, silhouettes, np.zeros_like(silhouettes)), rule)
-
-
-def pick_by_facts(facts: GridFacts, rule: Rule = "coverage") -> Pick:
-    """Pick a cell as :func:`pick_cell` does, from figures instead of labels."""
     if rule not in RULES:
         raise ValueError(f"select is {rule!r}; use one of {', '.join(RULES)}")
     scored = facts.silhouettes > FAILED
@@ -117,19 +104,9 @@ def grid_facts(labels: npt.NDArray[Any], silhouettes: Float64, standard_errors: 
     return GridFacts(n, noise, _second_sizes(labels), groups, silhouettes, standard_errors)
 
 
-def noise_shares(labels: npt.NDArray[Any]) -> Float64:
-    """Return the share (n_eps, n_min_samples) of the rows that are in no group."""
-    return np.asarray((labels == NOISE).mean(axis=-1))
-
-
 def group_counts(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the number (n_eps, n_min_samples) of groups; they must be numbered from 0."""
     return np.asarray(labels.max(axis=-1).astype(np.intp) + 1)
-
-
-def second_group_shares(labels: npt.NDArray[Any]) -> Float64:
-    """Return the share (n_eps, n_min_samples) of the rows in the second largest group; 0 if there is none."""
-    return np.asarray(_second_sizes(labels) / labels.shape[-1])
 
 
 def _second_sizes(labels: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

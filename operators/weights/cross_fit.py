@@ -31,10 +31,8 @@ from operators.weights.kernel import (
     OUTLIER,
     Trust,
     balanced_weights,
-    class_priors,
     doubtful,
     group_keys,
-    largest_groups,
     trusted_share,
 )
 from operators.weights.params import CrossFit, WeightsParams
@@ -188,40 +186,3 @@ def count_classes(ingest: Path) -> int:
     """Return the number of classes that ``ingest`` found."""
     found: dict[str, list[object]] = json.loads((ingest / "classes.json").read_text("utf-8"))
     return len(found["classes"])
-
-
-def trust_on_arrays(
-    X: npt.NDArray[np.float32],
-    y: Integers,
-    groups: Integers,
-    params: CrossFit | None = None,
-    random_state: int = 0,
-) -> Float64:
-    """Compute the weight factor of each row under ``trust: self_confidence``, from arrays in memory.
-
-    Parameters
-    ----------
-    X, y, groups : (n, d) features, (n,) class index and group, -1 in none.
-    params : default ``CrossFit()``.
-    random_state : of the folds (row i has id i), initial weights and minibatches.
-    """
-    params, keys = params or CrossFit(), group_keys(y, groups)
-    pairs, counts = np.unique(np.column_stack([y, keys]), axis=0, return_counts=True)
-    by_class = {(int(c), int(key)): int(n) for (c, key), n in zip(pairs, counts, strict=True)}
-    largest = largest_groups(by_class)
-    if len(by_class) == len(largest):
-        return np.ones(len(y))
-    sizes = {key: n_rows for (_, key), n_rows in by_class.items()}
-    folds = folds_of(np.arange(len(y)), params.folds, random_state, PURPOSE)
-    spec = spec_of(params, X.shape[1], int(y.max()) + 1)
-    models = [
-        train(
-            spec,
-            [rows_without(fold, X, y, keys, folds, sizes)],
-            settings=Settings.of(params),
-            seed=random_state + fold,
-        ).model
-        for fold in range(params.folds)
-    ]
-    priors = class_priors(by_class, spec.n_classes).tolist()
-    return trust_of(models, X, y, keys, folds, largest, priors)

@@ -18,8 +18,8 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 
 from operators.eos import EntropicOutlierSparsification
-from operators.eos.kernel import closed_form_weights
 from tests.benchmarks.harness import Row, Timing, bar, figure, machine, measure, ratio, table, write_section
+from tests.on_arrays import closed_form_weights
 from tests.paper.eos.detection import contaminated
 
 README = Path(__file__).with_name("README.md")

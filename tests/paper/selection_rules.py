@@ -14,16 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import minimum_spanning_tree
 
-from operators.grasp.selection import (
-    MIN_SAMPLES_GRID,
-    MOST_NOISE,
-    SMALLEST_GROUP,
-    group_counts,
-    noise_shares,
-    pick_cell,
-    second_group_shares,
-)
+from operators.grasp.selection import MIN_SAMPLES_GRID, MOST_NOISE, SMALLEST_GROUP, group_counts
 from operators.metrics import adjusted_rand_index
+from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
 Float: TypeAlias = npt.NDArray[np.float64]
 EXCLUDED = -9.0

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
-
 from engine.report.scores import adjusted_rand_index
 from operators.arrays import NOISE
 
@@ -77,20 +75,6 @@ def floor_of(counts: Counts) -> Scores:
     for cell, rows in counts.items():
         floor[cell._replace(group=cell.y, is_outlier=False)] += rows
     return score(floor)
-
-
-def count(
-    y: npt.NDArray[Any],
-    group: npt.NDArray[Any],
-    true_group: npt.NDArray[Any],
-    is_outlier: npt.NDArray[Any] | None = None,
-    true_outlier: npt.NDArray[Any] | None = None,
-) -> Counter[Cell]:
-    """Counts of rows in memory; all arrays (n,). Without ``is_outlier``, noise is marked."""
-    marked = (group == NOISE) if is_outlier is None else is_outlier
-    known = [None] * len(y) if true_outlier is None else true_outlier.tolist()
-    names = [str(name) for name in true_group.tolist()]
-    return Counter(map(Cell, y.tolist(), group.tolist(), marked.tolist(), names, known))
 
 
 def minority_recall(counts: Counts) -> float:

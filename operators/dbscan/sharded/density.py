@@ -22,8 +22,6 @@ from operators.dbscan.sharded.blocks import (
 )
 from operators.dbscan.tiles import Level, Tiles, pieces
 
-SEED = 0
-
 
 def open_rows(layout: Layout, round_: int, block: int) -> Index:
     """Return the rows of a block that samples have not settled at every level."""

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.training import fit_arrays, parse_params
-from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.params import CrossFit
+from tests.on_arrays import trust_on_arrays
 from tests.paper.data_sets import Problem, load
 from tests.paper.robust.problems import RobustProblem
 from tests.paper.robust.ways import infer

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from operators.eos import Gaussian
-from operators.eos.kernel import closed_form_weights, collect_statistics
+from operators.eos.kernel import collect_statistics
+from tests.on_arrays import closed_form_weights
 
 ROWS = (1_000, 3_000, 10_000, 30_000, 100_000)
 FEATURES = (4, 16, 64, 256)

@@ -17,7 +17,7 @@ from engine.core.errors import InputError
 from engine.core.events import Event
 from engine.plan.planner import make_plan
 from engine.runs.compare.comparison import FLOOR, compare, needed, variants
-from engine.runs.compare.scores import Cell, count, floor_of, minority_recall, score
+from engine.runs.compare.scores import Cell, floor_of, minority_recall, score
 from tests.data import small_recipe
 
 METHODS = ["grasp", "kmeans", "eiil", "oracle"]
@@ -39,6 +39,11 @@ def test_scores_are_those_of_the_rows(seed: int) -> None:
     assert found.noise == (group == -1).sum()
     assert found.sizes == tuple(sorted(np.bincount(group[group >= 0]).tolist(), reverse=True))
     assert found.minority_recall == pytest.approx(plain_recall(y, group, true, damaged), nan_ok=True)
+
+
+def count(y: Any, group: Any, true: Any, marked: Any, damaged: Any) -> Counter[Cell]:
+    names = [str(name) for name in true.tolist()]
+    return Counter(map(Cell, y.tolist(), group.tolist(), marked.tolist(), names, damaged.tolist()))
 
 
 def plain_recall(y: Any, group: Any, true: Any, damaged: Any) -> float:

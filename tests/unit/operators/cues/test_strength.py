@@ -14,12 +14,13 @@ from scipy.special import ndtri
 from operators.class_shares import class_factors
 from operators.cues import Settings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.curve import measured_curve, published_strength
-from operators.cues.curve_report import curve_record, draw, joined, summary_sentence, table_rows
+from operators.cues.curve_report import curve_record, draw, summary_sentence, table_rows
 from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.named import Named
 from operators.cues.report import cue_section
 from operators.cues.strength import SPLIT, STRENGTHS, Point, compared_groups
+from operators.metrics.group_scores import pooled_name
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND
 
@@ -136,7 +137,7 @@ def test_small_groups_are_pooled_and_named() -> None:
     )
     assert record["pooled"] == ["7", "8"]
     assert record["points"][0]["worst_group"] == "small groups together: 7, 8"
-    assert joined([*"abcdefg"]) == "small groups together: a, b, c, d, e and 2 more"
+    assert pooled_name([*"abcdefg"]) == "small groups together: a, b, c, d, e and 2 more"
 
 
 def test_without_robust_weights_the_path_ends_at_class_balance() -> None:

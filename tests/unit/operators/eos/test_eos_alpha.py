@@ -13,8 +13,8 @@ from sklearn.datasets import load_breast_cancer
 
 from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, alpha
 from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
-from operators.eos.kernel import closed_form_weights
 from operators.eos.memory import rows_of
+from tests.on_arrays import closed_form_weights
 
 
 def contaminated(

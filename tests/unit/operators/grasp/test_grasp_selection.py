@@ -13,14 +13,9 @@ from pydantic import ValidationError
 from operators.grasp import GroupInference
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
-from operators.grasp.selection import (
-    _at_edge,
-    group_counts,
-    noise_shares,
-    pick_cell,
-    second_group_shares,
-)
+from operators.grasp.selection import _at_edge, group_counts
 from operators.grasp.state import class_record
+from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
 
 def cell(*sizes: int, noise: int = 0) -> Any:

@@ -89,7 +89,7 @@ def test_standardize_leaves_constant_columns_finite() -> None:
     ("model", "text"),
     [
         ("no_such_package.models:net", "no module named 'no_such_package'"),
-        (f"{HERE}:TieNet", f"Did you mean '{HERE}:TiedNet'"),
+        (f"{HERE}:TieNet", "Did you mean 'TiedNet'"),
         (f"{HERE}:wrong_width", r"gave \(2, 2\) instead of \(2, 3\)"),
         (f"{HERE}:not_a_module", "returned a int"),
         (f"{HERE}:same_weights", "failed with AttributeError"),

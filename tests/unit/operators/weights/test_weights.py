@@ -19,7 +19,6 @@ from operators.base import FEATURES, GROUP, IS_OUTLIER, LABEL, WEIGHT
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.hashing import row_hashes
 from operators.weights.adaptor import Weights
-from operators.weights.cross_fit import trust_on_arrays
 from operators.weights.kernel import (
     balance_keys,
     balanced_weights,
@@ -30,6 +29,7 @@ from operators.weights.kernel import (
     trusted_share,
 )
 from operators.weights.params import CrossFit, WeightsParams
+from tests.on_arrays import trust_on_arrays
 from tests.unit.in_memory import run_operator, split_table
 
 # (class, group, marked as an outlier)

@@ -1,0 +1,129 @@
+"""Every function, class, method and constant of the product has a user in the product.
+
+What only tests call is either part of the public API (an ``__all__`` names it), or it belongs into the tests.
+A name of a module counts as used where the module itself reads it, where another module imports it or reads
+it through the module, or where a text names it (``"module:Name"``). Methods are told by their names alone.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("engine", "operators", "connectors")
+
+ALLOWED = {
+    "connectors.policy.set_policy": "for a program that embeds Rowsieve and sets its policy in code",
+    "engine.training.serving._load_pyfunc": "MLflow calls it by name",
+    "operators.embed.minilm.last_layer": "a recipe names it as the probe's model",
+    "operators.eos.losses.GaussianModel.covariance": "users read it from the estimator's ``model_``",
+    "operators.neighbours.class_index.build_part": "read where FAISS is needed",
+}
+"""Names without a user in the product, with the reason for keeping them."""
+PROTOCOLS = {
+    "_repr_html_": "IPython",
+    "fit_predict": "scikit-learn",
+    "ignore_aliases": "yaml.Dumper",
+    "readable": "io.RawIOBase",
+    "seekable": "io.RawIOBase",
+}
+"""Methods that another library calls by name."""
+
+
+class Module:
+    """Definitions and uses of one module."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.tree = ast.parse(text)
+        self.reads: set[str] = set()
+        self.attributes: set[str] = set()
+        self.imports: set[str] = set()
+        self.texts: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self.reads.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                self.attributes.add(node.attr)
+            elif isinstance(node, ast.ImportFrom):
+                above = name.split(".")[: -node.level] if node.level else []
+                source = ".".join([*above, *([node.module] if node.module else [])])
+                self.imports |= {f"{source}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self.texts.add(node.value.rpartition(":")[2])
+
+    def exported(self) -> set[str]:
+        """Return the full names that ``__all__`` lists."""
+        return {
+            f"{self.name}.{word}"
+            for node in self.tree.body
+            if isinstance(node, ast.Assign) and "__all__" in names_of(node)
+            for word in ast.literal_eval(node.value)
+        }
+
+    def own(self) -> set[str]:
+        """Return the names of the module's functions, classes and constants."""
+        return {word for node in self.tree.body for word in names_of(node) if not word.startswith("__")}
+
+    def methods(self) -> Iterator[tuple[str, str]]:
+        """Yield the full name and the name of each method and property that a caller must name."""
+        for node in self.tree.body:
+            parts = node.body if isinstance(node, ast.ClassDef) else []
+            for part in (part for part in parts if isinstance(part, ast.FunctionDef)):
+                names = [] if part.name.startswith("__") else names_of(part)
+                yield from ((f"{self.name}.{node.name}.{name}", name) for name in names)  # type: ignore[attr-defined]
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """Return the names that a statement defines; none for what pydantic or Typer register."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        how = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+        return [] if any(word in how for word in ("validator", ".callback", ".command")) else [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def unused(modules: list[Module]) -> set[str]:
+    """Return the full names without a user."""
+    imported = set().union(*(module.imports for module in modules))
+    exported = set().union(*(module.exported() for module in modules))
+    attributes = set().union(*(module.attributes for module in modules))
+    texts = set().union(*(module.texts for module in modules))
+    called = attributes | texts | set(PROTOCOLS)
+    wrong = set()
+    for module in modules:
+        importers = [other for other in modules if module.name in other.imports]
+        through = set().union(*(other.attributes for other in importers))
+        packages = [module.name.rsplit(".", k)[0] for k in range(module.name.count(".") + 1)]
+        public = {word for word in module.own() if {f"{package}.{word}" for package in packages} & exported}
+        local = {word for word in module.own() if f"{module.name}.{word}" in imported}
+        lonely = module.own() - public - local - module.reads - through - texts
+        wrong |= {f"{module.name}.{word}" for word in lonely}
+        wrong |= {full for full, name in module.methods() if name not in called}
+    return wrong
+
+
+def test_the_check_finds_what_nothing_uses() -> None:
+    first = Module("p.a", "def used(): ...\ndef lonely(): ...\ndef api(): ...\n__all__ = ['api']\n")
+    second = Module("p.b", "from p.a import used\nclass C:\n    def m(self): ...\n    def n(self): C().n()\n")
+    assert unused([first, second]) == {"p.a.lonely", "p.b.C.m"}
+
+
+@pytest.fixture(scope="module")
+def found() -> set[str]:
+    modules = []
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            modules.append(Module(name.removesuffix(".__init__"), path.read_text("utf-8")))
+    return unused(modules)
+
+
+def test_everything_has_a_user_in_the_product(found: set[str]) -> None:
+    assert found - set(ALLOWED) == set(), "Move it to the tests, delete it, or give it a user"
+
+
+def test_every_exception_is_needed(found: set[str]) -> None:
+    assert set(ALLOWED) - found == set()
