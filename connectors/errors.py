@@ -23,10 +23,14 @@ _SETTING = re.compile(
 """``password=...`` of a connection string, and ``'token': '...'`` of a printed mapping."""
 _BEARER = re.compile(r"\b(Bearer|Basic) +[A-Za-z0-9._~+/=-]{8,}")
 _WORD = re.compile(r"[^\s'\"]+")
+_MARKS = ("://", "=", "'", '"', "Bearer", "Basic")
+"""A text without any of these holds no secret that the expressions above could find."""
 
 
 def redact_uris(text: str) -> str:
     """Replace users and passwords of URIs, and secret settings, by ``***``. Takes linear time."""
+    if not any(mark in text for mark in _MARKS):
+        return text
     text = _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
     text = _SETTING.sub(rf"\1\2{HIDDEN}", text)
     return _BEARER.sub(rf"\1 {HIDDEN}", text)

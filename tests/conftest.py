@@ -30,6 +30,14 @@ for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_flush_to_disk() -> Iterator[None]:
+    """No flush to disk in the tests' own process: no test cuts the power, and it took much of their time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """Ray on this machine, four CPUs whatever it has."""

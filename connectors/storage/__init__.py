@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,6 +40,8 @@ __all__ = [
 Place = Path | ObjectPath
 MANY = 16
 """Requests in flight where several small objects are wanted."""
+MANY_ROWS = 50_000
+"""Rows from which columns of a part are decoded by several threads."""
 
 
 def place_of(text: str | Place) -> Place:
@@ -54,11 +57,11 @@ def place_of(text: str | Place) -> Place:
     return ObjectPath(root, key) if root else Path(key).absolute()
 
 
-def write_whole(place: Place, data: bytes) -> None:
+def write_whole(place: Place, data: bytes, *, durable: bool = True) -> None:
     """Write so that a reader sees the old bytes or all of the new ones, never a part.
 
     A file is written under a temporary name in its folder, flushed to disk and renamed; an object is one PUT.
-    Raises OSError.
+    Raises OSError. Without ``durable`` the file is not flushed: a crash of the machine may lose it.
     """
     if isinstance(place, ObjectPath):
         place.write_bytes(data)
@@ -68,7 +71,8 @@ def write_whole(place: Place, data: bytes) -> None:
     with temporary.open("wb") as handle:
         handle.write(data)
         handle.flush()
-        os.fsync(handle.fileno())
+        if durable:
+            os.fsync(handle.fileno())
     temporary.replace(place)
 
 
@@ -110,15 +114,18 @@ def read_many(places: Sequence[Place]) -> list[bytes | None]:
 
 def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """Columns of one Parquet file, all by default; of an object only their bytes are fetched."""
-    names = None if columns is None else list(columns)
-    if isinstance(place, Path):
-        with pq.ParquetFile(place, memory_map=True) as file:
-            check_part(place, file)
-        return pq.read_table(place, columns=names, partitioning=None, memory_map=True)
-    with place.open() as handle:
-        check_part(place, pq.ParquetFile(handle))
-        handle.seek(0)
-        return pq.read_table(handle, columns=names)
+    with _opened(place) as file:
+        check_part(place, file)
+        names = file.schema_arrow.names if columns is None else list(columns)
+        absent = [name for name in names if name not in file.schema_arrow.names]
+        if absent:
+            raise ConnectorError(
+                f"{place}: has no column {absent[0]!r}. It was not written by a run of this recipe: remove "
+                f"its version, and publish again."
+            )
+        # Threads cost more than they win on a small part.
+        threads = file.metadata.num_rows > MANY_ROWS
+        return file.read(list(dict.fromkeys(names)), use_threads=threads).select(names)
 
 
 def check_part(place: Place, file: pq.ParquetFile) -> None:
@@ -147,8 +154,15 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
         return None
 
 
-def _opened(place: Place) -> pq.ParquetFile:
-    return pq.ParquetFile(place, memory_map=True) if isinstance(place, Path) else pq.ParquetFile(place.open())
+@contextmanager
+def _opened(place: Place) -> Iterator[pq.ParquetFile]:
+    if isinstance(place, Path):
+        with pq.ParquetFile(place, memory_map=True) as file:
+            yield file
+    else:
+        # Buffered ahead: neighbouring columns are fetched by one request.
+        with place.open() as handle, pq.ParquetFile(handle, pre_buffer=True) as file:
+            yield file
 
 
 def _read(place: Place) -> bytes | None:

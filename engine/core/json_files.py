@@ -8,9 +8,14 @@ from typing import Any
 from connectors.storage import Place, write_whole
 
 
-def write_json(path: Place, value: Any) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one, never a part."""
-    write_text(path, to_json(value))
+def write_json(path: Place, value: Any, *, durable: bool = True) -> None:
+    """Write JSON so that a reader sees the old file or the whole new one, never a part.
+
+    Parameters
+    ----------
+    durable : flush it to disk; a note on progress, which the next one replaces, needs no flush.
+    """
+    write_whole(path, to_json(value).encode(), durable=durable)
 
 
 def to_json(value: Any) -> str:

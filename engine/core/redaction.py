@@ -24,11 +24,7 @@ def redact(text: str) -> str:
     Secrets of the environment are the values of variables whose names end like ``..._TOKEN``,
     ``..._PASSWORD`` or ``..._ACCESS_KEY``.
     """
-    text = redact_uris(text)
-    for name, value in os.environ.items():
-        if len(value) >= SHORTEST and _NAME.search(name) and value in text:
-            text = text.replace(value, HIDDEN)
-    return text
+    return _redact(text, _secrets())
 
 
 def redact_all(value: Any) -> Any:
@@ -36,15 +32,33 @@ def redact_all(value: Any) -> Any:
 
     Of the properties of a ``catalog``, those whose names say that they are secret are redacted as a whole.
     """
+    return _redact_all(value, _secrets())
+
+
+def _secrets() -> list[str]:
+    """Return the values of the environment that are secret by the names of their variables."""
+    return [value for name, value in os.environ.items() if len(value) >= SHORTEST and _NAME.search(name)]
+
+
+def _redact(text: str, secrets: list[str]) -> str:
+    text = redact_uris(text)
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _redact_all(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return _redact(value, secrets)
     if isinstance(value, dict):
         return {
-            redact(str(key)): _redact_catalog(entry) if key == "catalog" else redact_all(entry)
+            _redact(str(key), secrets): (
+                _redact_catalog(entry, secrets) if key == "catalog" else _redact_all(entry, secrets)
+            )
             for key, entry in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [redact_all(entry) for entry in value]
+        return [_redact_all(entry, secrets) for entry in value]
     return value
 
 
@@ -53,7 +67,10 @@ def is_secret(name: str) -> bool:
     return _PROPERTY.search(name) is not None
 
 
-def _redact_catalog(value: Any) -> Any:
+def _redact_catalog(value: Any, secrets: list[str]) -> Any:
     if not isinstance(value, dict):
-        return redact_all(value)
-    return {str(key): HIDDEN if is_secret(str(key)) else redact_all(entry) for key, entry in value.items()}
+        return _redact_all(value, secrets)
+    return {
+        str(key): HIDDEN if is_secret(str(key)) else _redact_all(entry, secrets)
+        for key, entry in value.items()
+    }

@@ -74,7 +74,8 @@ class Journal(RunPlugin):
 
 def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:
     with suppress(OSError):
-        write_json(run.plan.output / "runs" / name, {"version": run.plan.version} | record)
+        place = run.plan.output / "runs" / name
+        write_json(place, {"version": run.plan.version} | record, durable=name == ERROR)
 
 
 def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:
