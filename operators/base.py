@@ -321,6 +321,36 @@ class ReportContext(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Measured cost of an operator on rows of 64 features, in shards of 50,000 rows.
+
+    Attributes
+    ----------
+    small, large
+        CPU seconds per million rows in a table of 10,000 rows, and in one of 100,000 or more.
+    mib
+        Peak memory of the process at 100,000 rows, above what it held before, in MiB; 0 is not measured.
+
+    Notes
+    -----
+    The figures are those of tests/benchmarks/README.md: the table "scale-standard" for the operators of a
+    recipe that names none, which a test compares, and the table "scale" for the others.
+    """
+
+    SMALL: ClassVar[int] = 10_000
+    LARGE: ClassVar[int] = 100_000
+
+    small: float
+    large: float
+    mib: int = 0
+
+    def per_million(self, n_rows: int) -> float:
+        """Return the CPU seconds per million rows in a table of ``n_rows`` rows: linear between the two."""
+        share = min(1.0, max(0.0, (n_rows - self.SMALL) / (self.LARGE - self.SMALL)))
+        return self.small + share * (self.large - self.small)
+
+
 class Operator(ABC, Generic[P]):
     """Base class of all operators; the module's docstring describes the contract."""
 
@@ -335,9 +365,9 @@ class Operator(ABC, Generic[P]):
     keeps_open: ClassVar[bool] = False
     """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
     shards."""
-    cpu_seconds_per_million_rows: ClassVar[float] = 20.0
-    """CPU time of ``fit`` and ``open`` for 10^6 rows of 64 features, as `make bench ARGS=scale` measures it.
-    The engine uses it to decide whether starting Ray is worth its time."""
+    cost: ClassVar[Cost] = Cost(20.0, 20.0)
+    """What ``fit`` and all shards take. ``rowsieve init`` estimates time and memory by it, and
+    ``run.executor: auto`` decides by it whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
     """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""
     fits_on_all_rows: bool = False

@@ -1,30 +1,16 @@
-"""Expected time and memory of a run, from measured rates per row."""
+"""Expected time and memory of a run, from the costs that its operators declare."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["RATES", "Estimate", "estimate"]
+from operators.base import Cost
 
 FEATURES = 64
-"""Features of the rows that the rates were measured on."""
-SMALL, LARGE = 10_000, 100_000
-"""Rows that they were measured at."""
-RATES: dict[str, tuple[float, float, int]] = {
-    "ingest": (10.5, 6.94, 106),
-    "cues": (101, 64.7, 83),
-    "groups": (3.96, 3.51, 64),
-    "outliers": (541, 179, 168),
-    "probe": (11.5, 8.82, 87),
-    "split": (10.4, 5.04, 60),
-    "weights": (4.55, 1.34, 0),
-    "publish": (11.3, 3.74, 77),
-    "report": (34.8, 6.42, 37),
-}
-"""Operator to CPU seconds per million rows at ``SMALL`` and at ``LARGE`` rows, and its peak MiB at ``LARGE``:
-the table "scale-standard" in tests/benchmarks/README.md, which a test compares with these figures.
-``weights`` and ``report`` are the sums of their two lines."""
+"""Features of the rows that the costs were measured on."""
+STEPS = {"publish": Cost(11.3, 3.74, 77), "report": Cost(34.8, 6.42, 37)}
+"""What follows the operators, from the table "scale-standard" in tests/benchmarks/README.md."""
 BASE_MIB, START_SECONDS = 450.0, 5.0
 """Memory of the process before it reads rows, and time of its start, with Python's packages."""
 SHARD_ROWS = 50_000
@@ -72,33 +58,33 @@ class Estimate:
 
 
 def estimate(
-    n_rows: int, n_features: int, shard_rows: Sequence[int], *, networks: int = 0, texts: int = 0
+    costs: Mapping[str, Cost],
+    n_rows: int,
+    n_features: int,
+    shard_rows: Sequence[int],
+    *,
+    networks: int = 0,
+    texts: int = 0,
 ) -> Estimate:
-    """Estimate a run of the standard chain.
+    """Estimate a run.
 
     Parameters
     ----------
+    costs : what each operator declares, by name; without networks, which are counted below.
     n_rows : rows of the source.
     n_features : features of a row, once encoded.
     shard_rows : rows of each shard.
     networks : columns of images.
     texts : columns of free text.
     """
+    steps = {**costs, **STEPS}
     wide = max(LEAST_SHARE, n_features / FEATURES)
-    seconds = {name: _rate(rates, n_rows) * n_rows / 1e6 * wide for name, rates in RATES.items()}
+    seconds = {name: cost.per_million(n_rows) * n_rows / 1e6 * wide for name, cost in steps.items()}
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
-    peak = max(mib for _, _, mib in RATES.values()) * max(0.2, largest) * wide
+    peak = max(cost.mib for cost in steps.values()) * max(0.2, largest) * wide
     slowest = max(seconds, key=lambda name: seconds[name])
     total, text_seconds = START_SECONDS + sum(seconds.values()), texts * n_rows / TEXTS_PER_SECOND
     return Estimate(total, BASE_MIB + peak, slowest, networks, text_seconds)
-
-
-def _rate(rates: tuple[float, float, int], n_rows: int) -> float:
-    """CPU seconds per million rows, between the two sizes by their logarithm; no better than at ``LARGE``."""
-    if n_rows >= LARGE:
-        return rates[1]
-    share = min(1.0, max(0.0, (n_rows - SMALL) / (LARGE - SMALL)))
-    return rates[0] + share * (rates[1] - rates[0])
 
 
 def _duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 Starting Ray and its workers costs tens of seconds, whatever the data; in return the work of an operator is
 shared among processes. The choice compares this fixed cost with the time that sharing would save, from the
 rows that are still to be computed and the measured costs that operators declare
-(``Operator.cpu_seconds_per_million_rows``). The results are the same on both executors.
+(``Operator.cost``). The results are the same on both executors.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def pending_cpu_seconds(plan: Plan) -> float:
     width = n_columns(plan.listing.schema, plan.features) / REFERENCE_FEATURES
     per_width = 0.3 + 0.7 * width
     rows = {shard.index: shard.n_rows for shard in plan.shards}
-    total = 0.0
+    n_rows, total = sum(rows.values()), 0.0
     for planned in plan.operators:
         done = plan.store.committed(planned.fingerprint)
         missing = sum(n for index, n in rows.items() if index not in done)
-        total += missing / 1e6 * planned.operator.cpu_seconds_per_million_rows * per_width
+        total += missing / 1e6 * planned.operator.cost.per_million(n_rows) * per_width
     return total
 
 

@@ -154,7 +154,8 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     rows = [shard.n_rows for shard in made.plan.listing.shards]
     kinds = [column.use.kind for column in made.preview.columns]
     images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
-    cost = estimate(sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
+    costs = {of.operator.name: of.operator.cost for of in made.plan.operators if of.operator.name != "embed"}
+    cost = estimate(costs, sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
     return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, cost)
 
 

@@ -22,6 +22,7 @@ from operators.base import (
     Apply,
     CannotPredictError,
     Context,
+    Cost,
     DatasetDelta,
     Executor,
     Operator,
@@ -56,7 +57,7 @@ class Cues(Operator[CuesParams]):
 
     name = NAME
     version = 3
-    cpu_seconds_per_million_rows = 8.0
+    cost = Cost(101, 64.7, 83)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True

@@ -15,6 +15,7 @@ from operators.base import (
     ROW_ID,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -129,7 +130,7 @@ class Dckm(Balanced[DckmParams]):
 
     name = "dckm"
     version = 3
-    cpu_seconds_per_million_rows = 100.0
+    cost = Cost(178, 69.4, 14)
     Params: ClassVar[type[OperatorParams]] = DckmParams
     weight = DCKM_WEIGHT
     cluster = DCKM_CLUSTER
@@ -177,7 +178,7 @@ class Decorrelation(Balanced[DecorrelationParams]):
 
     name = "decorrelation"
     version = 2
-    cpu_seconds_per_million_rows = 40.0
+    cost = Cost(74.1, 38.5, 13)
     Params: ClassVar[type[OperatorParams]] = DecorrelationParams
     weight = DECORRELATION_WEIGHT
 

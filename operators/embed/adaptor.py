@@ -21,6 +21,7 @@ from operators.base import (
     VECTOR,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -43,7 +44,7 @@ class Embed(Operator[EmbedParams]):
 
     name = "embed"
     version = 2
-    cpu_seconds_per_million_rows = 20000.0
+    cost = Cost(20_000, 20_000)
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True

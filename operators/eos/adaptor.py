@@ -18,6 +18,7 @@ from operators.base import (
     LOSS,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -41,7 +42,7 @@ class Eos(Operator[EosParams]):
 
     name = "eos"
     version = 2
-    cpu_seconds_per_million_rows = 20.0
+    cost = Cost(80.6, 18.1, 12)
     Params: ClassVar[type[OperatorParams]] = EosParams
     uses: tuple[str, ...] = ("ingest",)
 

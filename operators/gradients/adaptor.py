@@ -21,6 +21,7 @@ from operators.base import (
     VECTOR,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -53,7 +54,7 @@ class Gradients(Operator[GradientsParams]):
 
     name = "gradients"
     version = 4
-    cpu_seconds_per_million_rows = 8.0
+    cost = Cost(19.7, 6.45, 63)
     Params: ClassVar[type[OperatorParams]] = GradientsParams
     uses = ("probe",)
     keeps_open = True

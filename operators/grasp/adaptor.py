@@ -28,6 +28,7 @@ from operators.base import (
     LABEL,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -121,7 +122,7 @@ class Groups(GroupsBase[GroupsParams]):
     """
 
     version = 6
-    cpu_seconds_per_million_rows = 60.0
+    cost = Cost(240, 189, 298)
     Params: ClassVar[type[OperatorParams]] = GroupsParams
 
     def __init__(self, params: GroupsParams) -> None:

@@ -14,7 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Labels
-from operators.base import FEATURES, LABEL, ROW_ID, Apply, Context, Executor, OperatorParams, ShardReader
+from operators.base import (
+    FEATURES,
+    LABEL,
+    ROW_ID,
+    Apply,
+    Context,
+    Cost,
+    Executor,
+    OperatorParams,
+    ShardReader,
+)
 from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, by_class
 from operators.groups.merging import least_rows
@@ -35,7 +45,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
     """
 
     version = 2
-    cpu_seconds_per_million_rows = 3.0
+    cost = Cost(3.96, 3.51, 64)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
 

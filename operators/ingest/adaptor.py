@@ -23,6 +23,7 @@ from operators.base import (
     Apply,
     CannotPredictError,
     Context,
+    Cost,
     DatasetDelta,
     Executor,
     Fault,
@@ -60,7 +61,7 @@ class Ingest(Operator[IngestParams]):
 
     name = "ingest"
     version = 1
-    cpu_seconds_per_million_rows = 6.0
+    cost = Cost(10.5, 6.94, 106)
     Params = IngestParams
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Ingest:

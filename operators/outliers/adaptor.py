@@ -25,6 +25,7 @@ from operators.base import (
     ROW_ID,
     Apply,
     Context,
+    Cost,
     DatasetDelta,
     Executor,
     Operator,
@@ -63,7 +64,7 @@ class Outliers(Operator[OutliersParams]):
 
     name = "outliers"
     version = 3
-    cpu_seconds_per_million_rows = 110.0
+    cost = Cost(541, 179, 168)
     Params = OutliersParams
 
     def __init__(self, params: OutliersParams, judges: Sequence[str] = ("group",)) -> None:

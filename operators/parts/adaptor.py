@@ -15,16 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from operators.base import (
-    PART,
-    ROW_ID,
-    Apply,
-    Context,
-    Executor,
-    Operator,
-    ReportContext,
-    ShardReader,
-)
+from operators.base import PART, ROW_ID, Apply, Context, Cost, Executor, Operator, ReportContext, ShardReader
 from operators.explanations import ExplainedRow, Fact
 from operators.hashing import Hashes
 from operators.parts.content import table_hashes, value_hashes
@@ -50,7 +41,7 @@ class RowParts(Operator[PartsParams]):
 
     name = NAME
     version = 1
-    cpu_seconds_per_million_rows = 5.0
+    cost = Cost(5, 5)
     Params = PartsParams
     fits_on_all_rows = True
 

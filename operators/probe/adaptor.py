@@ -17,6 +17,7 @@ from operators.base import (
     PREDICTION,
     Apply,
     Context,
+    Cost,
     Executor,
     Operator,
     OperatorError,
@@ -33,7 +34,7 @@ class Probe(Operator[ProbeParams]):
 
     name = "probe"
     version = 2
-    cpu_seconds_per_million_rows = 10.0
+    cost = Cost(11.5, 8.82, 87)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
     keeps_open = True

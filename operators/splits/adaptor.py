@@ -18,6 +18,7 @@ from operators.base import (
     IS_OUTLIER,
     LABEL,
     SPLIT,
+    Cost,
     Operator,
     OperatorError,
     OperatorParams,
@@ -45,7 +46,7 @@ class Split(Operator[P]):
 
     name = "split"
     version = 2
-    cpu_seconds_per_million_rows = 25.0
+    cost = Cost(116, 31.9, 71)
     Params: ClassVar[type[OperatorParams]] = SplitParams
 
     rule_reads_features: ClassVar[bool] = False

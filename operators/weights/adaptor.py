@@ -26,6 +26,7 @@ from operators.base import (
     Apply,
     CannotPredictError,
     Context,
+    Cost,
     DatasetDelta,
     Executor,
     Operator,
@@ -84,7 +85,7 @@ class Weights(Operator[WeightsParams]):
 
     name = "weights"
     version = 9
-    cpu_seconds_per_million_rows = 40.0
+    cost = Cost(4.55, 1.34)
     Params = WeightsParams
     partial_fit_changes_rows = True
 

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.plan.estimate import LARGE, RATES, SMALL, TEXTS_PER_SECOND, estimate
+from engine.plan.estimate import STEPS, TEXTS_PER_SECOND, estimate
+from engine.recipe.recipe import STANDARD_CHAIN
+from operators.base import Cost
+from operators.registry import operator_class
 
 README = Path(__file__).resolve().parents[3] / "benchmarks/README.md"
+CHAIN: dict[str, dict[str, Any]] = {"ingest": {}, "outliers": {}, **STANDARD_CHAIN}
+COSTS = {name: operator_class(name).variant(params).cost for name, params in CHAIN.items()}
 PARTS = {
     "weights": ("weights: folds", "weights: rows"),
     "report": ("report: counting", "report: drawing"),
 }
 
 
-def test_the_rates_are_those_of_the_page() -> None:
+def test_the_costs_are_those_of_the_page() -> None:
     section = README.read_text("utf-8").partition("<!-- begin scale-standard -->")[2]
     lines = section.partition("<!-- end scale-standard -->")[0].strip().splitlines()
     head, _, *rows = [
         [cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line[:1] == "|"
     ]
     table = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
-    columns = [f"CPU s per 10^6, at {rows:,}" for rows in (SMALL, LARGE)]
-    for name, (small, large, mib) in RATES.items():
+    columns = [f"CPU s per 10^6, at {rows:,}" for rows in (Cost.SMALL, Cost.LARGE)]
+    for name, cost in {**COSTS, **STEPS}.items():
         parts = [table[part] for part in PARTS.get(name, (name,))]
         sums = [sum(float(part[column]) for part in parts) for column in columns]
-        assert (small, large) == pytest.approx(sums, rel=0.01)
-        assert mib == max(int(part[f"peak MiB, at {LARGE:,}"]) for part in parts)
-    assert {*table} == {part for name in RATES for part in PARTS.get(name, (name,))}
+        assert (cost.small, cost.large) == pytest.approx(sums, rel=0.01)
+        assert cost.mib == max(int(part[f"peak MiB, at {Cost.LARGE:,}"]) for part in parts)
+    assert {*table} == {part for name in {**COSTS, **STEPS} for part in PARTS.get(name, (name,))}
 
 
 def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
-    small, large = estimate(10_000, 64, [10_000]), estimate(1_000_000, 64, [50_000] * 20)
+    small, large = estimate(COSTS, 10_000, 64, [10_000]), estimate(COSTS, 1_000_000, 64, [50_000] * 20)
     assert small.seconds < large.seconds < 300
-    assert estimate(10_000, 128, [10_000]).seconds > small.seconds
-    assert estimate(1_000_000, 64, [1_000_000]).mib > 2 * large.mib
+    assert estimate(COSTS, 10_000, 128, [10_000]).seconds > small.seconds
+    assert estimate(COSTS, 1_000_000, 64, [1_000_000]).mib > 2 * large.mib
     assert large.slowest == "outliers"
 
 
@@ -48,11 +54,11 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
     ],
 )
 def test_the_text_is_rounded(rows: int, said: str) -> None:
-    assert said in estimate(rows, 64, [50_000]).text
+    assert said in estimate(COSTS, rows, 64, [50_000]).text
 
 
 def test_free_text_is_told_apart() -> None:
-    cost = estimate(10_000, 400, [10_000], texts=2)
+    cost = estimate(COSTS, 10_000, 400, [10_000], texts=2)
     assert cost.text_seconds == pytest.approx(20_000 / TEXTS_PER_SECOND)
     assert cost.text.endswith("; up to 8 min more for the network that reads free text")
     assert f"embed, float32 | {TEXTS_PER_SECOND:g} |" in README.read_text("utf-8")

@@ -13,6 +13,7 @@ from engine.plan.executor_choice import choose_executor, n_columns, pending_cpu_
 from engine.plan.model import Plan
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
+from operators.base import Cost
 from operators.probe.adaptor import Probe
 from tests.data import recipe_for, spurious_table, write_shards
 
@@ -42,7 +43,7 @@ def test_auto_is_the_default(tmp_path: Path) -> None:
 
 
 def test_much_work_goes_to_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Probe, "cpu_seconds_per_million_rows", 1e9)
+    monkeypatch.setattr(Probe, "cost", Cost(1e9, 1e9))
     monkeypatch.setattr(executor_choice.os, "cpu_count", lambda: 4)
     assert choose_executor(plan(tmp_path, {"executor": "auto"})).kind == "ray"
     monkeypatch.setattr(executor_choice.os, "cpu_count", lambda: 1)  # nothing to share
