@@ -24,6 +24,11 @@ class OperatorTime:
         """Sum of ``fit`` and ``apply``."""
         return self.fit + self.apply
 
+    @property
+    def per_million(self) -> float:
+        """Seconds per million rows."""
+        return 1e6 * self.seconds / self.rows if self.rows else 0.0
+
 
 def operator_times(plan: Plan) -> list[OperatorTime]:
     """List the costs of the operators in the order of the recipe."""

@@ -30,6 +30,16 @@ class RowStatistics:
         return self._mean(self.right)
 
     @property
+    def mean_loss(self) -> float:
+        """Mean loss; nan without rows."""
+        return self._mean(self.loss)
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean sample weight; nan without rows."""
+        return self._mean(self.weight)
+
+    @property
     def interval(self) -> tuple[float, float]:
         """95 % Wilson interval of the accuracy; (nan, nan) without rows or without predictions."""
         # Imported on use: importing the contract of operators must not import scipy.

@@ -20,7 +20,7 @@ from engine.core.output_layout import version_folder
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from operators.registry import operator_names
+from operators.registry import operator_class, operator_names
 from tests.data import recipe_for, spurious_table
 
 Finished: TypeAlias = Callable[[str, int, str], tuple[Path, Recipe]]
@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
         {"method": "eiil"},
         {"method": "jtt", "epochs": 3, "trainer": "in_process"},
         {"method": "none"},
+        {"method": "cues"},
         {"method": "oracle", "column": "truth"},
     ),
     "outliers": ({"rule": "any"},),
@@ -63,7 +64,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "decorrelation": ({"max_iter": 3},),
     "eos": ({"model": "gaussian"},),
     "weights": ({"method": "group_balanced"}, {"method": "robust"}),
-    "split": ({}, {"method": "cluster", "kernel": "linear"}),
+    "split": ({}, {"method": "cluster", "kernel": "linear"}, {"method": "leave_one_domain_out"}),
 }
 """Name of an operator -> parameters to try it with."""
 ALONE = ("embed",)
@@ -78,6 +79,13 @@ for_every_operator = pytest.mark.parametrize(
         for number in range(len(EXAMPLES.get(name, ((),))))
     ],
 )
+
+
+def test_every_method_has_an_example() -> None:
+    for name, examples in EXAMPLES.items():
+        kind = operator_class(name)
+        tried = {kind.variant(params) for params in examples}
+        assert {*kind.variants().values()} <= tried, f"{name}: add an example of each method to EXAMPLES"
 
 
 def params_of(name: str, number: int) -> dict[str, Any]:
@@ -110,6 +118,8 @@ def recipe(folder: Path, name: str, number: int, *, extra: Any = None, **source:
     if is_joint(name, number):
         chain |= {other: params_of(other, 0) for other in operator_names() if is_joint(other, 0)}
     chain[name] = {**params_of(name, number), **(extra or {})}
+    if chain["groups"].get("method") == "cues":
+        chain["cues"] = {}
     if name == "ingest":  # runs in every recipe; its parameters are those of the source
         found["source"].update(chain["ingest"])
     chain.pop("ingest", None)

@@ -6,6 +6,7 @@ it through the module, or where a text names it (``"module:Name"``). Methods are
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,13 +86,13 @@ def names_of(node: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def unused(modules: list[Module]) -> set[str]:
-    """Return the full names without a user."""
+def unused(modules: list[Module], templates: str = "") -> set[str]:
+    """Return the full names without a user; ``templates`` read methods and properties."""
     imported = set().union(*(module.imports for module in modules))
     exported = set().union(*(module.exported() for module in modules))
     attributes = set().union(*(module.attributes for module in modules))
     texts = set().union(*(module.texts for module in modules))
-    called = attributes | texts | set(PROTOCOLS)
+    called = attributes | texts | set(PROTOCOLS) | {*re.findall(r"\.(\w+)", templates)}
     wrong = set()
     for module in modules:
         importers = [other for other in modules if module.name in other.imports]
@@ -118,7 +119,8 @@ def found() -> set[str]:
         for path in (ROOT / package).rglob("*.py"):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             modules.append(Module(name.removesuffix(".__init__"), path.read_text("utf-8")))
-    return unused(modules)
+    templates = [path.read_text("utf-8") for path in (ROOT / "engine").rglob("*.j2")]
+    return unused(modules, " ".join(templates))
 
 
 def test_everything_has_a_user_in_the_product(found: set[str]) -> None:

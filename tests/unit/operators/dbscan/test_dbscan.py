@@ -13,7 +13,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import EfficiencyWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN, dbscan_grid
 from operators.dbscan import density as density_module
@@ -218,20 +217,3 @@ def test_precomputed_distances(X: Any, eps: float, min_samples: int, sparse: boo
 def test_precomputed_distances_must_be_square() -> None:
     with pytest.raises(ValueError, match=r"shape \(4, 3\).*one row and one column for each"):
         DBSCAN(metric="precomputed").fit(np.ones((4, 3)))
-
-
-@parametrize_with_checks(
-    [
-        DBSCAN(),
-        DBSCAN(metric="cosine"),
-        DBSCAN(metric="centered_cosine"),
-        DBSCAN(metric="precomputed"),
-    ],
-    expected_failed_checks=lambda estimator: (
-        {"check_clustering": "the check clusters rows of features, which are no distances"}
-        if estimator.metric == "precomputed"
-        else {}
-    ),
-)
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import check_estimator
 
 from operators.dckm import DecorrelatedKMeans, DecorrelationWeights, steps
 from operators.dckm.balance import (
@@ -374,19 +373,6 @@ def test_two_values_keep_their_names() -> None:
     X = np.random.default_rng(0).random((50, 3)) < [0.1, 0.5, 0.9]
     for found in (Coder.of(2.0 * X - 1, "binarize")(2.0 * X - 1), Coder.of(1.0 * X, "binarize")(1.0 * X)):
         np.testing.assert_array_equal(found.Z, 2.0 * X - 1)
-
-
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        DecorrelatedKMeans(3, random_state=0),
-        DecorrelatedKMeans(2, init="k-means++", coding="standardize"),
-        DecorrelationWeights(),
-    ],
-    ids=["random", "k-means++", "weights"],
-)
-def test_scikit_learn_conventions(estimator: Any) -> None:
-    check_estimator(estimator)
 
 
 @pytest.mark.parametrize("coding", CODINGS)

@@ -14,7 +14,6 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.cluster import KMeans as LloydKMeans
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.eos import SPA, EntropicOutlierSparsification, Gaussian, KMeans, LeastSquares, Logistic
 from operators.eos.descent import Descent, from_sums
@@ -380,25 +379,6 @@ def test_bad_rows_are_named() -> None:
         EntropicOutlierSparsification("spa", alpha=0.5).fit(np.eye(3), [0, 1])
     with pytest.raises(ValueError, match="3 of 3 rows have a loss that is not finite"):
         statistics_of_losses(np.full(3, np.nan), np.ones(3), 1.0)
-
-
-ROWS_WITHOUT_OUTLIERS = dict.fromkeys(
-    ["check_outliers_train", "check_outliers_fit_predict"],
-    "the check demands outliers in Gaussian blobs, which have none at the default threshold",
-)
-
-
-@pytest.mark.filterwarnings("ignore:EOS weights have collapsed")
-@parametrize_with_checks(
-    [
-        EntropicOutlierSparsification(),
-        EntropicOutlierSparsification(threshold=0.5, random_state=0),
-        EntropicOutlierSparsification(KMeans(2), alpha=1.0, threshold=0.5),
-    ],
-    expected_failed_checks=lambda estimator: ROWS_WITHOUT_OUTLIERS if estimator.threshold == 0.01 else {},
-)
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 @pytest.mark.parametrize("loss", ["spa", "logistic"])

@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import silhouette_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.grasp import GroupInference
 from operators.grasp.class_model import ClassModel, sample_cores
@@ -210,31 +209,6 @@ def test_parameters_follow_scikit_learn() -> None:
         GroupInference(min_rows=0).fit([[np.nan]], [0])
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         GroupInference(min_rows=0).fit(np.eye(3), [0, 0])
-
-
-NEEDS_CLASSES = (
-    "the check calls predict(X): fit saw several classes, and a group belongs to a class, so predict needs y"
-)
-EXPECTED = dict.fromkeys(
-    (
-        "check_dict_unchanged",
-        "check_dtype_object",
-        "check_estimators_dtypes",
-        "check_estimators_pickle",
-        "check_f_contiguous_array_estimator",
-        "check_fit_idempotent",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-    ),
-    NEEDS_CLASSES,
-)
-
-
-@parametrize_with_checks(
-    [GroupInference(eps_grid=[0.3, 0.6], min_samples_grid=3)], expected_failed_checks=lambda _: EXPECTED
-)
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_predict_before_fit_and_with_other_features_is_refused() -> None:

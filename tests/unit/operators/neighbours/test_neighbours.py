@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 from sklearn.neighbors import radius_neighbors_graph
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN
 from operators.neighbours import NeighbourGraph, approximate_dbscan
@@ -240,10 +239,3 @@ def test_query_looks_among_the_fitted_rows() -> None:
     np.testing.assert_array_equal(own.indices, estimator.indices_[start:stop])
     assert (own.n_rows, own.n_columns) == (4, 60)
     assert estimator.query(X[:1]).indices[0] == 0  # a row not said to be fitted finds its twin
-
-
-@parametrize_with_checks(
-    [NeighbourGraph(eps=0.5), NeighbourGraph(n_neighbors=3, metric="cosine"), NeighbourGraph("ivf", eps=1.0)]
-)
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)

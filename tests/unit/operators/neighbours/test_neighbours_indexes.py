@@ -8,7 +8,6 @@ import faiss
 import numpy as np
 import pytest
 import sklearn.cluster
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.dbscan import DBSCAN
 from operators.neighbours import (
@@ -231,8 +230,3 @@ def test_without_a_reach_the_nearest_five_are_neighbours() -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     ours, five = NeighbourGraph().fit(X), NeighbourGraph(n_neighbors=5).fit(X)
     np.testing.assert_array_equal(ours.indices_, five.indices_)
-
-
-@parametrize_with_checks([NeighbourGraph(), NeighbourGraph(eps=1.0, metric="cosine")])
-def test_scikit_learn_conventions(estimator: Any, check: Any) -> None:
-    check(estimator)

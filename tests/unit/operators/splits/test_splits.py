@@ -13,7 +13,6 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_approximation import Nystroem
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
@@ -438,19 +437,6 @@ def test_degenerate_data_is_named() -> None:
         ConstrainedKernelKMeans().fit(np.eye(4), np.zeros(3))
     with pytest.raises(ValueError, match="n_folds is 9"):
         ConstrainedFolds(9).fit(np.eye(4))
-
-
-GROUPS = {
-    "check_fit_score_takes_y": "the second argument of fit is called groups, as in the public interface"
-}
-
-
-@parametrize_with_checks(
-    [ConstrainedKernelKMeans(), ConstrainedKernelKMeans(kernel="rbf"), ConstrainedFolds(2)],
-    expected_failed_checks=lambda estimator: GROUPS,
-)
-def test_they_are_estimators(estimator: Any, check: Any) -> None:
-    check(estimator)
 
 
 def test_median_gamma_survives_many_equal_rows() -> None:
