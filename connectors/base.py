@@ -10,6 +10,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from connectors.encodings import UTF8
 from connectors.errors import ConnectorError, CorruptError
 from connectors.filters import Predicate
 from connectors.policy import SourcePolicy, current_policy
@@ -133,7 +134,8 @@ class SourceSpec:
 
     Relative local paths start at ``root``. Shards hold up to ``shard_bytes`` (one row, row group or
     record batch, if that is larger); one that takes more than ``max_bytes`` in memory is an error.
-    ``identities`` may answer for absolute local paths from a cache. ``text_columns`` are read as text
+    ``identities`` may answer for absolute local paths from a cache. ``encoding`` is that of text
+    files, as Python names it. ``text_columns`` are read as text
     where a format guesses types. ``missing`` are texts that stand for null, and ``strip`` drops white space
     around texts: a format that guesses types heeds both before it does, and need not do more. ``renamed`` are
     the names that the recipe gives new ones. With ``skip_corrupt``, files that cannot be read are left out.
@@ -146,6 +148,7 @@ class SourceSpec:
     shard_bytes: int = SHARD_BYTES
     root: str = ""
     identities: Identities | None = None
+    encoding: str = UTF8
     text_columns: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     strip: bool = False
@@ -203,6 +206,8 @@ class Connector(ABC, Generic[OptionsT]):
     """Names within a folder that make the whole folder one dataset of this format."""
     schemes: ClassVar[tuple[str, ...]] = ()
     """URI schemes that belong to this format alone, such as ``postgresql``."""
+    has_encoding: ClassVar[bool] = False
+    """Whether its files are text, which ``source.encoding`` holds for."""
     Options: ClassVar[type[SourceOptions]] = SourceOptions
     """Model of ``source.options``."""
 

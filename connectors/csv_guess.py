@@ -13,7 +13,7 @@ from connectors.base import SourceSpec
 from connectors.csv_source import TSV, Csv
 from connectors.files import find_names
 from connectors.locations import extension
-from connectors.text_source import BOM, text_blocks
+from connectors.text_source import text_blocks
 
 HEAD_BYTES = 2**18
 """Bytes at the start of the first file that are looked at."""
@@ -36,8 +36,9 @@ def guess_options(spec: SourceSpec) -> dict[str, Any]:
 
     """
     path = find_names(spec, Csv)[0]
-    data = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES)).removeprefix(BOM)
-    lines = [*io.StringIO(data.decode("utf-8", "replace"), newline="")]
+    data = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES))
+    text = data.decode(spec.encoding, "replace").removeprefix("\ufeff")
+    lines = [*io.StringIO(text, newline="")]
     lines = lines[:-1] if len(data) == HEAD_BYTES else lines
     usual = "\t" if extension(path, TSV) else ","
     separator, rows = _cut(lines, usual)

@@ -18,9 +18,9 @@ from connectors.base import Connector, ConnectorError, SourceOptions, SourceShar
 from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.files import find_names
 from connectors.locations import extension
-from connectors.row_ranges import RowScanError, RowScanner, cut, n_fields
+from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.schema import check_names, check_same_names, how_to_tell_apart, number_repeated, told_apart
-from connectors.text_source import BOM, CODECS, TextSource, quote_value
+from connectors.text_source import CODECS, TextSource, quote_value
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
@@ -74,6 +74,7 @@ class Csv(Connector[CsvOptions]):
     name = "csv"
     summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"
     extensions = (".csv", *(".csv" + ending for ending in CODECS), *TSV)
+    has_encoding = True
     Options = CsvOptions
 
     def open(self, spec: SourceSpec, options: CsvOptions) -> CsvSource:
@@ -101,10 +102,9 @@ class CsvSource(TextSource):
         names, start = self._header(path)
         separator = self._separator(path)
         try:
-            piece = next(
-                cut(self._blocks(path, start, sys.maxsize), start, n_bytes, separator=separator), None
-            )
-            data = b"" if piece is None else self._bytes(path, piece.start, piece.stop)
+            blocks = self._blocks(path, start, sys.maxsize)
+            piece = next(self._pieces(path, blocks, start, n_bytes), None)
+            data = b"" if piece is None else self._text(path, piece.start, piece.stop)
             return read_rows(data or b"\n", separator, names, names, dict.fromkeys(names, pa.string()))
         except RowScanError as error:
             raise self._bad_byte(path, error) from error
@@ -131,9 +131,9 @@ class CsvSource(TextSource):
 
     def _header(self, path: str) -> tuple[list[str], int]:
         """Column names and the offset of the first row."""
-        begin = len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
+        begin = self._mark_length(path)
         stop = self._header_end(path, begin)
-        text = self._bytes(path, begin, stop).lstrip(b"\r\n").decode()
+        text = self._text(path, begin, stop).lstrip(b"\r\n").decode()
         try:
             cells = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator(path)))
         except csv.Error as error:
@@ -163,7 +163,8 @@ class CsvSource(TextSource):
         return told_apart(names, self.spec.renamed)
 
     def _header_end(self, path: str, begin: int) -> int:
-        scanner = RowScanner(begin, separator=self._separator(path))
+        encoding = self._encoding(path)
+        scanner = RowScanner(begin, separator=self._separator(path), encoding=encoding)
         try:
             for block in self._blocks(path, begin, sys.maxsize, HEADER_BYTES):
                 ends, filled = scanner.scan(block)

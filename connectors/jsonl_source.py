@@ -19,7 +19,7 @@ from connectors.base import Connector, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import nulls_for_missing
 from connectors.files import each
 from connectors.policy import current_policy
-from connectors.text_source import BOM, CODECS, TextSource, compression, quote_value, whole
+from connectors.text_source import CODECS, TextSource, compression, quote_value, whole
 
 
 class JsonlOptions(SourceOptions):
@@ -40,6 +40,7 @@ class Jsonl(Connector[JsonlOptions]):
     summary = "JSON lines: one object a line, also compressed"
     extensions = tuple(name + end for name in (".jsonl", ".ndjson", ".json") for end in ("", *CODECS))
 
+    has_encoding = True
     Options = JsonlOptions
 
     def open(self, spec: SourceSpec, options: JsonlOptions) -> JsonlSource:
@@ -60,7 +61,7 @@ class JsonlSource(TextSource):
 
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
         """Return the keys of a shard that ``schema`` lacks; their values are lost. Raises ConnectorError."""
-        return unread_keys(self._bytes(shard.path, shard.start, shard.stop), schema)
+        return unread_keys(self._text(shard.path, shard.start, shard.stop), schema)
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
         heads: dict[str, list[SourceShard]] = {}
@@ -75,9 +76,11 @@ class JsonlSource(TextSource):
     def _head(self, shard: SourceShard) -> pa.Schema:
         """Schema of a shard's first rows; no column where they do not parse: reading them says why."""
         stop = min(shard.stop, shard.start + self.options.head_bytes)
-        data = self._bytes(shard.path, shard.start, stop)
         if stop < shard.stop:
-            data = data[: data.rfind(b"\n") + 1]
+            encoding = self._encoding(shard.path)
+            units = encoding.units(self._bytes(shard.path, shard.start, stop))
+            stop = shard.start + (units.rfind(b"\n") + 1) * encoding.unit
+        data = self._text(shard.path, shard.start, stop)
         try:
             return _guessed(nulls_for_missing(data, self.spec)) if data.strip() else pa.schema([])
         except pa.ArrowInvalid:
@@ -87,7 +90,7 @@ class JsonlSource(TextSource):
         return ""  # JSON escapes row ends inside strings
 
     def _body(self, path: str, first_path: str) -> int:
-        return len(BOM) if self._bytes(path, 0, len(BOM)) == BOM else 0
+        return self._mark_length(path)
 
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         return _guessed(nulls_for_missing(data, self.spec))

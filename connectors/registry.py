@@ -13,6 +13,7 @@ from typing import Any
 
 from connectors.base import Connector, ConnectorError, Source, SourceSpec
 from connectors.cleaned import Cleaned
+from connectors.encodings import UTF8, UnknownEncodingError, find_encoding
 from connectors.errors import nearest
 from connectors.files import list_files, marked, nothing_fits
 from connectors.filters import Predicate
@@ -146,6 +147,7 @@ def open_source(
     """
     found = find_connector(path, format)
     checked = found.Options.model_validate(dict(options or {}))
+    settings["encoding"] = _encoding(settings.get("encoding", UTF8), found)
     names, missing, strip = rename or {}, settings.get("missing", ()), bool(settings.get("strip"))
     asked = pushed(filter, names, texts=not (missing or strip), mapped=label if label_map else "")
     spec = SourceSpec(
@@ -159,6 +161,20 @@ def open_source(
     if missing or strip or label_map:
         source = Cleaned(source, path, tuple(missing), strip, label, label_map or {})
     return View(source, path, {}, filter) if filter else source
+
+
+def _encoding(name: str, found: Connector[Any]) -> str:
+    """Python's name of ``source.encoding``. Raises ConnectorError where the format has no use for it."""
+    try:
+        known = find_encoding(name)
+    except UnknownEncodingError as error:
+        raise ConnectorError(f"source.encoding: {error}") from None
+    if known != UTF8 and not found.has_encoding:
+        raise ConnectorError(
+            f"source.encoding: files of the format {found.name} say themselves how texts are encoded. Leave "
+            f"out the key."
+        )
+    return known
 
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:

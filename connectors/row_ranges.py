@@ -13,9 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from connectors.encodings import Encoding
+
 LF, CR, SPACE, QUOTE = b'\n\r "'
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+UTF8_TEXT = Encoding()
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class ByteRange:
 
 
 class RowScanError(Exception):
-    """The text cannot be cut: ``offset`` says where, ``kind`` why ("utf-8" or "quote")."""
+    """The text cannot be cut: ``offset`` says where, ``kind`` why ("encoding" or "quote")."""
 
     def __init__(self, offset: int, kind: str) -> None:
         super().__init__(f"{kind} at byte {offset}")
@@ -45,23 +48,26 @@ class RowScanner:
     separator
         One ASCII character between values that may be quoted (CSV). Empty for JSON lines, where nothing is
         quoted and lines of white space count as blank as well.
+    encoding
+        How the text is stored; blocks hold whole code units of it, but for an odd byte at its end.
 
     """
 
-    def __init__(self, start: int, *, separator: str) -> None:
+    def __init__(self, start: int, *, separator: str, encoding: Encoding = UTF8_TEXT) -> None:
         self.offset = start
+        self.encoding = encoding
         self.quoted = bool(separator)
         self._before_quote = (*separator.encode(), LF, CR, QUOTE)
         self._inside = False  # a quoted field is open
         self._opened = start  # where the last quoted field began
         self._content = False  # the open row has some content
         self._previous = LF
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = codecs.getincrementaldecoder(encoding.name)()
 
     def scan(self, block: bytes) -> tuple[Ints, Bools]:
         """Offsets just after each row end in the block, and whether that row is no blank line."""
-        self._check_utf8(block)
-        data = np.frombuffer(block, np.uint8)
+        self._check_text(block)
+        data = np.frombuffer(self.encoding.units(block), np.uint8)
         breaks = (data == LF) | (data == CR)
         content = ~breaks if self.quoted else data > SPACE
         if self.quoted:
@@ -74,13 +80,13 @@ class RowScanner:
             filled = np.append(filled, False)
         filled[0] |= self._content
         self._content = bool(filled[-1])
-        offsets = ends.astype(np.int64) + self.offset
-        self.offset += len(data)
+        offsets = ends.astype(np.int64) * self.encoding.unit + self.offset
+        self.offset += len(block)
         return offsets, filled[:-1]
 
     def finish(self) -> tuple[Ints, Bools]:
         """End the last row where the text ends; same result as :meth:`scan`."""
-        self._check_utf8(b"", final=True)
+        self._check_text(b"", final=True)
         if self._inside:
             raise RowScanError(self._opened, "quote")
         rows = int(self._content)
@@ -96,21 +102,25 @@ class RowScanner:
             # a quote right after a closing one is the second half of an escaped quote
             stray = ~np.isin(before, self._before_quote)
             if stray.any():
-                raise RowScanError(self.offset + int(opening[stray.argmax()]), "quote")
+                raise RowScanError(self._place(opening[stray.argmax()]), "quote")
             fields = opening[before != QUOTE]
-            self._opened = self.offset + int(fields[-1]) if len(fields) else self._opened
+            self._opened = self._place(fields[-1]) if len(fields) else self._opened
         if len(data):
             self._inside, self._previous = bool(inside[-1]), int(data[-1])
         return inside
 
-    def _check_utf8(self, block: bytes, *, final: bool = False) -> None:
+    def _place(self, unit: np.int64) -> int:
+        """Offset of a code unit of the open block."""
+        return self.offset + int(unit) * self.encoding.unit
+
+    def _check_text(self, block: bytes, *, final: bool = False) -> None:
         pending = len(self._decoder.getstate()[0])
-        if not pending and block.isascii():
+        if not pending and self.encoding.unit == 1 and block.isascii():
             return
         try:
             self._decoder.decode(block, final)
         except UnicodeDecodeError as error:
-            raise RowScanError(self.offset - pending + error.start, "utf-8") from error
+            raise RowScanError(self.offset - pending + error.start, "encoding") from error
 
 
 class _RangeBuilder:
@@ -140,25 +150,28 @@ class _RangeBuilder:
         self.start, self.n_rows = self.stop, 0
 
 
-def cut(blocks: Iterable[bytes], start: int, size: int, *, separator: str) -> Iterator[ByteRange]:
+def cut(
+    blocks: Iterable[bytes], start: int, size: int, *, separator: str, encoding: Encoding = UTF8_TEXT
+) -> Iterator[ByteRange]:
     """Cut the text in ``blocks``, which begins at offset ``start``, into pieces of up to ``size`` bytes.
 
     Raises
     ------
     RowScanError
-        The text is not UTF-8, a quote stands inside an unquoted field, or one is never closed.
+        The text is not in the encoding, a quote stands inside an unquoted field, or one is never closed.
 
     """
-    scanner, cutter = RowScanner(start, separator=separator), _RangeBuilder(start, size)
+    scanner = RowScanner(start, separator=separator, encoding=encoding)
+    cutter = _RangeBuilder(start, size)
     for block in blocks:
         yield from cutter.add(*scanner.scan(block))
     yield from cutter.add(*scanner.finish())
     yield from cutter.close()
 
 
-def row_spans(data: bytes, *, separator: str) -> tuple[Ints, Ints]:
+def row_spans(data: bytes, *, separator: str, encoding: Encoding = UTF8_TEXT) -> tuple[Ints, Ints]:
     """Start and stop of every row within ``data``, blank lines left out."""
-    scanner = RowScanner(0, separator=separator)
+    scanner = RowScanner(0, separator=separator, encoding=encoding)
     ends, filled = (np.concatenate(parts) for parts in zip(scanner.scan(data), scanner.finish(), strict=True))
     starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     return starts[filled], ends[filled]

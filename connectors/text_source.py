@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -22,15 +22,15 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
+from connectors.encodings import MARKS, UTF8, UTF16, Encoding
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.locations import path_of
-from connectors.row_ranges import RowScanError, cut, first_failing, row_spans
+from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
 
 Shards = list[SourceShard]
 BLOCK_BYTES = 4 * 2**20
 MAX_TEXT_SHARD = 2**30
-BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class TextSource(FileSource, ABC):
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the named columns of one shard as ``schema`` has them."""
         wanted = pick(schema, columns, shard.path)
-        data = self._bytes(shard.path, shard.start, shard.stop)
+        data = self._text(shard.path, shard.start, shard.stop)
         try:
             table = self._parse(shard.path, data, wanted)
         except pa.ArrowInvalid as error:
@@ -108,7 +108,8 @@ class TextSource(FileSource, ABC):
     def locate(self, shard: SourceShard, row: int) -> str:
         """Name row ``row`` (0-based within the shard) by its line in the file, 1-based: "line 17"."""
         data = self._bytes(shard.path, shard.start, shard.stop)
-        starts, _ = row_spans(data, separator=self._separator(shard.path))
+        encoding = self._encoding(shard.path)
+        starts, _ = row_spans(data, separator=self._separator(shard.path), encoding=encoding)
         return f"line {self._line(shard.path, shard.start + int(starts[row]))}"
 
     def narrowed(self, shard: SourceShard, n_rows: int) -> SourceShard:
@@ -117,12 +118,12 @@ class TextSource(FileSource, ABC):
             return shard
         size = max(1, (shard.stop - shard.start) * n_rows // shard.n_rows)
         blocks = self._blocks(shard.path, shard.start, shard.stop)
-        piece = next(cut(blocks, shard.start, size, separator=self._separator(shard.path)))
+        piece = next(self._pieces(shard.path, blocks, shard.start, size))
         n_bytes = shard.n_bytes * piece.n_rows // shard.n_rows
         return replace(shard, start=piece.start, stop=piece.stop, n_rows=piece.n_rows, n_bytes=n_bytes)
 
     def _first_schema(self, shard: SourceShard) -> pa.Schema:
-        data = self._bytes(shard.path, shard.start, shard.stop)
+        data = self._text(shard.path, shard.start, shard.stop)
         try:
             schema = self._infer(shard.path, data)
         except pa.ArrowInvalid as error:
@@ -139,7 +140,7 @@ class TextSource(FileSource, ABC):
         target = MAX_TEXT_SHARD if compression(path) else self.spec.shard_bytes
         try:
             blocks = self._blocks(path, start, sys.maxsize)
-            pieces = [*cut(blocks, start, target, separator=self._separator(path))]
+            pieces = [*self._pieces(path, blocks, start, target)]
         except RowScanError as error:
             raise self._bad_byte(path, error) from error
         firsts = accumulate((piece.n_rows for piece in pieces), initial=0)
@@ -167,7 +168,8 @@ class TextSource(FileSource, ABC):
         bad = first_failing(len(starts), fails)
         if schema is None:
             schema = self._settled(self._infer(shard.path, data[: starts[bad]])) if bad else pa.schema([])
-        place = f"{shard.path}, line {self._line(shard.path, shard.start + int(starts[bad]))}"
+        before = self._encoding(shard.path).stored_length(data[: starts[bad]])
+        place = f"{shard.path}, line {self._line(shard.path, shard.start + before)}"
         return CorruptError(f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}")
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
@@ -185,16 +187,26 @@ class TextSource(FileSource, ABC):
                 f"field or never closed. Put the whole field in quotes and double each quote inside it "
                 f'("5"" pipe").'
             )
-        byte = self._bytes(path, error.offset, error.offset + 1)
+        byte = b"".join(text_blocks(self.spec, path, error.offset, error.offset + 1, 1))
+        place = f"{path}, line {line}: byte {error.offset} (0x{byte.hex()}) is not"
+        if self.spec.encoding != UTF8:
+            return CorruptError(
+                f"{place} {self.spec.encoding}. Correct source.encoding, or the file. Without the key, it is "
+                f"read as UTF-8."
+            )
+        start = b"".join(text_blocks(self.spec, path, 0, 2, 2))
+        marked = [UTF16] if start in (MARKS["utf-16-le"], MARKS["utf-16-be"]) else []
+        names = marked or ["cp1252", "latin-1"]
         return CorruptError(
-            f"{path}, line {line}: byte {error.offset} (0x{byte.hex()}) is not UTF-8. Save the file "
-            f"as UTF-8, for example with: iconv -f latin1 -t utf-8 (give the encoding it was written in)."
+            f"{place} UTF-8. Name the encoding that it was written in, such as source.encoding: "
+            f"{' or '.join(names)}, or save it as UTF-8."
         )
 
     def _line(self, path: str, offset: int) -> int:
         """Line of a byte, 1-based, as an editor counts: CR LF, CR and LF each end one line."""
         line, last = 1, b""
-        for block in self._blocks(path, 0, offset):
+        encoding = self._encoding(path)
+        for block in map(encoding.units, self._blocks(path, 0, offset)):
             line += block.count(b"\n") + block.count(b"\r") - (last + block).count(b"\r\n")
             last = block[-1:]
         return line
@@ -207,8 +219,39 @@ class TextSource(FileSource, ABC):
             )
         return b"".join(self._blocks(path, start, stop))
 
+    def _text(self, path: str, start: int, stop: int) -> bytes:
+        """Bytes ``start`` to ``stop`` as UTF-8. Raises CorruptError where they have changed since."""
+        try:
+            return self._encoding(path).utf8(self._bytes(path, start, stop))
+        except UnicodeDecodeError as error:
+            raise CorruptError(f"{path} has changed since it was listed. Plan and run again.") from error
+
     def _blocks(self, path: str, start: int, stop: int, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        return text_blocks(self.spec, path, start, stop, size)
+        """Bytes ``start`` to ``stop`` as they are stored, in blocks of whole code units."""
+        blocks = text_blocks(self.spec, path, start, stop, size)
+        return self._encoding(path).whole_units(blocks)
+
+    def _pieces(self, path: str, blocks: Iterable[bytes], start: int, size: int) -> Iterator[ByteRange]:
+        encoding = self._encoding(path)
+        return cut(blocks, start, size, separator=self._separator(path), encoding=encoding)
+
+    def _encoding(self, path: str) -> Encoding:
+        """Return how a file is stored, for ``utf-16`` by its byte order mark. Raises CorruptError."""
+        if self.spec.encoding != UTF16:
+            return Encoding(self.spec.encoding)
+        start = b"".join(text_blocks(self.spec, path, 0, 2, 2))
+        for name, mark in MARKS.items():
+            if start == mark:
+                return Encoding(name)
+        raise CorruptError(
+            f"{path} does not begin with a byte order mark, so it does not say in which order its bytes are. "
+            f"Name it with source.encoding: utf-16-le (usual on Windows) or utf-16-be."
+        )
+
+    def _mark_length(self, path: str) -> int:
+        """Bytes of the byte order mark that a file begins with; 0 without one."""
+        mark = self._encoding(path).mark
+        return len(mark) if mark and self._bytes(path, 0, len(mark)) == mark else 0
 
 
 def whole(data: bytes) -> tuple[io.BytesIO, int]:

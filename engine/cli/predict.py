@@ -30,6 +30,10 @@ def predict(
             help="Option of the format, as in source.options; repeatable. Default: as in the model's recipe",
         ),
     ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of CSV and JSON lines, as in source.encoding. Default: the recipe's"),
+    ] = None,
     keep: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of IN to keep; repeatable")
     ] = None,
@@ -68,6 +72,7 @@ def predict(
                 opened,
                 format=format,
                 options=_options(option),
+                encoding=encoding,
                 keep=keep or (),
                 allow_missing=allow_missing or (),
                 tracking=tracking,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,6 +19,7 @@ from connectors.base import ConnectorError, SourceSpec
 from connectors.cells import NULLS
 from connectors.csv_guess import guess_options
 from connectors.csv_source import CsvOptions, CsvSource
+from connectors.encoding_guess import guess_encoding
 from connectors.locations import path_of
 from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
@@ -220,23 +221,27 @@ def _look(path: str, format: str, shards: int) -> _Look:
     try:
         found = find_connector(path, format)
         keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}
+        spec = SourceSpec(path, guessed=format == "auto")
+        if found.has_encoding:
+            encoding, why = guess_encoding(spec, type(found))
+            spec = replace(spec, encoding=encoding)
+            keys |= {"encoding": Choice(encoding, why)} if why else {}
         if found.name != "csv":
             return _look_typed(path, format, found.name, keys, shards)
-        options = guess_options(SourceSpec(path, guessed=format == "auto"))
+        options = guess_options(spec)
         if options:
             keys["options"] = Choice(options, "as the first lines of the file show")
-        return _look_text(path, format, keys, options, shards)
+        return _look_text(spec, format, keys, options, shards)
     except ConnectorError as error:
         raise InputError(str(error)) from None
 
 
 def _look_text(
-    path: str, format: str, keys: dict[str, Choice], options: dict[str, Any], shards: int
+    spec: SourceSpec, format: str, keys: dict[str, Choice], options: dict[str, Any], shards: int
 ) -> _Look:
     """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
-    spec = SourceSpec(path, guessed=format == "auto")
     cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
-    return _look_typed(path, format, "csv", keys | _cell_keys(cells), shards)
+    return _look_typed(spec.path, format, "csv", keys | _cell_keys(cells), shards)
 
 
 def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> _Look:

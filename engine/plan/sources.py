@@ -40,8 +40,10 @@ def list_source(recipe: Recipe) -> tuple[Source, Listing]:
 
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """Return the keys of the recipe that decide, beside the bytes, which values are read."""
-    fields = {"options", "text_columns", "rename", "filter", "columns", "flatten", "strip", "missing"}
-    found: dict[str, Any] = recipe.source.model_dump(mode="json", include=fields, exclude_defaults=True)
+    fields = {"options", "encoding", "text_columns", "rename", "filter", "columns", "flatten", "strip"}
+    found: dict[str, Any] = recipe.source.model_dump(
+        mode="json", include=fields | {"missing"}, exclude_defaults=True
+    )
     if recipe.source.label_map:
         pairs = [[type(key).__name__, key, value] for key, value in recipe.source.label_map.items()]
         found["label_map"] = [recipe.source.label, pairs]
@@ -71,6 +73,7 @@ def open_recipe_source(recipe: Recipe) -> Source:
             flatten=spec.flatten,
             label=spec.label,
             label_map=spec.label_map,
+            encoding=spec.encoding,
             missing=spec.missing,
             strip=spec.strip,
             shard_bytes=spec.shard_bytes,

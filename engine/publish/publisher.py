@@ -167,6 +167,8 @@ def _reading(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {"format": name}
     if name and spec.options:
         found["options"] = dict(spec.options)
+    if spec.encoding != "utf-8":
+        found["encoding"] = spec.encoding
     names: dict[str, Any] = {"rename": dict(spec.rename), "flatten": list(spec.flatten)}
     return found | {key: value for key, value in names.items() if value}
 

@@ -65,6 +65,12 @@ class SourceSection(Section):
         default="auto", description="Name of the format (`rowsieve sources`); auto: recognised by the files"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="The format's own options")
+    encoding: str = Field(
+        default="utf-8",
+        max_length=40,
+        description="Encoding of CSV and JSON lines: utf-8, utf-16, one of one byte a character such as "
+        "latin-1 or cp1252, or one of gb18030, big5, shift_jis, euc_jp, euc_kr and their like",
+    )
     label: str = Field(description="Column with the class of each row")
     features: tuple[str, ...] | None = Field(
         default=None,

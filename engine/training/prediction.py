@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from connectors import ConnectorError, Source, open_source
 from connectors.base import Listing, SourceShard
+from connectors.encodings import UTF8
 from connectors.registry import find_connector
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder
@@ -69,6 +70,7 @@ def predict(
     *,
     format: str = "auto",
     options: Mapping[str, Any] | None = None,
+    encoding: str | None = None,
     keep: Sequence[str] = (),
     allow_missing: Sequence[str] = (),
     tracking: str | Path = "",
@@ -85,6 +87,7 @@ def predict(
     format : of the source; see ``rowsieve sources``.
     options : of the format, such as ``{"delimiter": ";"}``. Default for files of the format that the model
         was trained on: those of the recipe.
+    encoding : of files of text. Default: that of the recipe, if it was trained on files of text.
     keep : columns of the source to put before the predictions.
     allow_missing : columns of the model that the source may lack: rows are predicted as if all their values
         were missing.
@@ -106,7 +109,7 @@ def predict(
         files = ModelFiles.read(folder)
         served = Served(folder)
         keep = tuple(dict.fromkeys(keep))
-        opened = _open_source(source, format, options, served, keep, allow_missing)
+        opened = _open_source(source, format, (options, encoding), served, keep, allow_missing)
         listing = opened.listing
         asked = {
             "model": files.digest,
@@ -287,7 +290,7 @@ class _Opened:
 def _open_source(
     path: str,
     format: str,
-    options: Mapping[str, Any] | None,
+    settings: tuple[Mapping[str, Any] | None, str | None],
     served: Served,
     keep: Sequence[str],
     allow_missing: Sequence[str],
@@ -302,7 +305,7 @@ def _open_source(
             "columns. Register it again with `rowsieve retrain`."
         )
     try:
-        opened = _list(path, format, options, served)
+        opened = _list(path, format, *settings, served)
     except ConnectorError as error:
         raise InputError(str(error)) from None
     except ValidationError as error:
@@ -352,15 +355,21 @@ def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Seq
     raise InputError(text)
 
 
-def _list(path: str, format: str, options: Mapping[str, Any] | None, served: Served) -> _Opened:
+def _list(
+    path: str, format: str, options: Mapping[str, Any] | None, encoding: str | None, served: Served
+) -> _Opened:
     """Open and list the source, a CSV with the model's columns as text: a bad value is then one row's fault.
 
     Raises ConnectorError, and ValidationError for an option.
     """
-    reading, name = served.reading, find_connector(path, format).name
+    reading, connector = served.reading, find_connector(path, format)
+    name = connector.name
     if options is None and reading.get("format") == name:
         options = reading.get("options")
-    given = {"options": dict(options or {}), **_names(path, format, options, reading)}
+    if encoding is None:
+        encoding = reading.get("encoding", UTF8) if connector.has_encoding else UTF8
+    given: dict[str, Any] = {"options": dict(options or {}), "encoding": encoding}
+    given |= _names(path, format, given, reading)
     opened = open_source(path, format, **given)
     if name != "csv":
         return _Opened(opened, opened.list())
@@ -380,15 +389,13 @@ def _list(path: str, format: str, options: Mapping[str, Any] | None, served: Ser
     return _Opened(opened, opened.list(), decimal)
 
 
-def _names(
-    path: str, format: str, options: Mapping[str, Any] | None, reading: Mapping[str, Any]
-) -> dict[str, Any]:
+def _names(path: str, format: str, given: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys ``rename`` and ``flatten`` of the recipe, as far as this source has such columns."""
     rename, flatten = reading.get("rename") or {}, reading.get("flatten") or []
     if not rename and not flatten:
         return {}
     try:
-        stored = open_source(path, format, options=options).list().schema.names
+        stored = open_source(path, format, **given).list().schema.names
     except ConnectorError:  # as for two columns of one name, which are renamed
         return {"rename": rename, "flatten": flatten}
     taken = {old: new for old, new in rename.items() if old.split(".")[0] in stored and new not in stored}

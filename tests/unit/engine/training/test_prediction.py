@@ -251,10 +251,11 @@ def german(rows: pa.Table) -> str:
 
 
 def test_a_csv_is_read_as_that_of_training(tmp_path: Path) -> None:
-    """Separator, decimal comma and new names are those of the recipe; --option says others."""
-    (tmp_path / "train.csv").write_text(german(spurious_table()))
+    """Encoding, separator, decimal comma and new names are those of the recipe; options say others."""
+    (tmp_path / "train.csv").write_text(german(spurious_table()), "cp1252")
     source = {
         "path": str(tmp_path / "train.csv"),
+        "encoding": "cp1252",
         "options": {"delimiter": ";", "decimal": ","},
         "rename": {"Größe 2": "b"},
     }
@@ -262,25 +263,28 @@ def test_a_csv_is_read_as_that_of_training(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["retrain", "--dataset", str(tmp_path / "out"), "--register", "m", *QUICK])
     assert done.exit_code == 0, done.output
     rows = spurious_table(50, seed=4)
-    (tmp_path / "new.csv").write_text(german(rows))
+    (tmp_path / "new.csv").write_text(german(rows), "cp1252")
+    (tmp_path / "utf8.csv").write_text(german(rows), "utf-8")
     pq.write_table(rows.select(["a", "b"]).rename_columns(["Größe", "Größe 2"]), tmp_path / "new.parquet")
     tracking = ["--tracking", str(tmp_path / "out")]
     for name, more in (
         ("new.csv", []),
         ("new.parquet", []),
         ("new.csv", ["--option", "delimiter=;", "--option", "decimal=,"]),
+        ("utf8.csv", ["--encoding", "utf-8"]),
     ):
         out = tmp_path / f"{name}{len(more)}"
         done = command("models:/m/1", str(tmp_path / name), str(out), *tracking, *more)
         assert done.exit_code == 0, done.output
         assert "50 rows predicted" in done.output.replace("\n", " ")
         assert "0 rows have no prediction" in done.output.replace("\n", " ")
-    a, b, c = (
+    a, b, c, d = (
         read(tmp_path / name)["probability_yes"].to_numpy()
-        for name in ("new.csv0", "new.parquet0", "new.csv4")
+        for name in ("new.csv0", "new.parquet0", "new.csv4", "utf8.csv2")
     )
     np.testing.assert_allclose(a, b, atol=1e-5)
     np.testing.assert_array_equal(a, c)
+    np.testing.assert_array_equal(a, d)
     wrong = command(
         "models:/m/1", str(tmp_path / "new.csv"), str(tmp_path / "w"), *tracking, "--option", "delimter=;"
     )
