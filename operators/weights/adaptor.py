@@ -221,11 +221,11 @@ class Weights(Operator[WeightsParams]):
             heavy = max(totals, key=lambda total: total.weight)
             _log.info(
                 "operators.weights: class balance makes the weights worth %s of %s rows, since the class %r "
-                "has %s rows.",
+                "has %s.",
                 f"{whole.effective():,.0f}",
                 f"{whole.kept:,}",
                 heavy.name,
-                f"{heavy.rows:,}",
+                heavy.rows_text,
             )
 
     def _strength(self, context: Context) -> float:
@@ -243,7 +243,8 @@ class Weights(Operator[WeightsParams]):
         balance = balance_classes(sums, self.params.min_class_rows, strength)
         ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
         names = [str(value) for value in ingest["classes"]]
-        totals = class_totals(balance, {c: int(n) for c, (n, _) in sums.items()}, names)
+        rows = {c: int(n) for c, (n, _) in sums.items()}
+        totals = class_totals(balance, rows, names, ingest["counts"])
         save_totals(totals, strength, context.state)
         return totals
 

@@ -19,22 +19,39 @@ class ClassTotal:
     name
         Value of the label column.
     rows
-        Kept rows.
+        Kept rows that are learnt from.
     weight
         Weight of each row; the mean over all kept rows is 1.
+    all_rows
+        Rows of the class in the source, held-out ones and outliers included; 0 where nobody counted them.
 
     """
 
     name: str
     rows: int
     weight: float
+    all_rows: int = 0
+
+    @property
+    def rows_text(self) -> str:
+        """The rows that are learnt from, and of how many they are."""
+        if self.all_rows <= self.rows:
+            return f"{self.rows:,} rows"
+        return f"{self.all_rows:,} rows, {self.rows:,} of them in training"
 
 
 def class_totals(
-    balance: Mapping[int, float], rows: Mapping[int, int], names: Sequence[str]
+    balance: Mapping[int, float], rows: Mapping[int, int], names: Sequence[str], counts: Sequence[int]
 ) -> list[ClassTotal]:
-    """Return the totals of all classes that have rows, in the order of their index."""
-    return [ClassTotal(names[c], rows[c], balance[c]) for c in sorted(balance)]
+    """Return the totals of all classes that have rows, in the order of their index.
+
+    Parameters
+    ----------
+    balance : weight of each row of a class.
+    rows : rows of each class that are kept and learnt from.
+    names, counts : the classes of the source, and their rows in it.
+    """
+    return [ClassTotal(names[c], rows[c], balance[c], counts[c]) for c in sorted(balance)]
 
 
 def save_totals(totals: Sequence[ClassTotal], strength: float, state: Path) -> None:
@@ -65,7 +82,7 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> st
     rare = [t for t in totals if t.rows < min_class_rows and t.rows * t.weight < 0.999 * full]
     if not rare:
         return ""
-    parts = [f"{t.name!r} ({t.rows:,} rows) {t.rows * t.weight / n_rows:.1%}" for t in rare[:5]]
+    parts = [f"{t.name!r} ({t.rows_text}) {t.rows * t.weight / n_rows:.1%}" for t in rare[:5]]
     more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
     return (
         f"Classes with fewer than {min_class_rows} rows have a smaller share of the total weight than the "

@@ -50,7 +50,8 @@ def weigh(tables: list[pa.Table], strength: float = 1.0, **params: Any) -> tuple
         state, ingest, cues = (Path(folder) / name for name in ("weights", "ingest", "cues"))
         for path in (state, ingest, cues):
             path.mkdir()
-        (ingest / "classes.json").write_text(json.dumps({"classes": ["a", "b", "c", "d"]}))
+        record = {"classes": ["a", "b", "c", "d"], "counts": [0, 0, 9, 125]}
+        (ingest / "classes.json").write_text(json.dumps(record))
         (cues / "cues.json").write_text(json.dumps({"class_strength": strength}))
         found, metrics = run_operator(operator, tables, state, states={"ingest": ingest, "cues": cues})
     return found[WEIGHT].to_numpy().astype(np.float64), metrics
@@ -146,7 +147,7 @@ def test_a_class_of_few_rows_has_a_share_in_proportion_to_them(
     assert totals[0] == pytest.approx(totals[1], rel=1e-4)
     assert totals[2] == pytest.approx(totals[0] * 6 / 30, rel=1e-4)
     assert metrics["effective_share"] > 0.2
-    assert "'c' (6 rows) 9.1%" in caplog.text
+    assert "'c' (9 rows, 6 of them in training) 9.1%" in caplog.text
     assert "cues alone is worth" not in caplog.text
 
 
