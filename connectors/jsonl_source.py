@@ -95,7 +95,7 @@ class JsonlSource(TextSource):
     def _infer(self, path: str, data: bytes) -> pa.Schema:
         return _guessed(nulls_for_missing(data, self.spec))
 
-    def _settled(self, schema: pa.Schema) -> pa.Schema:
+    def _resolved(self, schema: pa.Schema) -> pa.Schema:
         return _all_plain(schema)
 
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:

@@ -67,7 +67,7 @@ class TextSource(FileSource, ABC):
         """The first shard's schema with columns that only others have, where a format allows that."""
         return schema
 
-    def _settled(self, schema: pa.Schema) -> pa.Schema:
+    def _resolved(self, schema: pa.Schema) -> pa.Schema:
         """The types to read, once all that a guess goes by has been seen."""
         return schema
 
@@ -89,7 +89,7 @@ class TextSource(FileSource, ABC):
         found, skipped = each_file(self.spec, paths, lambda path: self._cut(path, paths[0]))
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        schema = self._settled(self._widened(self._first_schema(shards[0]), shards))
+        schema = self._resolved(self._widened(self._first_schema(shards[0]), shards))
         pick(schema, self.spec.text_columns, f"source.text_columns: {self.spec.path}")
         return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
@@ -167,14 +167,14 @@ class TextSource(FileSource, ABC):
             return CorruptError(f"{shard.path} {reason}. Plan and run again.")
         bad = first_failing(len(starts), fails)
         if schema is None:
-            schema = self._settled(self._infer(shard.path, data[: starts[bad]])) if bad else pa.schema([])
+            schema = self._resolved(self._infer(shard.path, data[: starts[bad]])) if bad else pa.schema([])
         before = self._encoding(shard.path).stored_length(data[: starts[bad]])
         place = f"{shard.path}, line {self._line(shard.path, shard.start + before)}"
         return CorruptError(f"{place}: {self._diagnose(shard.path, data[starts[bad] : stops[bad]], schema)}")
 
     def _fits(self, path: str, data: bytes, n_rows: int, schema: pa.Schema | None) -> bool:
         try:
-            found = self._settled(self._infer(path, data)) if schema is None else schema
+            found = self._resolved(self._infer(path, data)) if schema is None else schema
             return bool(self._parse(path, data, found).num_rows == n_rows)
         except pa.ArrowInvalid:
             return False

@@ -27,7 +27,7 @@ def explain(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Say what every operator made of a row: group, scores of the outlier judges, factors of the weight."""
+    """Say what every operator made of a row: group, scores behind the outlier mark, factors of the weight."""
     with shown_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.explain import explain as explain_row

@@ -16,7 +16,7 @@ class Verdict(Enum):
     STALLED = "stalled"
 
 
-def judge(now: float, last: float, limit: float) -> Verdict:
+def assess(now: float, last: float, limit: float) -> Verdict:
     """Decide whether work is stalled.
 
     Parameters
@@ -43,7 +43,7 @@ class StallGuard:
 
     def check(self) -> None:
         """Raise InfeasibleError if there was no progress for longer than the limit."""
-        if judge(self._clock(), self._last, self._limit) is Verdict.STALLED:
+        if assess(self._clock(), self._last, self._limit) is Verdict.STALLED:
             raise stalled(self._operator, self._limit, self._done)
 
 

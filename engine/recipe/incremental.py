@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from engine.core.errors import InputError
 from engine.recipe.section import Section
@@ -16,7 +16,7 @@ class DriftSection(Section):
     """Thresholds of drift above which operators are fitted again. null: the distance is not computed.
 
     A threshold applies to the distance less its expectation without drift, and counts only if chance does not
-    explain the distance: ``false_alarms`` is shared out over ``nights`` and over the distances.
+    explain the distance: ``false_alarms`` is shared out over ``runs`` and over the distances.
     """
 
     columns: float | None = Field(
@@ -43,9 +43,14 @@ class DriftSection(Section):
         default=0.05,
         gt=0,
         lt=1,
-        description="Probability of any false alarm in so many runs as `nights` says",
+        description="Probability of any false alarm in so many runs as `runs` says",
     )
-    nights: int = Field(default=100, ge=1, description="Runs that share `false_alarms`")
+    runs: int = Field(
+        default=100,
+        ge=1,
+        validation_alias=AliasChoices("runs", "nights"),
+        description="Runs that share `false_alarms` (formerly `nights`)",
+    )
     sample: int = Field(
         default=1000,
         ge=20,
@@ -55,8 +60,8 @@ class DriftSection(Section):
 
     def level(self, n_figures: int) -> float:
         """Return the p-value up to which one of so many figures counts in one run."""
-        a_night = 1 - (1 - self.false_alarms) ** (1 / self.nights)
-        return float(a_night / max(n_figures, 1))
+        one_run = 1 - (1 - self.false_alarms) ** (1 / self.runs)
+        return float(one_run / max(n_figures, 1))
 
 
 class IncrementalSection(Section):

@@ -182,13 +182,13 @@ def _feature_names(plan: Plan) -> Sequence[str]:
 
 def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
     """Return the column of `encode` whose categories or gaps have moved most since the fit, and how far."""
-    from operators.encode.tally import read_tally
+    from operators.encode.level_counts import read_counts
     from operators.metrics.drift import share_shift
 
     state = _kept_encoding(plan)
     if state is None:
         return "", None
-    seen, new = read_tally(state, "seen"), read_tally(state, "new")
+    seen, new = read_counts(state, "seen"), read_counts(state, "new")
     shifts = {
         name: share_shift(seen[name].shares(), counts.shares(), random_state=plan.recipe.seed)
         for name, counts in new.items()

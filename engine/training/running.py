@@ -205,8 +205,8 @@ def score(
             source=source,
         )
         whole, *others = executor.map(work, pieces)
-        for tally in others:
-            whole.add(tally)
+        for part in others:
+            whole.add(part)
         if whole.n:
             found[split] = summarise(whole, model, alphas, known)
     return found
@@ -255,8 +255,8 @@ def sum_over_shards(
             groupings["true"] = truth_of(job, truth, shard, rows.row_id)
         seen = rows if source is None or not len(rows) else source(job, rows, shard)
         parts_of_sums.append(sum_over_rows(model, seen.X, seen.y, groupings, mixtures[1:]))
-    for tally in parts_of_sums[1:]:
-        parts_of_sums[0].add(tally)
+    for part in parts_of_sums[1:]:
+        parts_of_sums[0].add(part)
     return parts_of_sums[0]
 
 

@@ -5,10 +5,10 @@ all larger levels, so one number per row suffices: the largest level at which it
 none.
 
 1. Up to ``ROWS`` rows with few neighbours: :func:`compare_all_pairs` compares all pairs.
-2. Otherwise :func:`settle_by_samples` compares rows with random samples. Most rows of a large cluster have
+2. Otherwise :func:`decide_by_samples` compares rows with random samples. Most rows of a large cluster have
    ``goal`` neighbours within a small sample and need no further comparison. The next sample is drawn from
    the rows that are left, in which smaller clusters have a larger share.
-3. :class:`Search` compares the rows that samples do not settle with all others, and keeps the
+3. :class:`Search` compares the rows that samples do not decide with all others, and keeps the
    neighbourhoods it finds while they are few.
 """
 
@@ -31,7 +31,7 @@ SMALLEST_SAMPLE = 64
 GROWTH = 4  # of the sample from one round to the next: fewer rows are left to look at it
 LARGEST_SAMPLE = 4  # times the first sample
 STALLED = 0.2  # share of open rows lowered by a sample below which a larger one does not pay
-AGAIN = 0.5  # share settled at all radii below which a second sample of that size does not pay
+AGAIN = 0.5  # share decided at all radii below which a second sample of that size does not pay
 FEWEST_ROWS = 64  # of a tile, however large the sample
 LARGEST_SHARE = 0.25  # share of all rows above which a sample does not pay
 
@@ -56,13 +56,13 @@ class Density:
     pairs: Pairs | None
 
 
-def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
+def decide_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random.Generator) -> None:
     """Lower ``level``, in place, for rows of which a random sample alone holds ``goal`` neighbours."""
     size = max(SMALLEST_SAMPLE, int(SAMPLE_PER_GOAL * goal))
     largest = min(LARGEST_SAMPLE * size, int(LARGEST_SHARE * tiles.n))
     open_rows = np.flatnonzero(level >= 0)
     while len(open_rows) > size and size <= largest:
-        # Half from the open rows for the clusters they form, half from all for the rims of settled ones.
+        # Half from the open rows for the clusters they form, half from all for the rims of decided ones.
         drawn = random.choice(tiles.n, size, replace=False)
         drawn[: size // 2] = random.choice(open_rows, size // 2, replace=False)
         sample = tiles.side(np.unique(drawn))
@@ -72,9 +72,9 @@ def settle_by_samples(tiles: Tiles, goal: float, level: Level, random: np.random
 
         parts = in_threads(lowered, pieces(open_rows, max(FEWEST_ROWS, t.fitting(size))))
         new = np.concatenate(list(parts))
-        moved, settled = np.mean(new < level[open_rows]), np.mean(new < 0)
+        moved, decided = np.mean(new < level[open_rows]), np.mean(new < 0)
         level[open_rows] = new
-        if moved <= STALLED or (size == largest and settled <= AGAIN):
+        if moved <= STALLED or (size == largest and decided <= AGAIN):
             return
         open_rows = open_rows[new >= 0]
         size = min(GROWTH * size, largest)
@@ -150,11 +150,11 @@ class Search:
 
     def run(self, space: BoxIndex) -> Density:
         """Search all open rows, first among each other, where each product serves both, then the rest."""
-        settled = np.flatnonzero(self._level < 0)
+        decided = np.flatnonzero(self._level < 0)
         self._among_open(self._open_blocks(space))
         open_ = self._open_blocks(space)
         if open_.rows:
-            self._against(open_, space.among(settled))
+            self._against(open_, space.among(decided))
         counts = np.ascontiguousarray(np.cumsum(self._counts, axis=1).T)
         return Density(self._level, counts, self._pairs())
 
@@ -206,10 +206,10 @@ class Search:
                 found.append((rows[i], some[j], products))
                 n_found += len(i)
             if found and (n_found >= AT_ONCE or n_cols == len(cols)):
-                self._settle(found, both)
+                self._decide(found, both)
                 found, n_found = [], 0
 
-    def _settle(self, found: list[tuple[Index, Index, Any]], both: bool) -> None:
+    def _decide(self, found: list[tuple[Index, Index, Any]], both: bool) -> None:
         """Note pairs of which the products are known, and lower the levels of their rows."""
         i, j, products = (np.concatenate(part) for part in zip(*found, strict=True))
         i, j, products = i[i != j], j[i != j], products[i != j]

@@ -19,7 +19,7 @@ from operators.arrays import NOISE, Float64, Index, Labels, Mask, Matrix
 from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import BoxIndex
 from operators.dbscan.components import Joiner
-from operators.dbscan.density import Density, Search, compare_all_pairs, settle_by_samples
+from operators.dbscan.density import Density, Search, compare_all_pairs, decide_by_samples
 from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.points import Metric, Points, PreparedRows
 from operators.dbscan.tiles import Device, Tiles, in_threads, pieces
@@ -67,7 +67,7 @@ class _Grid:
     def _measure(self, goal: float, weight: Float64 | None, few: Density | None) -> tuple[Density, BoxIndex]:
         level = np.full(self._n, len(self._tiles.eps) - 1, np.int16)
         if weight is None and few is None:
-            settle_by_samples(self._tiles, goal, level, self._random)
+            decide_by_samples(self._tiles, goal, level, self._random)
         open_rows = np.flatnonzero(level >= 0)
         space = BoxIndex(self._tiles.points, open_rows, self._random)
         return few or Search(self._tiles, goal, level, weight).run(space), space

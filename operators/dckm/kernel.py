@@ -29,7 +29,16 @@ import numpy as np
 from operators.arrays import Float64, Labels
 from operators.dckm import steps
 from operators.dckm.balance import Coded, balance_cost, balance_derivative, correlation
-from operators.dckm.steps import Begun, Clusters, Finished, Line, Looked, RowState, Slope, candidate
+from operators.dckm.steps import (
+    Clusters,
+    FinalSums,
+    GradientSums,
+    InitialSums,
+    LineSums,
+    RowState,
+    Slope,
+    candidate,
+)
 
 Init: TypeAlias = Literal["random", "k-means++"]
 INITS: tuple[Init, ...] = ("random", "k-means++")
@@ -49,7 +58,7 @@ class Passes(Protocol):
         """Number of rows."""
         ...
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
         """Make the pass of :func:`operators.dckm.steps.begin`."""
         ...
 
@@ -57,15 +66,15 @@ class Passes(Protocol):
         """Return the row (d,) that k-means++ draws next; see :mod:`operators.dckm.steps`."""
         ...
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
         """Make the pass of :func:`operators.dckm.steps.look`."""
         ...
 
-    def descend(self, slope: Slope, n_clusters: int) -> Line:
+    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
         """Make the pass of :func:`operators.dckm.steps.descend`."""
         ...
 
-    def finish(self, centres: Float64 | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> FinalSums:
         """Make the pass of :func:`operators.dckm.steps.finish`."""
         ...
 
@@ -129,8 +138,8 @@ def solve(passes: Passes, settings: Settings) -> Solution:
     """Minimise the objective; rows' weights and labels stay with ``passes``."""
     n, k = passes.n_rows, settings.n_clusters
     # The paper starts at w = 1. Without clusters nothing but sum w = 1 gives the scale: start there.
-    begun = passes.begin(k, 1.0 if k else n**-0.5, settings.seed)
-    centres = _first_centres(passes, begun, settings)
+    initial = passes.begin(k, 1.0 if k else n**-0.5, settings.seed)
+    centres = _first_centres(passes, initial, settings)
     search = _Search(passes, settings)
     values, balances = list[float](), list[float]()
     converged = False
@@ -147,7 +156,7 @@ def solve(passes: Passes, settings: Settings) -> Solution:
         objective=np.array(values),
         balance=np.array(balances),
         converged=converged,
-        correlation_before=correlation(begun.gram, begun.total, n),
+        correlation_before=correlation(initial.gram, initial.total, n),
         correlation_after=correlation(done.gram, done.total, weight),
         effective_sample_size=weight**2 / square,
         weight_sum=weight,
@@ -155,12 +164,12 @@ def solve(passes: Passes, settings: Settings) -> Solution:
     )
 
 
-def _first_centres(passes: Passes, begun: Begun, settings: Settings) -> Float64 | None:
+def _first_centres(passes: Passes, initial: InitialSums, settings: Settings) -> Float64 | None:
     if not settings.n_clusters:
         return None
-    everywhere = np.tile(begun.total / passes.n_rows, (settings.n_clusters, 1))
+    everywhere = np.tile(initial.total / passes.n_rows, (settings.n_clusters, 1))
     if settings.init == "random":
-        return begun.clusters.centres(everywhere)
+        return initial.clusters.centres(everywhere)
     for index in range(settings.n_clusters):
         everywhere[index] = passes.draw(everywhere[:index], settings.seed)
     return everywhere
@@ -204,7 +213,7 @@ class _Search:
         here = float(looked.error) + self._without_error(cost, float(looked.square), weight)
         return self._backtrack(looked, line, here), float(looked.error_before)
 
-    def _backtrack(self, looked: Looked, line: Line, here: float) -> Point:
+    def _backtrack(self, looked: GradientSums, line: LineSums, here: float) -> Point:
         """Halve the step size until the objective falls by half of what the gradient promises."""
         squared_length = float(line.second.weight)
         too_low = 0
@@ -219,7 +228,7 @@ class _Search:
             self._rate /= 2
         return self._at(looked, line, 0.0)
 
-    def _at(self, looked: Looked, line: Line, step: float) -> Point:
+    def _at(self, looked: GradientSums, line: LineSums, step: float) -> Point:
         moments = looked.moments.along(line.first, line.second, step)
         cost = balance_cost(moments)
         square, error = (float(np.polyval(c[::-1], step)) for c in (line.square, line.error))
@@ -255,7 +264,7 @@ class InMemory:
         """Number of rows."""
         return len(self._coded)
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
         """Make the pass of :func:`operators.dckm.steps.begin`."""
         self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
         return sums
@@ -264,17 +273,17 @@ class InMemory:
         """Return the row (d,) that k-means++ draws next."""
         return candidate(self._coded, self._ids, centres, seed).row
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
         """Make the pass of :func:`operators.dckm.steps.look`."""
         self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
         return sums
 
-    def descend(self, slope: Slope, n_clusters: int) -> Line:
+    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
         """Make the pass of :func:`operators.dckm.steps.descend`."""
         self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
         return sums
 
-    def finish(self, centres: Float64 | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> FinalSums:
         """Make the pass of :func:`operators.dckm.steps.finish`."""
         self.weight, self.labels, sums = steps.finish(self._coded, self._state, centres, step)
         return sums

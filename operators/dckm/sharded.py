@@ -26,11 +26,11 @@ from operators.dckm import steps
 from operators.dckm.balance import Coded
 from operators.dckm.features import Coder, Coding, column_sums, join_sums, squared_deviations
 from operators.dckm.steps import (
-    Begun,
     Candidate,
-    Finished,
-    Line,
-    Looked,
+    FinalSums,
+    GradientSums,
+    InitialSums,
+    LineSums,
     RowState,
     Slope,
     add,
@@ -94,7 +94,7 @@ class Sharded:
         """Number of rows."""
         return self._n_rows
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> Begun:
+    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
         """Make the pass of :func:`operators.dckm.steps.begin`."""
         step = partial(steps.begin, n_clusters=n_clusters, start=start, seed=seed)
         return self._total(partial(_begin, self._place, step))
@@ -103,15 +103,15 @@ class Sharded:
         """Return the row (d,) that k-means++ draws next."""
         return self._total(partial(_draw, self._place, centres, seed), earlier).row
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> Looked:
+    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
         """Make the pass of :func:`operators.dckm.steps.look`."""
         return self._advance(partial(steps.look, centres=centres, step=step, momentum=momentum))
 
-    def descend(self, slope: Slope, n_clusters: int) -> Line:
+    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
         """Make the pass of :func:`operators.dckm.steps.descend`."""
         return self._advance(partial(steps.descend, slope=slope, n_clusters=n_clusters))
 
-    def finish(self, centres: Float64 | None, step: float) -> Finished:
+    def finish(self, centres: Float64 | None, step: float) -> FinalSums:
         """Make the pass of :func:`operators.dckm.steps.finish`."""
         sums = self._total(partial(_finish, self._place, centres, step))
         for path in self._place.folder.glob("rows-*.npz"):
@@ -197,7 +197,9 @@ def _draw(place: Place, centres: Float64, seed: int, shard: int) -> Candidate:
     return candidate(*place.read(shard), centres, seed)
 
 
-def _begin(place: Place, step: Callable[[Coded, Integers], tuple[RowState, Begun]], shard: int) -> Begun:
+def _begin(
+    place: Place, step: Callable[[Coded, Integers], tuple[RowState, InitialSums]], shard: int
+) -> InitialSums:
     state, sums = step(*place.read(shard))
     place.save(state, shard, 0)
     return sums
@@ -209,7 +211,7 @@ def _advance(place: Place, step: Callable[[Coded, RowState], tuple[RowState, R]]
     return sums
 
 
-def _finish(place: Place, centres: Float64 | None, step: float, shard: int) -> Finished:
+def _finish(place: Place, centres: Float64 | None, step: float, shard: int) -> FinalSums:
     weight, labels, sums = steps.finish(place.read(shard)[0], place.load(shard), centres, step)
     save_array(place.folder / f"result-{shard}.npz", {"weight": weight, "cluster": labels})
     return sums

@@ -58,7 +58,7 @@ class RowState:
     error: Float64
 
 
-class Begun(NamedTuple):
+class InitialSums(NamedTuple):
     """Sums of :func:`begin`, each row counting once."""
 
     gram: Float64
@@ -66,7 +66,7 @@ class Begun(NamedTuple):
     clusters: Clusters
 
 
-class Looked(NamedTuple):
+class GradientSums(NamedTuple):
     """Sums of :func:`look`: at y all that the objective needs, at omega the error of the clusters alone."""
 
     moments: Moments
@@ -75,7 +75,7 @@ class Looked(NamedTuple):
     error_before: Float64
 
 
-class Line(NamedTuple):
+class LineSums(NamedTuple):
     """Sums of :func:`descend`: under -2 y g and g^2, and as coefficients of powers of the step size."""
 
     first: Moments
@@ -88,7 +88,7 @@ class Line(NamedTuple):
     """(3, ...)"""
 
 
-class Finished(NamedTuple):
+class FinalSums(NamedTuple):
     """Sums of :func:`finish`, under the final weights."""
 
     gram: Float64
@@ -118,18 +118,20 @@ def add(first: S, second: S) -> S:
 
 def begin(
     coded: Coded, row_ids: Integers, n_clusters: int, start: float, seed: int
-) -> tuple[RowState, Begun]:
+) -> tuple[RowState, InitialSums]:
     """Start with the weight start^2 for all rows, and a random partition by a hash of seed and row id."""
     n = len(coded)
     labels = (row_hashes(row_ids, seed, "dckm/partition") % np.uint64(max(n_clusters, 1))).astype(np.int32)
     omega, nothing, ones = np.full(n, start), np.zeros(n), np.ones(n)
-    sums = Begun(gram(coded, ones), total(coded, ones), _clusters(coded, labels, ones[None], n_clusters))
+    sums = InitialSums(
+        gram(coded, ones), total(coded, ones), _clusters(coded, labels, ones[None], n_clusters)
+    )
     return RowState(omega, omega, nothing, labels, nothing), sums
 
 
 def look(
     coded: Coded, state: RowState, centres: Float64 | None, step: float | None, momentum: float
-) -> tuple[RowState, Looked]:
+) -> tuple[RowState, GradientSums]:
     """Take the step that was chosen, assign rows to centres, and look ahead.
 
     Parameters
@@ -142,11 +144,11 @@ def look(
     ahead = omega + momentum * (omega - state.omega)
     labels, error = (state.labels, state.error) if centres is None else nearest(coded, centres)
     w = ahead**2
-    sums = Looked(moments(coded, w), np.array(w @ error), np.array(w @ w), np.array(omega**2 @ error))
+    sums = GradientSums(moments(coded, w), np.array(w @ error), np.array(w @ w), np.array(omega**2 @ error))
     return RowState(omega, ahead, state.gradient, labels, error), sums
 
 
-def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tuple[RowState, Line]:
+def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tuple[RowState, LineSums]:
     """Return the gradient at y (equation 17), and the sums that give the objective anywhere along it."""
     y = state.ahead
     by_weight = slope.lambda1 * row_gradient(coded, slope.derivative) + 2 * slope.lambda2 * y**2
@@ -154,7 +156,7 @@ def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tup
     g = 2 * y * (state.error + by_weight + slope.common)
     powers = np.stack([y**2, -2 * y * g, g**2])
     cross = powers @ powers.T
-    line = Line(
+    line = LineSums(
         moments(coded, powers[1]),
         moments(coded, powers[2]),
         powers @ state.error,
@@ -166,12 +168,12 @@ def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tup
 
 def finish(
     coded: Coded, state: RowState, centres: Float64 | None, step: float
-) -> tuple[Float64, Labels, Finished]:
+) -> tuple[Float64, Labels, FinalSums]:
     """Return weights and labels after the last step, and their sums; ``sizes`` count the clusters' rows."""
     w = (state.ahead - step * state.gradient) ** 2
     labels = state.labels if centres is None else nearest(coded, centres)[0]
     sizes = np.bincount(labels, minlength=0 if centres is None else len(centres)).astype(np.float64)
-    sums = Finished(gram(coded, w), total(coded, w), np.array(w.sum()), np.array(w @ w), sizes)
+    sums = FinalSums(gram(coded, w), total(coded, w), np.array(w.sum()), np.array(w @ w), sizes)
     return w, labels, sums
 
 

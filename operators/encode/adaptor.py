@@ -75,11 +75,11 @@ class Encode(Operator[EncodeParams]):
 
         """
         from operators.encode.fitting import fit_table
-        from operators.encode.tally import write_tally
+        from operators.encode.level_counts import write_counts
 
-        fitted, tally = fit_table(self.params, context, executor)
+        fitted, counts = fit_table(self.params, context, executor)
         fitted.save(context.state)
-        write_tally(context.state, tally, {})
+        write_counts(context.state, counts, {})
         used = len(fitted.columns)
         return {
             "features": float(len(fitted.outputs)),
@@ -103,13 +103,13 @@ class Encode(Operator[EncodeParams]):
 
         """
         from operators.encode.encoding import TableEncoding
-        from operators.encode.tally import check_new_rows, count_shards, read_tally, write_tally
+        from operators.encode.level_counts import check_new_rows, count_shards, read_counts, write_counts
 
         copy_state(delta.state, context.state)
-        encoding, seen = TableEncoding.load(context.state), read_tally(delta.state, "seen")
+        encoding, seen = TableEncoding.load(context.state), read_counts(delta.state, "seen")
         new = count_shards(context.shards, encoding, context.state, delta.new_shards, executor)
         check_new_rows(seen, new, self.params.max_new_share)
-        write_tally(context.state, seen, new)
+        write_counts(context.state, seen, new)
         return dict(delta.metrics)
 
     def open(self, context: Context) -> Apply:

@@ -29,12 +29,12 @@ from operators.encode.categories import (
 from operators.encode.datetimes import fit_datetime
 from operators.encode.encoding import Encoding, TableEncoding
 from operators.encode.kinds import ColumnUse, Kind, KindOptions, decide_kind
+from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
 from operators.encode.numeric import fit_number
 from operators.encode.params import EncodeParams
 from operators.encode.sketches import MAX_VALUES, Counts
 from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
-from operators.encode.tally import INFREQUENT, NEW, ColumnTally, Tally, write_vocabulary
 from operators.encode.targets import N_FOLDS, PURPOSE, TargetTable, count_targets
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
 from operators.hashing import folds_of
@@ -94,7 +94,9 @@ class Fitted:
     classes: list[Any] = field(default_factory=list)
 
 
-def fit_table(params: EncodeParams, context: Context, executor: Executor) -> tuple[TableEncoding, Tally]:
+def fit_table(
+    params: EncodeParams, context: Context, executor: Executor
+) -> tuple[TableEncoding, TableCounts]:
     """Fit the encodings of all columns; leaves the categories of every column in the state folder.
 
     Returns
@@ -128,15 +130,15 @@ def fit_table(params: EncodeParams, context: Context, executor: Executor) -> tup
     fitted = TableEncoding(ordered, about)
     if not fitted.outputs:
         raise OperatorError(_nothing_left(found))
-    return fitted, _tally(fitted, found, context)
+    return fitted, _counts_of(fitted, found, context)
 
 
-def _tally(fitted: TableEncoding, found: Fitted, context: Context) -> Tally:
+def _counts_of(fitted: TableEncoding, found: Fitted, context: Context) -> TableCounts:
     """Count missing values and categories from the summaries, and keep the categories that are all known."""
-    tally: Tally = {}
+    counts: TableCounts = {}
     for index, encoding in enumerate(fitted.columns):
         summary = found.summaries[encoding.source]
-        tally[encoding.source] = ColumnTally(summary.rows, summary.missing)
+        counts[encoding.source] = ColumnCounts(summary.rows, summary.missing)
         sketch = summary.values
         if not isinstance(encoding, CategoryEncoding) or sketch is None:
             continue
@@ -148,8 +150,8 @@ def _tally(fitted: TableEncoding, found: Fitted, context: Context) -> Tally:
         rows[-1] = summary.present - rows[:-1].sum()
         levels = {f"= {name}": int(n) for name, n in zip(encoding.frequent, rows, strict=False) if name}
         levels |= {INFREQUENT: int(rows[-1]), NEW: 0}
-        tally[encoding.source] = ColumnTally(summary.rows, summary.missing, levels)
-    return tally
+        counts[encoding.source] = ColumnCounts(summary.rows, summary.missing, levels)
+    return counts
 
 
 def first_pass(params: EncodeParams, context: Context, executor: Executor) -> Fitted:

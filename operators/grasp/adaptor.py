@@ -270,13 +270,13 @@ class Groups(GroupsBase[GroupsParams]):
             )
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:
-        judge = self.params.method if self.params.outliers == "noise" else None
+        marked_by = self.params.method if self.params.outliers == "noise" else None
         group_of = read_group_of(state)
 
         def grouped(index: int, rows: pa.Table) -> Labels:
             return to_groups(label(index, rows), group_of.get(index))
 
-        return by_class(read_offsets(state), grouped, judge, state)
+        return by_class(read_offsets(state), grouped, marked_by, state)
 
 
 def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:

@@ -81,14 +81,14 @@ class GroupsBase(Operator[P]):
         return self.open(context)
 
 
-def by_class(offsets: Mapping[int, int], label: LabelClass, judge: str | None, state: Path) -> Apply:
+def by_class(offsets: Mapping[int, int], label: LabelClass, marked_by: str | None, state: Path) -> Apply:
     """Label rows class by class.
 
     Parameters
     ----------
     offsets : class index -> number of its first group.
     label : labels, from 0 within the class, of a table's rows of one class.
-    judge : see :func:`group_columns`.
+    marked_by : see :func:`group_columns`.
     state : named in the error for a class without groups.
     """
 
@@ -104,7 +104,7 @@ def by_class(offsets: Mapping[int, int], label: LabelClass, judge: str | None, s
             rows = np.flatnonzero(classes == value)
             labels = label(value, table.take(rows))
             group[rows] = np.where(labels == NOISE, NOISE, labels + offsets[value])
-        return group_columns(group, judge)
+        return group_columns(group, marked_by)
 
     return apply
 
@@ -114,12 +114,12 @@ def stored_labels(state: Path, index: int, rows: pa.Table) -> Labels:
     return read_labels(state, index, rows.column(ROW_ID).to_numpy())
 
 
-def group_columns(group: Labels, judge: str | None = None) -> pa.Table:
-    """Make the columns that ``groups`` adds; rows in no group are outliers by the noise of ``judge``, if
+def group_columns(group: Labels, marked_by: str | None = None) -> pa.Table:
+    """Make the columns that ``groups`` adds; rows in no group are outliers by the noise of ``marked_by``, if
     given.
     """
-    outlier = (group == NOISE) & (judge is not None)
-    sources = pa.array(["", f"{judge}:noise"])
+    outlier = (group == NOISE) & (marked_by is not None)
+    sources = pa.array(["", f"{marked_by}:noise"])
     reason = pa.DictionaryArray.from_arrays(pa.array(outlier.astype(np.int8)), sources)
     return pa.table({GROUP: group, GROUP_OUTLIER: reason})
 

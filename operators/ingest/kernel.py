@@ -138,7 +138,7 @@ def assemble_features(
 
 
 def _fill_scalars(column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
-    values, found = _judge(column)
+    values, found = _check_values(column)
     x[:, 0], codes[:] = values, found
 
 
@@ -150,14 +150,14 @@ def _fill_vectors(column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
     fits = np.flatnonzero(codes == Reason.GOOD)
     if not len(fits) or not width:
         return
-    values, found = _judge(pc.list_flatten(column.take(pa.array(fits))))
+    values, found = _check_values(pc.list_flatten(column.take(pa.array(fits))))
     by_row = found.reshape(-1, width)
     bad = by_row != Reason.GOOD
     codes[fits] = by_row[np.arange(len(fits)), bad.argmax(axis=1)]
     x[fits] = np.where(bad.any(axis=1)[:, None], 0, values.reshape(-1, width))
 
 
-def _judge(column: pa.ChunkedArray) -> tuple[Float32, Codes]:
+def _check_values(column: pa.ChunkedArray) -> tuple[Float32, Codes]:
     """Values as float32, 0 where a code says why not."""
     nulls = column.is_null().to_numpy()
     numbers = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
@@ -175,7 +175,7 @@ def explain_value(column: pa.ChunkedArray, row: int, reason: Reason, width: int 
     if reason == Reason.LENGTH:
         return f"length {len(value)}", f"is a vector of length {len(value)}, the others have {width}"
     if isinstance(value, list):
-        codes = _judge(pa.chunked_array([column[row].values]))[1]
+        codes = _check_values(pa.chunked_array([column[row].values]))[1]
         place = int((codes == reason).argmax())
         return shorten(value[place]), f"{TEXTS[reason]} at position {place}"
     return shorten(value), TEXTS[reason]

@@ -1,4 +1,4 @@
-"""Which rows are judged corrupt, where several operators have an opinion."""
+"""Which rows are marked as corrupt, where several operators have an opinion."""
 
 from operators.outliers.votes import decide
 

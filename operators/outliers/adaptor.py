@@ -1,4 +1,4 @@
-"""The operator ``outliers``: judges every row, and counts the marks of other operators beside the verdict."""
+"""The operator ``outliers``: assesses every row, and counts the marks of other operators beside its own."""
 
 from __future__ import annotations
 
@@ -67,37 +67,37 @@ class Outliers(Operator[OutliersParams]):
     cost = Cost(541, 179, 168)
     Params = OutliersParams
 
-    def __init__(self, params: OutliersParams, judges: Sequence[str] = ("group",)) -> None:
+    def __init__(self, params: OutliersParams, voters: Sequence[str] = ("group",)) -> None:
         super().__init__(params)
-        self.judges = tuple(judges)
+        self.voters = tuple(voters)
         """Names of everything that marks rows, with ``evidence`` if it decides."""
 
     def in_chain(self, chain: Sequence[Operator[OperatorParams]]) -> Outliers:
-        """Return the operator with the judges of the recipe.
+        """Return the operator with the voters of the recipe.
 
         Raises
         ------
         OperatorError
-            The rule names no judge of the recipe, or the recipe has none.
+            The rule names no voter of the recipe, or the recipe has none.
         """
         added = {field.name for operator in chain for field in operator.adds}
-        judges = {name.removesuffix(MARK) for name in added if name.endswith(MARK) and name != IS_OUTLIER}
+        voters = {name.removesuffix(MARK) for name in added if name.endswith(MARK) and name != IS_OUTLIER}
         rule = self.params.rule
         if rule is None:
             rule = EVIDENCE if {FEATURES, LABEL} <= added else ALL
         if rule == EVIDENCE:
-            judges.add(EVIDENCE)
-        if not judges:
+            voters.add(EVIDENCE)
+        if not voters:
             raise OperatorError(
                 "operators.outliers: no operator of the recipe marks rows, and rows have no features to "
-                "judge them by. Add `groups: {}` or `eos: {}`, or name `source.features`."
+                "assess them by. Add `groups: {}` or `eos: {}`, or name `source.features`."
             )
-        if rule not in (ALL, ANY, *judges):
+        if rule not in (ALL, ANY, *voters):
             raise OperatorError(
-                f"operators.outliers.rule: {rule!r} is no judge of this recipe. Use {EVIDENCE}, all, any, or "
-                f"one of: {', '.join(sorted(judges))}."
+                f"operators.outliers.rule: no operator {rule!r} of this recipe marks outliers. Use "
+                f"{EVIDENCE}, all, any, or one of: {', '.join(sorted(voters))}."
             )
-        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(judges))
+        return Outliers(self.params.model_copy(update={"rule": rule}), sorted(voters))
 
     @property
     def _by_evidence(self) -> bool:
@@ -106,7 +106,7 @@ class Outliers(Operator[OutliersParams]):
     @property
     def _voters(self) -> tuple[str, ...]:
         """Columns of the marks of other operators."""
-        return tuple(judge + MARK for judge in self.judges if judge != EVIDENCE)
+        return tuple(voter + MARK for voter in self.voters if voter != EVIDENCE)
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -206,12 +206,12 @@ class Outliers(Operator[OutliersParams]):
         from operators.outliers.state import load_state
 
         state = load_state(context.state)
-        judge: Callable[[pa.Table], tuple[Text, Any]] = (
-            _judge_nothing if state is None else partial(_judge, state)
+        assess_rows: Callable[[pa.Table], tuple[Text, Any]] = (
+            _assess_nothing if state is None else partial(_assess, state)
         )
 
         def apply(table: pa.Table) -> pa.Table:
-            source, score = judge(table)
+            source, score = assess_rows(table)
             votes = _reasons(table) | {EVIDENCE: source}
             marked = joined({name: votes[name] for name in sorted(votes)})
             return pa.table(_columns(source != "", source, marked) | {SCORE: score})
@@ -219,7 +219,7 @@ class Outliers(Operator[OutliersParams]):
         return apply
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:
-        """Give the verdict, each judge's mark and, by evidence, posterior, threshold and all evidence."""
+        """Give the verdict, each voter's mark and, by evidence, posterior, threshold and all evidence."""
         facts = [fact for fact in added_facts(self.adds, row) if fact.value != ""]
         for column in self._voters:
             reason = row.value(column)
@@ -234,7 +234,7 @@ class Outliers(Operator[OutliersParams]):
         """Say which operators mark which rows; by evidence also what the verdict is estimated to find."""
         from operators.outliers.report import evidence_section, vote_section
 
-        votes = vote_section(context, self.judges, str(self.params.rule or ALL))
+        votes = vote_section(context, self.voters, str(self.params.rule or ALL))
         if not self._by_evidence:
             return votes
         kinds = {kind: f"{reason} ({kind})" for kind, reason in REASONS.items()}
@@ -288,20 +288,20 @@ def estimated(state: State) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 
-def _judge(state: State, table: pa.Table) -> tuple[Text, Any]:
+def _assess(state: State, table: pa.Table) -> tuple[Text, Any]:
     """Return the reason for each row, empty where it is no outlier, and its score."""
     from operators.outliers.planted import KINDS
-    from operators.outliers.verdict import judge
+    from operators.outliers.verdict import assess
 
     if not table.num_rows:
-        return _judge_nothing(table)
-    found = judge(state, *_arrays(table))
+        return _assess_nothing(table)
+    found = assess(state, *_arrays(table))
     names = np.array([*(REASONS[kind] for kind in KINDS), ""], np.object_)
     score = pa.array(found.score.astype(np.float32), from_pandas=True)
     return np.asarray(names[found.kind], np.object_), score
 
 
-def _judge_nothing(table: pa.Table) -> tuple[Text, Any]:
+def _assess_nothing(table: pa.Table) -> tuple[Text, Any]:
     return np.full(table.num_rows, "", np.object_), pa.nulls(table.num_rows, pa.float32())
 
 
@@ -316,21 +316,21 @@ def _columns(verdict: Mask, source: Text, marked: Text) -> dict[str, Any]:
 
 
 def _reasons(table: pa.Table) -> dict[str, Text]:
-    """Return for each judge its reason for each row; a judge that only says yes or no gives its name."""
+    """Return for each voter its reason for each row; an operator that only says yes or no gives its name."""
     found = {}
     for name in table.column_names:
         if not name.endswith(MARK):
             continue
-        judge, column = name.removesuffix(MARK), table.column(name)
+        voter, column = name.removesuffix(MARK), table.column(name)
         if pa.types.is_boolean(column.type):
-            found[judge] = np.where(column.to_numpy().astype(bool), judge, "").astype(np.object_)
+            found[voter] = np.where(column.to_numpy().astype(bool), voter, "").astype(np.object_)
         else:
-            found[judge] = np.asarray(column.cast(pa.string()).to_numpy(), np.object_)
+            found[voter] = np.asarray(column.cast(pa.string()).to_numpy(), np.object_)
     return found
 
 
 def _marks(reasons: Mapping[str, Text]) -> dict[str, Mask]:
-    return {judge: np.asarray(texts != "", np.bool_) for judge, texts in reasons.items()}
+    return {voter: np.asarray(texts != "", np.bool_) for voter, texts in reasons.items()}
 
 
 def _category(texts: Text) -> pa.Array:
@@ -349,6 +349,6 @@ def _count(reader: ShardReader, columns: Sequence[str], rule: str, shard: int) -
         "outliers": decide(marks, rule).sum(),
         "contested": np.count_nonzero((votes > 0) & (votes < len(marks))),
     }
-    for judge, mark in marks.items():
-        found |= {f"marked_{judge}": mark.sum(), f"only_{judge}": np.count_nonzero(mark & (votes == 1))}
+    for voter, mark in marks.items():
+        found |= {f"marked_{voter}": mark.sum(), f"only_{voter}": np.count_nonzero(mark & (votes == 1))}
     return {name: int(value) for name, value in found.items()}

@@ -30,10 +30,10 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     state = load_state(folder)
     if state is None:
         reason = json.loads((folder / RECORD).read_text("utf-8"))["reason"]
-        return [Fact("evidence", None, f"no row is judged: {reason}")]
+        return [Fact("evidence", None, f"no row is assessed: {reason}")]
     y = row.table.column(LABEL).to_numpy().astype(np.int64)
     if y[0] not in state.classes:
-        return [Fact("evidence", None, "too few rows of this class were sampled to judge it")]
+        return [Fact("evidence", None, "too few rows of this class were sampled to assess it")]
     X = vectors_to_numpy(row.table.column(FEATURES))
     E, by_kind = row_evidence(state, X, y, np.array([row.row_id], np.int64))
     total = float(by_kind.sum())

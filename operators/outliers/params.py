@@ -26,7 +26,7 @@ class EvidenceParams(OperatorParams):
 
 
 class OutliersParams(OperatorParams):
-    """How rows are judged corrupt."""
+    """How rows are marked as corrupt."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 

@@ -32,14 +32,14 @@ NOT_COVERED = (
 Rows = NDArray[np.float64]
 
 
-def vote_section(context: ReportContext, judges: Sequence[str], rule: str) -> ReportSection | None:
+def vote_section(context: ReportContext, voters: Sequence[str], rule: str) -> ReportSection | None:
     """Tabulate the rows by the operators that mark them; None if only one operator marks rows."""
-    if len(judges) < 2:
+    if len(voters) < 2:
         return None
     stats = {str(by or ""): stat for (by,), stat in context.counts(MARKED_BY).items()}
-    judged = context.counts(MARKED_BY, IS_OUTLIER)
-    outliers = {str(by or ""): stat.rows for (by, outlier), stat in judged.items() if outlier}
-    disputed = sum(stat.rows for by, stat in stats.items() if 0 < _votes(by) < len(judges))
+    assessed = context.counts(MARKED_BY, IS_OUTLIER)
+    outliers = {str(by or ""): stat.rows for (by, outlier), stat in assessed.items() if outlier}
+    disputed = sum(stat.rows for by, stat in stats.items() if 0 < _votes(by) < len(voters))
     total = sum(stat.rows for stat in stats.values())
     names = sorted(stats, key=lambda by: (-_votes(by), by))
     table = ReportTable(
@@ -50,7 +50,7 @@ def vote_section(context: ReportContext, judges: Sequence[str], rule: str) -> Re
     )
     content: list[Content] = [table]
     if disputed:
-        shown = disputed_rows(context, len(judges))
+        shown = disputed_rows(context, len(voters))
         caption = f"some operators mark them and others do not; by falling loss; the first {len(shown)}"
         content.append(ExampleRows("Disputed rows", shown, caption))
     finding = Finding(_sentence(disputed, sum(outliers.values()), rule))
@@ -89,18 +89,18 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
     return ReportSection(title, content, [Finding(text)], order=order)
 
 
-def disputed_rows(context: ReportContext, n_judges: int) -> list[int]:
+def disputed_rows(context: ReportContext, n_voters: int) -> list[int]:
     """Find the rows on which the operators disagree: outliers by the rule first, then by falling loss."""
     reader = context.shards
     columns = [name for name in (MARKED_BY, IS_OUTLIER, LOSS) if name in context.columns]
-    work = partial(_disputed, reader, columns, n_judges)
+    work = partial(_disputed, reader, columns, n_voters)
     kept = np.empty((0, 3))
     for found in context.executor.map(work, range(len(reader.shards))):
         kept = _first(np.concatenate([kept, found]))
     return [int(row_id) for row_id in kept[:, 2]]
 
 
-def _disputed(reader: ShardReader, columns: Sequence[str], n_judges: int, shard: int) -> Rows:
+def _disputed(reader: ShardReader, columns: Sequence[str], n_voters: int, shard: int) -> Rows:
     """Return whether an outlier, loss and row id, (m, 3), of one shard's first disputed rows."""
     table = reader.read(shard, columns)
     votes = np.array([_votes(by or "") for by in table.column(MARKED_BY).to_pylist()], np.int64)
@@ -108,7 +108,7 @@ def _disputed(reader: ShardReader, columns: Sequence[str], n_judges: int, shard:
     if LOSS in columns:
         loss = np.nan_to_num(table.column(LOSS).to_numpy(), nan=0.0)
     rows = np.column_stack([table.column(IS_OUTLIER).to_numpy(), loss, table.column(ROW_ID).to_numpy()])
-    return _first(np.asarray(rows[(votes > 0) & (votes < n_judges)], np.float64))
+    return _first(np.asarray(rows[(votes > 0) & (votes < n_voters)], np.float64))
 
 
 def _first(rows: Rows) -> Rows:

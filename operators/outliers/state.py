@@ -104,7 +104,7 @@ def load_state(folder: Path) -> State | None:
 
 
 def forget_row_ids(folder: Path) -> None:
-    """Replace the row ids of the sample by -1, so that every row is judged as one that was not in it."""
+    """Replace the row ids of the sample by -1, so that every row is assessed as one that was not in it."""
     if not (folder / ARRAYS).exists():
         return
     with np.load(folder / ARRAYS, allow_pickle=False) as file:

@@ -1,4 +1,4 @@
-"""Cross-fitted gradient-boosted trees, kept as plain arrays: the second judge of labels.
+"""Cross-fitted gradient-boosted trees, kept as plain arrays: the second model that assesses labels.
 
 scikit-learn's histogram booster fits them; every tree is then stored as a complete binary tree of
 ``DEPTH`` levels, so that reading a state runs no code and that a row is scored by array lookups alone.

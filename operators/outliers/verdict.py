@@ -1,6 +1,6 @@
 """Which rows are probably corrupt, with the estimated precision and recall of that verdict.
 
-:func:`fit` learns from a bounded sample; :func:`judge` judges any row, rows of the sample by models that did
+:func:`fit` learns from a bounded sample; :func:`assess` scores any row, rows of the sample by models that did
 not train on them. The prevalence of damaged features is estimated from distances and confirmed by labels,
 that of label errors from labels alone, so that one kind cannot pass for the other; the posterior of a row
 then uses everything.
@@ -52,9 +52,9 @@ DAMAGE_ROUNDS = 3
 MAIN_KIND = 0.75
 """Share of the more common kind in all damage of features."""
 MIN_ROWS = 100
-"""Rows of judged classes below which there is no evidence."""
+"""Rows of assessed classes below which there is no evidence."""
 MIN_CLASS = 20
-"""Sampled rows of a class below which its rows are not judged."""
+"""Sampled rows of a class below which its rows are not assessed."""
 NOBODY = 2.0
 """Threshold that no posterior reaches."""
 
@@ -107,7 +107,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that :func:`judge` needs."""
+    """Everything that :func:`assess` needs."""
 
     scaler: Scaler
     sources: Sources
@@ -117,7 +117,7 @@ class State:
     threshold: float
     """Least posterior of a marked row; ``NOBODY`` where no row is marked."""
     classes: Int64
-    """(n_classes,) ascending class indices that are judged; evidence counts them from 0."""
+    """(n_classes,) ascending class indices that are assessed; evidence counts them from 0."""
     sample_ids: Int64
     """Row ids of the sample, ascending."""
     n_folds: int
@@ -133,11 +133,11 @@ class Verdicts:
     kind: Int64
     """Index into ``KINDS`` of the most probable kind; -1 where the row is not marked."""
     posterior: Float64
-    """Probability that the row is corrupt; 0 for rows of a class that is not judged."""
+    """Probability that the row is corrupt; 0 for rows of a class that is not assessed."""
     score: Float64
     """Log odds with prevalences floored, which rank rows even where the posterior is 0 for all.
 
-    NaN for rows of a class that is not judged."""
+    NaN for rows of a class that is not assessed."""
 
 
 def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config | None = None) -> State:
@@ -156,7 +156,7 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
         There are too few rows, fewer than two classes of ``MIN_CLASS`` rows, or only constant features.
     """
     config = config or Config()
-    classes, rows = _judged_rows(y, row_ids, seed)
+    classes, rows = _assessed_rows(y, row_ids, seed)
     X, ids = np.asarray(X[rows], np.float32), row_ids[rows].astype(np.int64)
     y = np.searchsorted(classes, y[rows]).astype(np.int64)
     scaler = Scaler.fit(X)
@@ -186,8 +186,8 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
     )
 
 
-def _judged_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
-    """Return the classes that are judged, and the positions of their rows by the hash of their ids."""
+def _assessed_rows(y: Int64, row_ids: Int64, seed: int) -> tuple[Int64, Int64]:
+    """Return the classes that are assessed, and the positions of their rows by the hash of their ids."""
     classes, counts = np.unique(y, return_counts=True)
     classes = classes[counts >= MIN_CLASS].astype(np.int64)
     order = np.lexsort((row_ids, row_hashes(row_ids, seed, SAMPLE)))
@@ -286,8 +286,8 @@ def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> 
     return (float(ordered[last]) + below) / 2
 
 
-def judge(state: State, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
-    """Judge rows, each on its own: neither their order nor the other rows change a bit of the result.
+def assess(state: State, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
+    """Assess rows, each on its own: neither their order nor the other rows change a bit of the result.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def row_evidence(state: State, X: Float32, y: Int64, row_ids: Int64) -> tuple[Fl
 
     Parameters
     ----------
-    X, y, row_ids : (1, d) features, (1,) index of a class that is judged, (1,) id.
+    X, y, row_ids : (1, d) features, (1,) index of a class that is assessed, (1,) id.
     """
     place = np.asarray(row_ids % BLOCK, np.int64)
     with threadpool_limits(1):

@@ -15,15 +15,15 @@ ALL, ANY = "all", "any"
 
 
 def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
-    """Whether each row is judged corrupt.
+    """Return whether each row is marked as corrupt.
 
     GRASP's noise is often the smaller minority, and a row far from the others can be rare rather than wrong,
-    so that one judge alone is weak evidence: by default all must agree.
+    so that one voter alone is weak evidence: by default all must agree.
 
     Parameters
     ----------
-    marks : judge -> (n,) rows it marks; at least one judge.
-    rule : ``all`` or ``any`` of the judges, or the name of the one that decides alone.
+    marks : voter -> (n,) rows it marks; at least one voter.
+    rule : ``all`` or ``any`` of the voters, or the name of the one that decides alone.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
 
     Raises
     ------
-    KeyError : the rule names no judge.
+    KeyError : the rule names no voter.
     """
     if rule not in (ALL, ANY):
         return marks[rule]
@@ -40,10 +40,10 @@ def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
 
 
 def joined(reasons: Mapping[str, Text]) -> Text:
-    """(n,) the reasons of all judges that mark a row, as ``grasp:noise+eos``; empty for none.
+    """(n,) the reasons of all voters that mark a row, as ``grasp:noise+eos``; empty for none.
 
     Parameters
     ----------
-    reasons : judge -> (n,) its reason, empty where it does not mark the row.
+    reasons : voter -> (n,) its reason, empty where it does not mark the row.
     """
     return np.array(["+".join(filter(None, row)) for row in zip(*reasons.values(), strict=True)], np.object_)

@@ -90,13 +90,13 @@ class Cluster(Split[ClusterParams]):
             drawn = draw(executor, taking, seed, params.resources)
             return drawn.X, np.searchsorted(names, drawn.keys)[:, None]
 
-        begun = begin(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
-        begun.by.save(context.state / MAP)
+        start = begin(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
+        start.by.save(context.state / MAP)
         work = context.state / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
-        rows = ShardedRows(executor, Files(work, taking), begun.by, quotas, params.resources)
-        fit = iterate(rows, begun.centroids, params.max_iter)
+        rows = ShardedRows(executor, Files(work, taking), start.by, quotas, params.resources)
+        fit = iterate(rows, start.centroids, params.max_iter)
         shutil.rmtree(work)
         direction, offset, sign = fit.rule
         np.savez(
@@ -110,8 +110,8 @@ class Cluster(Split[ClusterParams]):
             "mmd_random": random_mmd(rows.scatter, rows.n, fit.chosen.count),
             "objective": rows.scatter - fit.between[-1],
             "steps": float(len(fit.between)),
-            "start_mmd_min": min(begun.ends),
-            "start_mmd_max": max(begun.ends),
+            "start_mmd_min": min(start.ends),
+            "start_mmd_max": max(start.ends),
         }
 
     def open(self, context: Context) -> Apply:

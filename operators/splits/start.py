@@ -102,7 +102,7 @@ class Settings:
         return make_map(sample, self.kernel, self.gamma, landmarks, self.standardize)
 
 
-class Begun(NamedTuple):
+class Start(NamedTuple):
     """Feature map, first centroids, and the MMD that each start ended with on the sample."""
 
     by: FeatureMap
@@ -115,7 +115,7 @@ def begin(
     n: int,
     settings: Settings,
     random: np.random.Generator,
-) -> Begun:
+) -> Start:
     """Make the feature map and the first centroids for n rows.
 
     ``sample`` gives, for a seed, features and (s, k) groups of the rows :func:`sample_rows` picks.
@@ -123,7 +123,7 @@ def begin(
     X, codes = sample(int(random.integers(2**63)))
     by = settings.map_of(X, int(random.integers(2**31)))
     centroids, ends = _try_starts(by.features(X), codes, settings, random, whole=len(X) == n)
-    return Begun(by, centroids, ends)
+    return Start(by, centroids, ends)
 
 
 def generator(random_state: Any) -> np.random.Generator:

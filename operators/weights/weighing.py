@@ -41,7 +41,7 @@ class Factors:
         """Return the factors' product (n,); 0 for rows that are dropped.
 
         Where an operator marks a row and the verdict keeps it, its weight counts 1: a weight near 0 would
-        drop what the other judges call a minority.
+        drop what the other operators call a minority.
         """
         outlier = table.column(IS_OUTLIER).to_numpy().astype(bool)
         product = np.ones(table.num_rows)

@@ -1,7 +1,7 @@
 """Exact DBSCAN over a grid for a class that no worker can hold: same labels as the kernel, block by block on
 disk.
 
-1. Rows are cut into blocks of fixed size (``blocks``); random samples settle most rows (``density``).
+1. Rows are cut into blocks of fixed size (``blocks``); random samples decide most rows (``density``).
 2. Each row left is compared with the blocks that its bounding box may reach; its neighbours are kept
    (``density``).
 3. A few random rows (hubs) connect most core samples, at every radius at once (``hubs``). Core samples

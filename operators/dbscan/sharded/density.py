@@ -24,7 +24,7 @@ from operators.dbscan.tiles import Level, Tiles, pieces
 
 
 def open_rows(layout: Layout, round_: int, block: int) -> Index:
-    """Return the rows of a block that samples have not settled at every level."""
+    """Return the rows of a block that samples have not decided at every level."""
     return np.flatnonzero(layout.load("level", _key(layout, round_, block)) >= 0)
 
 
@@ -44,7 +44,7 @@ def draw_sample(layout: Layout, round_: int, counts: list[int], drawn: tuple[Ind
     layout.pack("sample", round_, rows._asdict())
 
 
-def settle(layout: Layout, round_: int, block: int) -> tuple[int, int]:
+def decide_block(layout: Layout, round_: int, block: int) -> tuple[int, int]:
     """Lower the levels of a block by the round's sample; return the open rows left, and the rows lowered."""
     level = layout.load("level", _key(layout, round_, block))
     open_ = np.flatnonzero(level >= 0)

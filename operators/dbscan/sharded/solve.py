@@ -75,7 +75,7 @@ def lay_out(
 
 def solve(map_: Map, layout: Layout) -> labels.Solved:
     """Find and number the clusters of every cell of the grid."""
-    round_, counts = _settle(map_, layout)
+    round_, counts = _decide(map_, layout)
     _alone(map_, partial(density.choose_directions, layout, round_, counts), SEED)
     _each(map_, partial(density.write_boxes, layout), layout.blocks)
     groups = query_groups(counts, layout.query_rows)
@@ -96,8 +96,8 @@ def solve(map_: Map, layout: Layout) -> labels.Solved:
     return labels.Solved(layout, attachment, keys, n_clusters)
 
 
-def _settle(map_: Map, layout: Layout) -> tuple[int, list[int]]:
-    """Run rounds of samples, as ``density.settle_by_samples``; return the last round, and the open rows of
+def _decide(map_: Map, layout: Layout) -> tuple[int, list[int]]:
+    """Run rounds of samples, as ``density.decide_by_samples``; return the last round, and the open rows of
     each block.
     """
     counts = list(map_(partial(density.start, layout), layout.blocks))
@@ -107,7 +107,7 @@ def _settle(map_: Map, layout: Layout) -> tuple[int, list[int]]:
     while sum(counts) > size and size <= largest:
         ranks = drawn(random, layout.n, size - size // 2), drawn(random, sum(counts), size // 2)
         _alone(map_, partial(density.draw_sample, layout, round_, counts), ranks)
-        found = list(map_(partial(density.settle, layout, round_), layout.blocks))
+        found = list(map_(partial(density.decide_block, layout, round_), layout.blocks))
         n_before, counts = sum(counts), [n_open for n_open, _ in found]
         round_ += 1
         if sum(n_moved for _, n_moved in found) <= STALLED * n_before:

@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from operators.outliers.verdict import fit, judge
+from operators.outliers.verdict import assess, fit
 from tests.paper.outliers.problems import Array, Problem
 
 
@@ -35,7 +35,7 @@ def compared(problem: Problem, seed: int) -> dict[str, dict[str, float]]:
     theirs["AP of trees"] = _trees_area(problem, folds)
     started = time.process_time()
     state = fit(X, y, ids, seed=seed)
-    found = judge(state, X, y, ids)
+    found = assess(state, X, y, ids)
     ours = figures(found.is_outlier, found.score, problem)
     ours["seconds"] = time.process_time() - started
     ours |= {"stated precision": state.estimates.precision, "stated recall": state.estimates.recall}

@@ -109,7 +109,8 @@ LEVEL = DriftSection().level(5)
 def test_the_budget_of_false_alarms_is_shared_out_over_nights_and_figures() -> None:
     any_alarm = 1 - (1 - 5 * LEVEL) ** 100
     assert any_alarm == pytest.approx(0.05, rel=0.01)
-    assert DriftSection(nights=1, false_alarms=0.1).level(2) == pytest.approx(0.05)
+    assert DriftSection(runs=1, false_alarms=0.1).level(2) == pytest.approx(0.05)
+    assert DriftSection.model_validate({"nights": 7}).runs == 7  # the key of earlier recipes
 
 
 def test_a_hundred_nights_without_drift_raise_no_alarm() -> None:

@@ -13,8 +13,8 @@ from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from operators.base import CannotPredictError, Context, DatasetDelta
 from operators.encode.adaptor import Encode
+from operators.encode.level_counts import read_counts
 from operators.encode.params import EncodeParams
-from operators.encode.tally import read_tally
 from tests.data import recipe_for
 from tests.unit.in_memory import MemoryReader
 
@@ -50,7 +50,7 @@ def test_rows_like_the_old_ones_are_encoded_by_the_kept_state(tmp_path):
     operator, context = grown(tmp_path, rows(100, 1), rows(60, 2))
     old, new = (json.loads((tmp_path / k / "encoding.json").read_text()) for k in ("first", "second"))
     assert old == new
-    seen, counted = read_tally(context.state, "seen"), read_tally(context.state, "new")
+    seen, counted = read_counts(context.state, "seen"), read_counts(context.state, "new")
     assert {name: counts.rows for name, counts in seen.items()} == dict.fromkeys(COLUMNS, 200)
     assert {name: counts.rows for name, counts in counted.items()} == dict.fromkeys(COLUMNS, 160)
     assert seen["age"].missing == rows()["age"].null_count
@@ -70,7 +70,7 @@ def test_rows_like_the_old_ones_are_encoded_by_the_kept_state(tmp_path):
 def test_new_categories_are_counted_and_many_of_them_ask_for_a_fit(tmp_path):
     few = ["Bonn"] * 5 + ["Pune"] * 5 + ["Oslo"] * 90
     _, context = grown(tmp_path, rows(100, 1, city=pa.array(few)))
-    assert read_tally(context.state, "new")["city"].new == 10
+    assert read_counts(context.state, "new")["city"].new == 10
     (tmp_path / "many").mkdir()
     many = ["Bonn"] * 50 + ["Oslo"] * 50
     with pytest.raises(

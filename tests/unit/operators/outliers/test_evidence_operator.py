@@ -31,7 +31,7 @@ from operators.outliers.adaptor import Outliers
 from operators.outliers.params import EvidenceParams, OutliersParams
 from operators.outliers.sample import gather_sample
 from operators.outliers.state import load_state
-from operators.outliers.verdict import fit, judge
+from operators.outliers.verdict import assess, fit
 from operators.report import RowStatistics
 from tests.unit.in_memory import MemoryReader, run_operator, split_table
 from tests.unit.operators.outliers.problems import Problem, separable
@@ -65,7 +65,7 @@ def test_any_shards_give_the_bytes_of_the_kernel(tmp_path: Path) -> None:
     for name in (IS_OUTLIER, OUTLIER_SOURCE, MARKED_BY, "outlier_score"):
         assert len({str(result[name].to_pylist()) for result, _ in results}) == 1
     result, metrics = results[0]
-    expected = judge(fit(X, y, ids, seed=3), X, y, ids)
+    expected = assess(fit(X, y, ids, seed=3), X, y, ids)
     np.testing.assert_array_equal(result[IS_OUTLIER].to_numpy(), expected.is_outlier)
     np.testing.assert_allclose(result["outlier_score"].to_numpy(), expected.score, rtol=1e-5)
     assert set(result[OUTLIER_SOURCE].to_pylist()) == {"", "flipped label"}
@@ -190,7 +190,7 @@ def test_evidence_is_the_rule_where_there_are_features() -> None:
     features = Features(OutliersParams())
     found = Outliers(OutliersParams()).in_chain([features])
     assert found.params.rule == "evidence"
-    assert found.judges == ("evidence",)
+    assert found.voters == ("evidence",)
     assert found.requires == (LABEL, FEATURES)
     with pytest.raises(OperatorError, match="rows have no features"):
         Outliers(OutliersParams()).in_chain([])

@@ -1,4 +1,4 @@
-"""One verdict from several judges, whatever the shards; weights that other operators multiply."""
+"""One verdict from several voters, whatever the shards; weights that other operators multiply."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VERDICTS: dict[str, Callable[[bool, bool], bool]] = {
 UNIFORM = WeightsParams(method="uniform", trust="all")
 
 
-def judged(found: list[tuple[bool, bool]]) -> pa.Table:
+def assessed(found: list[tuple[bool, bool]]) -> pa.Table:
     return pa.table(
         {
             LABEL: pa.array([0] * len(found), pa.int32()),
@@ -58,7 +58,7 @@ def test_the_rule_decides_and_conflicts_are_counted(
 ) -> None:
     operator = Outliers(OutliersParams(rule=rule), ["eos", "group"])
     with TemporaryDirectory() as folder:
-        result, metrics = run_operator(operator, split_table(judged(found), cuts), Path(folder))
+        result, metrics = run_operator(operator, split_table(assessed(found), cuts), Path(folder))
     verdict = [VERDICTS[rule](*row) for row in found]
     marked = ["+".join([*(["eos"] if e else []), *(["grasp:noise"] if g else [])]) for g, e in found]
     assert result[IS_OUTLIER].to_pylist() == verdict
@@ -93,10 +93,10 @@ def test_judges_are_those_of_the_recipe() -> None:
     )
     alone = Outliers(OutliersParams()).in_chain([groups])
     assert alone.requires == (LABEL, "group_outlier")
-    assert Outliers(OutliersParams()).in_chain([groups, eos]).judges == ("eos", "group")
-    with pytest.raises(OperatorError, match=r"'eos' is no judge of this recipe.*group"):
+    assert Outliers(OutliersParams()).in_chain([groups, eos]).voters == ("eos", "group")
+    with pytest.raises(OperatorError, match=r"no operator 'eos' of this recipe marks outliers.*group"):
         Outliers(OutliersParams(rule="eos")).in_chain([groups])
-    with pytest.raises(OperatorError, match=r"rule: '' is no judge of this recipe.*group"):
+    with pytest.raises(OperatorError, match=r"rule: no operator '' of this recipe marks outliers.*group"):
         Outliers(OutliersParams(rule="")).in_chain([groups])
     with pytest.raises(OperatorError, match="no operator of the recipe marks rows"):
         Outliers(OutliersParams()).in_chain([])
@@ -138,7 +138,7 @@ def test_other_weights_multiply_and_kept_rows_have_mean_one(tmp_path: Path) -> N
     assert only.requires[3:] == ("eos_weight",)
 
 
-def test_a_weight_of_a_judge_that_was_overruled_does_not_count(tmp_path: Path) -> None:
+def test_a_weight_of_a_voter_that_was_overruled_does_not_count(tmp_path: Path) -> None:
     eos = np.array([0.0, 0.0, 1.2, 0.8])
     table = pa.table(
         {

@@ -17,9 +17,9 @@ from operators.outliers.verdict import (
     NOBODY,
     Config,
     NoEvidenceError,
+    assess,
     choose_threshold,
     fit,
-    judge,
     planted_evidence,
 )
 from tests.unit.operators.outliers.problems import clean_digits, demo_digits, separable
@@ -31,26 +31,26 @@ SMALL = Config(max_calibration=800)
 def test_flips_are_found_with_the_precision_that_is_stated(classes: int) -> None:
     X, y, ids, bad = separable(flips=0.08, classes=classes)
     state = fit(X, y, ids, config=SMALL)
-    found = judge(state, X, y, ids)
+    found = assess(state, X, y, ids)
     assert bad[found.is_outlier].mean() >= 0.7
     assert found.is_outlier[bad].mean() >= 0.5
     assert state.estimates.precision >= 0.7
     assert set(found.kind[found.is_outlier]) == {0}
     clean = separable(classes=classes)
-    assert judge(fit(*clean[:3], config=SMALL), *clean[:3]).is_outlier.mean() <= 0.005
+    assert assess(fit(*clean[:3], config=SMALL), *clean[:3]).is_outlier.mean() <= 0.005
 
 
 def test_damage_of_the_demo_is_found_precisely_and_clean_digits_are_left_alone() -> None:
     precision, recall = [], []
     for seed in range(3):
         X, y, ids, bad = demo_digits(seed)
-        found = judge(fit(X, y, ids, seed=seed), X, y, ids)
+        found = assess(fit(X, y, ids, seed=seed), X, y, ids)
         precision.append(bad[found.is_outlier].mean())
         recall.append(found.is_outlier[bad].mean())
     assert np.mean(precision) >= 0.7
     assert np.mean(recall) >= 0.5
     X, y, ids, _ = clean_digits(0)
-    assert judge(fit(X, y, ids), X, y, ids).is_outlier.mean() <= 0.005
+    assert assess(fit(X, y, ids), X, y, ids).is_outlier.mean() <= 0.005
 
 
 def test_scores_depend_on_neither_order_nor_company_to_the_bit() -> None:
@@ -59,9 +59,9 @@ def test_scores_depend_on_neither_order_nor_company_to_the_bit() -> None:
     state = fit(X[:900], y[:900], ids[:900], config=SMALL)
     kept = order[order < 900]
     again = fit(X[kept], y[kept], ids[kept], config=SMALL)
-    whole = judge(state, X, y, ids)
-    np.testing.assert_array_equal(judge(again, X, y, ids).score, whole.score)
-    part = judge(state, X[order[:50]], y[order[:50]], ids[order[:50]])
+    whole = assess(state, X, y, ids)
+    np.testing.assert_array_equal(assess(again, X, y, ids).score, whole.score)
+    part = assess(state, X[order[:50]], y[order[:50]], ids[order[:50]])
     np.testing.assert_array_equal(part.score, whole.score[order[:50]])
 
 
@@ -81,7 +81,7 @@ def test_new_rows_and_constant_columns() -> None:
     X, y, ids, bad = separable(n=1000, flips=0.08, d=6)
     X[:, 4] = 2.5
     state = fit(X[:700], y[:700], ids[:700], config=SMALL)
-    found = judge(state, X[700:], y[700:], ids[700:])
+    found = assess(state, X[700:], y[700:], ids[700:])
     assert np.isfinite(found.score).all()
     assert found.score[bad[700:]].min() > np.median(found.score[~bad[700:]])
 
@@ -91,13 +91,13 @@ def test_one_feature_and_many(d: int) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)
     X = (y[:, None] * 4 + rng.normal(size=(200, d))).astype(np.float32)
-    assert np.isfinite(judge(fit(X, y, np.arange(200)), X, y, np.arange(200)).score).all()
+    assert np.isfinite(assess(fit(X, y, np.arange(200)), X, y, np.arange(200)).score).all()
 
 
 def test_a_small_class_is_not_judged_and_does_not_disturb() -> None:
     X, y, ids, _ = separable(flips=0.08)
     with_rare = np.where(np.arange(1000) % 100 == 0, 7, y)
-    found = judge(fit(X, with_rare, ids, config=SMALL), X, with_rare, ids)
+    found = assess(fit(X, with_rare, ids, config=SMALL), X, with_rare, ids)
     assert np.isnan(found.score[with_rare == 7]).all()
     assert not found.is_outlier[with_rare == 7].any()
     assert found.is_outlier[with_rare != 7].any()
@@ -107,7 +107,7 @@ def test_one_hot_columns() -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 400)
     X = np.eye(3, dtype=np.float32)[np.where(rng.random(400) < 0.95, y, 0)]
-    assert np.isfinite(judge(fit(X, y, np.arange(400)), X, y, np.arange(400)).score).all()
+    assert np.isfinite(assess(fit(X, y, np.arange(400)), X, y, np.arange(400)).score).all()
 
 
 def test_rows_without_evidence_are_refused_with_the_reason() -> None:
@@ -155,7 +155,7 @@ def test_state_survives_files(tmp_path: Path) -> None:
     save_state(state, tmp_path)
     again = load_state(tmp_path)
     assert again is not None
-    np.testing.assert_array_equal(judge(again, X, y, ids).score, judge(state, X, y, ids).score)
+    np.testing.assert_array_equal(assess(again, X, y, ids).score, assess(state, X, y, ids).score)
     assert again.estimates == state.estimates
     save_reason("too few rows", tmp_path)
     assert load_state(tmp_path) is None
@@ -178,7 +178,7 @@ def test_without_damaged_features_distances_do_not_rank_rows() -> None:
     X, y, ids, bad = separable(flips=0.08)
     X[:20] += np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32) * np.r_[0, 0, 30 * np.ones(6)]
     state = fit(X, y, ids, config=SMALL)
-    score = judge(state, X, y, ids).score
+    score = assess(state, X, y, ids).score
     assert set(state.ratios.columns.tolist()) == set(LABEL_COLUMNS)
     assert score[bad].mean() > score[:20][~bad[:20]].max()
 
@@ -187,5 +187,5 @@ def test_many_classes_are_judged_without_trees() -> None:
     X, y, ids, bad = separable(n=2000, d=14, classes=14, flips=0.06)
     state = fit(X, y, ids, config=SMALL)
     assert state.sources.trees is None
-    score = judge(state, X, y, ids).score
+    score = assess(state, X, y, ids).score
     assert np.median(score[bad]) > np.quantile(score[~bad], 0.95)

@@ -19,7 +19,7 @@ from operators.encode.datetimes import DatetimeEncoding, read_dates
 from operators.encode.encoding import TableEncoding
 from operators.encode.numeric import NumberEncoding, read_numbers
 
-TALLY = "tally.json"
+COUNTS = "tally.json"
 NEW = "a new category"
 INFREQUENT = "infrequent"
 NORMAL_95 = 1.645
@@ -27,7 +27,7 @@ NORMAL_95 = 1.645
 
 
 @dataclass(frozen=True)
-class ColumnTally:
+class ColumnCounts:
     """Counts of one column.
 
     Attributes
@@ -44,10 +44,10 @@ class ColumnTally:
     missing: int = 0
     levels: Mapping[str, int] = field(default_factory=dict)
 
-    def __add__(self, other: ColumnTally) -> ColumnTally:
+    def __add__(self, other: ColumnCounts) -> ColumnCounts:
         keys = dict.fromkeys([*self.levels, *other.levels])
         levels = {key: self.levels.get(key, 0) + other.levels.get(key, 0) for key in keys}
-        return ColumnTally(self.rows + other.rows, self.missing + other.missing, levels)
+        return ColumnCounts(self.rows + other.rows, self.missing + other.missing, levels)
 
     def shares(self) -> dict[str, int]:
         """Return the rows of every level, missing values included."""
@@ -65,19 +65,19 @@ class ColumnTally:
         return cls(found["rows"], found["missing"], found["levels"])
 
 
-Tally = dict[str, ColumnTally]
+TableCounts = dict[str, ColumnCounts]
 
 
-def read_tally(folder: Path, key: str) -> Tally:
+def read_counts(folder: Path, key: str) -> TableCounts:
     """Return the counts of the rows of the fit (``seen``), or of the last run's new rows (``new``)."""
-    stored = json.loads((folder / TALLY).read_text("utf-8"))
-    return {name: ColumnTally.from_json(counts) for name, counts in stored.get(key, {}).items()}
+    stored = json.loads((folder / COUNTS).read_text("utf-8"))
+    return {name: ColumnCounts.from_json(counts) for name, counts in stored.get(key, {}).items()}
 
 
-def write_tally(folder: Path, seen: Tally, new: Tally) -> None:
+def write_counts(folder: Path, seen: TableCounts, new: TableCounts) -> None:
     """Write the counts into a state folder."""
     found = {"seen": _plain(seen), "new": _plain(new)}
-    (folder / TALLY).write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
+    (folder / COUNTS).write_text(json.dumps(found, indent=1, ensure_ascii=False), "utf-8")
 
 
 def vocabulary_file(folder: Path, index: int) -> Path:
@@ -92,25 +92,25 @@ def write_vocabulary(folder: Path, index: int, values: pa.Array) -> None:
 
 def count_shards(
     reader: ShardReader, encoding: TableEncoding, folder: Path, shards: Sequence[int], executor: Executor
-) -> Tally:
+) -> TableCounts:
     """Count the columns of some shards; their sums alone come back."""
-    found: Tally = {}
+    found: TableCounts = {}
     for counts in executor.map(partial(_count, reader, encoding, folder), shards):
         for name, column in counts.items():
-            found[name] = found.get(name, ColumnTally()) + column
+            found[name] = found.get(name, ColumnCounts()) + column
     return found
 
 
-def _count(reader: ShardReader, encoding: TableEncoding, folder: Path, shard: int) -> Tally:
+def _count(reader: ShardReader, encoding: TableEncoding, folder: Path, shard: int) -> TableCounts:
     """Count the columns of one shard. Runs on a worker."""
     table = reader.read_source(shard, encoding.sources)
-    found: Tally = {}
+    found: TableCounts = {}
     for index, column in enumerate(encoding.columns):
         values = table[column.source]
         if isinstance(column, CategoryEncoding):
             file = vocabulary_file(folder, index)
             known = pq.read_table(file)["value"].combine_chunks() if file.exists() else None
-            found[column.source] = category_tally(column, values, known)
+            found[column.source] = count_category(column, values, known)
             continue
         missing = int(values.null_count)
         if isinstance(column, NumberEncoding):
@@ -119,13 +119,13 @@ def _count(reader: ShardReader, encoding: TableEncoding, folder: Path, shard: in
         elif isinstance(column, DatetimeEncoding):
             seconds, _, wrong = read_dates(values, column.format, column.zone, column.missing)
             missing = int((np.isnan(seconds) & ~wrong).sum())
-        found[column.source] = ColumnTally(table.num_rows, missing)
+        found[column.source] = ColumnCounts(table.num_rows, missing)
     return found
 
 
-def category_tally(
+def count_category(
     encoding: CategoryEncoding, column: pa.ChunkedArray, known: pa.Array | None
-) -> ColumnTally:
+) -> ColumnCounts:
     """Count a categorical column; ``known`` None: no category counts as new."""
     levels, new, missing = encoding.counts(column, known)
     found = {
@@ -134,10 +134,10 @@ def category_tally(
         if name is not None
     }
     found |= {INFREQUENT: int(levels[-1]) - new, NEW: new}
-    return ColumnTally(len(column), missing, found)
+    return ColumnCounts(len(column), missing, found)
 
 
-def check_new_rows(seen: Tally, new: Tally, limit: float) -> None:
+def check_new_rows(seen: TableCounts, new: TableCounts, limit: float) -> None:
     """Raise CannotPredictError if the encoding no longer says what the new rows hold.
 
     Parameters
@@ -146,7 +146,7 @@ def check_new_rows(seen: Tally, new: Tally, limit: float) -> None:
     limit : most share of new categories, and most change of the share of missing values.
     """
     for name, now in new.items():
-        before = seen.get(name, ColumnTally())
+        before = seen.get(name, ColumnCounts())
         if not now.rows:
             continue
         slack = NORMAL_95 * float(np.sqrt(limit * (1 - limit) / now.rows))
@@ -163,5 +163,5 @@ def check_new_rows(seen: Tally, new: Tally, limit: float) -> None:
             )
 
 
-def _plain(tally: Tally) -> dict[str, Any]:
-    return {name: {**vars(column), "levels": dict(column.levels)} for name, column in tally.items()}
+def _plain(counts: TableCounts) -> dict[str, Any]:
+    return {name: {**vars(column), "levels": dict(column.levels)} for name, column in counts.items()}
