@@ -1,6 +1,10 @@
 """Boosted CVaR classification: base models are trained in turn, each on the rows that the others get wrong.
 
 Source: Zhai et al. 2021, "Boosted CVaR Classification", Algorithms 1 and 2.
+
+Deviation from the paper: the model of the ERM warm-up is itself the first base model, where the paper trains
+the first one from it with uniform weights. Every later round restarts from the warm-up model, as in the
+paper's experiments; the optimiser, of which the paper says nothing, starts afresh.
 """
 
 from __future__ import annotations

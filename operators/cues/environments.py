@@ -4,7 +4,10 @@ Source: Pezeshki et al., "Discovering environments with XRM", ICML 2024. Twins a
 of the rows; a label changes to the held-out twin's prediction with probability (p_max - 1/C) * C / (C -
 1) (their equation for p_flip), round after round, so that the twins come to rely on what they share: a
 shortcut. Rows that the held-out twin then gets wrong form the environment in which the shortcut fails.
-Unlike the paper the membership stays soft, and several splits are averaged.
+Deviations from the paper: the twins are linear, and labels are flipped between complete fits instead of
+between gradient steps. A round draws the flips once, then fits each twin to its optimum by L-BFGS, from its
+last solution; ``ROUNDS`` of them stand for the paper's training run. The draws are hashes of row ids, so
+rounds do not depend on shards. The membership of an environment stays soft, and several splits are averaged.
 """
 
 from __future__ import annotations

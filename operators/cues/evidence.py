@@ -265,7 +265,12 @@ def _recalls(p: Floats, y: Integers) -> npt.NDArray[np.float64]:
 
 
 def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Integers, n_classes: int) -> float:
-    """Return the smallest class's gain on hard rows; classes with few of them are pooled."""
+    """Return the smallest of the classes' mean gains on hard rows.
+
+    XRM has no such figure: it decides by the worst environment on validation rows. Here classes with fewer
+    than ``MIN_HARD_ROWS`` hard rows are pooled, and the gain of a pool with fewer than that counts as if the
+    missing rows had gained nothing, so that a handful of rows neither shows nor hides a shortcut.
+    """
     count = np.bincount(y[hard], minlength=n_classes)
     total = np.bincount(y[hard], moved[hard], minlength=n_classes)
     large = count >= MIN_HARD_ROWS

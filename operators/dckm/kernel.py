@@ -16,6 +16,10 @@ With the paper's factors the sum of weights sinks towards 0 for as long as the l
 rows hold all of it. ``min_effective_share`` is a floor of the effective sample size: a step that would go
 below is halved until it does not. The paper has none (0).
 
+The gradient is that of equation 16. Equation 17, as printed, lacks the factor 2 of d omega^2 = 2 omega
+d omega in its first term, the clusters' error; the other terms have it. A test compares the gradient with
+differences.
+
 Source: Wang, Fan, Kuang, Shi, Liu, Wang: Decorrelated Clustering with Data Selection Bias, IJCAI 2020.
 """
 

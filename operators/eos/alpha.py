@@ -94,7 +94,7 @@ def choose_alpha(
     curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
 ) -> float:
     """Choose the least alpha of the curve that is efficient enough on the rows it keeps, which must be most
-    of every class.
+    of every class. The rule is not the paper's, whose maximum lies at infinity; see the module.
 
     ``most_flagged`` is the largest share of a class that it may flag. Where there is none, the largest alpha.
     """

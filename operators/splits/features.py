@@ -107,7 +107,12 @@ class _Linear:
 
 
 class _Nystrom:
-    """phi(z) = k(z, landmarks) K^(-1/2), in steps, in buffers that stay in cache (Williams, Seeger 2001)."""
+    """phi(z) = k(z, landmarks) V L^(-1/2) for K = V L V', in steps, in buffers that stay in cache.
+
+    Williams and Seeger (2001), and scikit-learn's ``Nystroem``, multiply by K^(-1/2) = V L^(-1/2) V'. Without
+    the last rotation by V' all inner products, hence distances and clusters, are the same, and a column is
+    left out with each eigenvalue that is left out.
+    """
 
     def __init__(self, of: FeatureMap) -> None:
         sides = 2 * of.gamma * of.landmarks
