@@ -10,7 +10,7 @@ import pytest
 from connectors import Source, SourceShard, open_source
 from engine.execution.ray_executor import RayExecutor
 from tests import tables
-from tests.unit.connectors.test_tables_sources import rows
+from tests.unit.connectors.tables.test_tables_sources import rows
 from tests.unit.engine.publish.test_export import Target, Version
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]

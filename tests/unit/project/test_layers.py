@@ -109,3 +109,18 @@ def test_operators_and_connectors_import_neither_the_engine_nor_each_other(graph
 def test_no_modules_import_each_other_in_a_cycle(graph: Graph) -> None:
     found = cycles(graph)
     assert found == set()
+
+
+COVERED_ELSEWHERE = {
+    "connectors/storage": "tests/unit/engine/storage runs on a folder and on an object store",
+    "engine/training/rules": "tests/unit/engine/training/test_training.py runs every trainer",
+}
+"""Folders of code without a test folder of their own, with the place of their tests."""
+
+
+def test_test_folders_mirror_the_code() -> None:
+    code = {str(path.parent.relative_to(ROOT)) for path in module_files().values()}
+    unit = ROOT / "tests/unit"
+    tests = {str(path.parent.relative_to(unit)) for path in unit.rglob("test_*.py")} - {"project"}
+    assert tests - code == set(), "folders of tests without code"
+    assert code - tests - {*PACKAGES} == set(COVERED_ELSEWHERE), "code without tests"

@@ -22,7 +22,7 @@ from engine.recipe.recipe import Recipe
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.unit.kuberay import check, pods_in
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 DEMO = ROOT / "deploy" / "recipes" / "demo.yaml"
 NIGHTLY = ("--schedule", "0 2 * * *")
 CHECKED_IN = {"rayjob": (), "raycluster": (), "raycronjob": NIGHTLY, "cronjob": NIGHTLY}

@@ -111,7 +111,7 @@ def test_ports_are_reached_by_the_cluster_alone(tmp_path: Path) -> None:
             assert {"/tmp", "/home/rowsieve"} <= writable
 
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 MANIFESTS = sorted(
     [*(ROOT / "deploy" / "kubernetes").glob("*.yaml"), ROOT / "deploy" / "mlflow" / "kubernetes.yaml"]
 )
