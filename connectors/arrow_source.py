@@ -95,11 +95,11 @@ class ArrowSource(FileSource):
         return find_names(self.spec, Arrow)
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
-        """Columns as they are read, for those that a file holds."""
+        """Return the columns as they are read, for those that a file holds."""
         return plain_schema(stored)
 
     def _converted(self, table: pa.Table) -> pa.Table:
-        """Stored columns as :meth:`_schema` has them, save what a cast does."""
+        """Return the stored columns as :meth:`_schema` has them, save what a cast does."""
         return table
 
     def _look(self, path: str) -> tuple[pa.Schema, Shards]:
@@ -124,7 +124,7 @@ class ArrowSource(FileSource):
 
     @contextmanager
     def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:
-        """A reader of the file; of the columns at these places alone, if they are given."""
+        """Return a reader of the file; of the columns at these places alone, if they are given."""
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         options = pa.ipc.IpcReadOptions(included_fields=None if fields is None else [*fields])
         with reading(path), filesystem.open_input_file(where) as handle:

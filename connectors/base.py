@@ -98,7 +98,7 @@ class Source(Protocol):
         ...
 
     def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
-        """Rows of a shard (0-based) by their position in their file, 0-based."""
+        """Return the rows of a shard (0-based) by their position in their file, 0-based."""
         ...
 
 
@@ -107,7 +107,9 @@ class LateColumns(Protocol):
     """A source whose files do not say beforehand which columns they have."""
 
     def unread(self, shard: SourceShard, schema: pa.Schema) -> tuple[str, ...]:
-        """Columns of a shard that the frozen schema has not: they are lost. Raises ConnectorError."""
+        """Return the columns of a shard that the frozen schema has not: they are lost. Raises
+        ConnectorError.
+        """
         ...
 
 
@@ -213,4 +215,4 @@ class Connector(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def open(self, spec: SourceSpec, options: OptionsT) -> Source:
-        """A source over ``spec.path``; reads nothing yet. Raises ConnectorError."""
+        """Return a source over ``spec.path``; reads nothing yet. Raises ConnectorError."""

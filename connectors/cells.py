@@ -101,7 +101,7 @@ class CellRules:
         return bool(pc.all(looks, min_count=1).as_py())
 
     def _joined(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Numbers without what stands between their thousands; all else as it is."""
+        """Return numbers without what stands between their thousands; all else as it is."""
         mark, point = re.escape(self.thousands or ""), re.escape(self.decimal)
         grouped = pc.match_substring_regex(column, rf"^\s*[+-]?\d{{1,3}}({mark}\d{{3}})+({point}\d*)?\s*$")
         return pc.if_else(grouped, pc.replace_substring(column, self.thousands or "", ""), column)
@@ -141,7 +141,7 @@ def read_rows(
 
 
 def nulls_for_missing(data: bytes, spec: SourceSpec) -> bytes:
-    """JSON lines in which a value that ``spec.missing`` names is ``null``; the number of lines stays.
+    """Return JSON lines in which a value that ``spec.missing`` names is ``null``; the number of lines stays.
 
     Words that hold JSON's own signs are left to :class:`connectors.cleaned.Cleaned`, which sees text columns.
     """
@@ -155,7 +155,9 @@ def nulls_for_missing(data: bytes, spec: SourceSpec) -> bytes:
 
 
 def clean_texts(column: pa.ChunkedArray, missing: Sequence[str], strip: bool) -> pa.ChunkedArray:
-    """Texts without white space around them, if ``strip``, and null where they are one of ``missing``."""
+    """Return texts without white space around them, if ``strip``, and null where they are one of
+    ``missing``.
+    """
     if strip:
         column = pc.utf8_trim_whitespace(column)
     if missing:

@@ -112,7 +112,7 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _type_of(values: Sequence[Value]) -> pa.DataType:
-    """Boolean or integer where all values are that, else text."""
+    """Return boolean or integer where all values are that, else text."""
     if all(isinstance(value, bool) for value in values):
         return pa.bool_()
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
@@ -121,7 +121,7 @@ def _type_of(values: Sequence[Value]) -> pa.DataType:
 
 
 def _written(value: str | int | bool, kind: pa.DataType) -> str | int | bool:
-    """A value as one of type ``kind``; Arrow writes booleans in lower case."""
+    """Return a value as one of type ``kind``; Arrow writes booleans in lower case."""
     if not pa.types.is_string(kind) or isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -56,7 +56,9 @@ def guess_options(spec: SourceSpec) -> dict[str, Any]:
 
 
 def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:
-    """The separator that cuts most lines into the same number of cells, more than one, and these cells."""
+    """Return the separator that cuts most lines into the same number of cells, more than one, and
+    these cells.
+    """
     best: tuple[float, int, str, Rows] = (0.0, 0, usual, [])
     for separator in dict.fromkeys([usual, *SEPARATORS]):
         try:
@@ -89,7 +91,7 @@ def _has_header(first: list[str], columns: Sequence[Sequence[str]]) -> bool:
 
 
 def _marks(columns: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Decimal point and thousands, where most cells of a column show them."""
+    """Return the decimal point and thousands, where most cells of a column show them."""
     found: dict[str, Any] = {}
     cells = [[cell.strip() for cell in column if cell.strip()] for column in columns]
     if any(_most(column, COMMA) for column in cells):

@@ -130,7 +130,7 @@ class CsvSource(TextSource):
         return text
 
     def _header(self, path: str) -> tuple[list[str], int]:
-        """Column names and the offset of the first row."""
+        """Return the column names and the offset of the first row."""
         begin = self._mark_length(path)
         stop = self._header_end(path, begin)
         text = self._text(path, begin, stop).lstrip(b"\r\n").decode()
@@ -143,7 +143,7 @@ class CsvSource(TextSource):
         return self._names(path, cells), stop if self.options.header else begin
 
     def _names(self, path: str, cells: list[str]) -> list[str]:
-        """Names of the columns, given the cells of the first line."""
+        """Return the names of the columns, given the cells of the first line."""
         given = self.options.column_names
         if given is not None and len(given) != len(cells):
             raise ConnectorError(
@@ -186,7 +186,7 @@ class CsvSource(TextSource):
         *,
         guess: bool = False,
     ) -> pa.Table:
-        """Rows as a table; with ``guess``, types that are not given are found out."""
+        """Return the rows as a table; with ``guess``, types that are not given are found out."""
         names, rules = self._header(path)[0], self._rules
         if rules.rewrites:
             numeric = None if guess else frozenset(name for name in columns if _is_number(types[name]))
@@ -201,7 +201,7 @@ class CsvSource(TextSource):
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
-        """One word in a column of numbers makes it text, which then is no feature: better say so."""
+        """Refuse a column of numbers that one word made text, which then is no feature."""
         texts = [
             f.name for f in schema if pa.types.is_string(f.type) and f.name not in self.spec.text_columns
         ]

@@ -142,7 +142,7 @@ def write_digits(
 
 
 def main() -> None:
-    """Command line of this module."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(
         prog="python -m connectors.digits", description="Write the demo's digits."
     )

@@ -25,7 +25,7 @@ CHANGED = (0.5, 0.5)
 
 
 def make_night(night: int, *, seed: int = 0) -> pa.Table:
-    """The rows that come in night 1, 2 or 3. Raises ValueError for another one."""
+    """Return the rows that come in night 1, 2 or 3. Raises ValueError for another one."""
     if not 1 <= night < len(ENDS):
         raise ValueError(f"night is {night}: there are 1, 2 and 3")
     table = make_digits(seed=seed, shares=CHANGED if night == 3 else CALM)
@@ -40,7 +40,7 @@ def write_night(out: Path, night: int, *, seed: int = 0) -> list[Path]:
 
 
 def main() -> None:
-    """Command line of this module."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(
         prog="python -m connectors.drifting_digits", description="Write a night's digits."
     )

@@ -82,7 +82,7 @@ def resolve(path: str, root: str = "", policy: SourcePolicy | None = None) -> tu
 
 
 def _by_fsspec(path: str) -> tuple[fs.FileSystem, str]:
-    """A file system by fsspec: https, sftp, memory, hf, ...; some ask for a package of their own."""
+    """Return a file system by fsspec: https, sftp, memory, hf, ...; some ask for a package of their own."""
     from fsspec.core import url_to_fs
 
     settings = {"get_client": _guarded_client} if path.startswith(("http://", "https://")) else {}
@@ -142,7 +142,7 @@ def _tag(filesystem: fs.FileSystem, where: str) -> str:
 
 
 def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
-    """Path -> :func:`identity`; ``spec.identities`` may answer for local files from a cache."""
+    """Map each path to its :func:`identity`; ``spec.identities`` may answer for local files."""
     absolute = {path: path if "://" in path else resolve(path, spec.root)[1] for path in paths}
     local = [name for path, name in absolute.items() if "://" not in path]
     known = spec.identities(local) if spec.identities else {}
@@ -152,7 +152,8 @@ def identify(spec: SourceSpec, paths: Sequence[str]) -> dict[str, str]:
 
 
 def each(spec: SourceSpec, paths: Sequence[str], do: Callable[[str], T]) -> Iterator[T]:
-    """Results of ``do`` for every path, in order; of several at a time where they are fetched from afar.
+    """Return the results of ``do`` for every path, in order; of several at a time where they are
+    fetched from afar.
 
     Raises what ``do`` raises for the first path for which it does.
     """
@@ -200,7 +201,7 @@ def _reason(error: Exception) -> str:
 
 
 def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None = None) -> tuple[File, ...]:
-    """Sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
+    """Return the sorted files of one format behind ``spec.path``, as :func:`list_files` lists them.
 
     In a folder those with one of the format's endings count. A file, or those that a glob matches, may
     have any ending if the user named the format. Raises ConnectorError where none is left. With ``folder``,
@@ -215,7 +216,7 @@ def find_files(spec: SourceSpec, kind: type[Connector[Any]], folder: str | None 
 
 
 def find_names(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, ...]:
-    """Names of :func:`find_files`."""
+    """Return the names of :func:`find_files`."""
     return tuple(file.name for file in find_files(spec, kind))
 
 
@@ -268,7 +269,7 @@ def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
 def _below(
     folder: str, root: str, policy: SourcePolicy | None = None, *, deep: bool = True
 ) -> Iterator[File]:
-    """All files below a folder, or directly in it, named with the folder as the user wrote it."""
+    """Return all files below a folder, or directly in it, named with the folder as the user wrote it."""
     filesystem, where = resolve(folder or ".", root, policy)
     if filesystem.get_file_info(where).type != fs.FileType.Directory:
         raise _missing(folder, filesystem, where)
@@ -310,7 +311,7 @@ def check_inside(folder: str, path: str) -> None:
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:
-    """The error of a path without a file of that format; it names some that are there."""
+    """Return the error of a path without a file of that format; it names some that are there."""
     held = ", ".join(sorted(names)[:5]) + (", ..." if len(names) > 5 else "") or "nothing"
     fix = "Correct source.path, or name the format with source.format"
     if any(name.lower().endswith(PACKED) for name in names):
@@ -376,7 +377,7 @@ def check_rows(spec: SourceSpec, shards: Sized, skipped: Mapping[str, str]) -> N
 
 
 def no_row(path: str, skipped: Mapping[str, str], *, filtered: bool) -> ConnectorError:
-    """The error of a source without rows; it shows why a file was skipped, if one was."""
+    """Return the error of a source without rows; it shows why a file was skipped, if one was."""
     reason = f" {next(iter(skipped.values()))}" if skipped else ""
     if filtered:
         return ConnectorError(f"{path}: source.filter leaves no row. Widen it.{reason}")

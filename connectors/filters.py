@@ -51,7 +51,7 @@ class Predicate:
         return self._test(schema, {name: pc.field(name) for name in self.columns})
 
     def renamed(self, names: Mapping[str, str]) -> Predicate | None:
-        """With other column names; clauses on other columns are left out, which lets more rows through."""
+        """Return it with other column names; clauses on other columns are left out: more rows pass."""
         ways = [tuple((names[n], op, v) for n, op, v in way if n in names) for way in self.ways]
         return Predicate(tuple(ways)) if all(ways) else None
 
@@ -75,7 +75,7 @@ class Predicate:
 
 
 def parse(value: Any) -> Predicate | None:
-    """A recipe's ``source.filter``: a clause, a list of them (all must hold), or a list of lists (any).
+    """Parse ``source.filter``: a clause, a list of them (all must hold), or a list of lists (any).
 
     Raises ConnectorError.
     """
@@ -119,7 +119,7 @@ def _checked(value: Any) -> Clause:
 
 
 def _clause(schema: pa.Schema, refs: Mapping[str, Any], name: str, operation: str, value: Any) -> Any:
-    """A mask or an expression, as ``refs[name]`` is a column or a reference to one."""
+    """Return a mask or an expression, as ``refs[name]`` is a column or a reference to one."""
     ref, kind = refs[name], schema.field(name).type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -135,7 +135,7 @@ def _clause(schema: pa.Schema, refs: Mapping[str, Any], name: str, operation: st
 
 
 def _literal(name: str, kind: pa.DataType, value: Any) -> pa.Scalar:
-    """The value as the column's type; as it is where a number meets a column of other numbers."""
+    """Return the value as the column's type; as it is where a number meets a column of other numbers."""
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     alike = is_number == numbers and isinstance(value, bool) == pa.types.is_boolean(kind)

@@ -59,7 +59,7 @@ class Flattened(Wrapper):
         return pa.schema([pa.field(n, _struct(inside[n])) if n in inside else f for n, f in fields.items()])
 
     def _place(self, name: str) -> tuple[str, ...]:
-        """The stored column of a shown one, and the path inside it."""
+        """Return the stored column of a shown one, and the path inside it."""
         for struct in self.structs:
             if name.startswith(f"{struct}."):
                 return (struct, *name[len(struct) + 1 :].split("."))
@@ -100,7 +100,7 @@ def _leaves(field: pa.Field, name: str) -> Iterator[pa.Field]:
 
 
 def _struct(leaves: list[tuple[tuple[str, ...], pa.DataType]]) -> pa.DataType:
-    """The struct type whose fields lie at these paths, in this order."""
+    """Return the struct type whose fields lie at these paths, in this order."""
     inside: dict[str, list[tuple[tuple[str, ...], pa.DataType]]] = {}
     for path, kind in leaves:
         inside.setdefault(path[0], []).append((path[1:], kind))

@@ -112,12 +112,12 @@ class HuggingFaceSource(ArrowSource):
         return bool(known) and self.options.class_names
 
     def _features(self) -> dict[str, Any]:
-        """The features of ``dataset_info.json``, by column."""
+        """Return the features of ``dataset_info.json``, by column."""
         found = self._json(inside(self._folder(), INFO)).get("features")
         return found if isinstance(found, dict) else {}
 
     def _folder(self) -> str:
-        """The folder of the one dataset, or of the split that is asked for."""
+        """Return the folder of the one dataset, or of the split that is asked for."""
         path = self.spec.path
         split = self.options.split
         if not exists(self.spec, inside(path, SPLITS)):

@@ -67,7 +67,7 @@ class ImageSource(FileSource):
         return Listing(SCHEMA, tuple(shards), identities, {})
 
     def _identity(self, files: Sequence[File]) -> str:
-        """By content for local files; else by size and time, as listed: asking for each takes hours."""
+        """Identify a local file by content; else by size and time: asking for each takes hours."""
         if "://" in files[0].name:
             known = {file.name: f"size:{file.size},mtime_ns:{file.mtime_ns}" for file in files}
         else:
@@ -145,5 +145,5 @@ def _class(name: str) -> str | None:
 
 
 def _shown(spec: SourceSpec, name: str) -> str:
-    """The path within the folder that the user named."""
+    """Return the path within the folder that the user named."""
     return below(spec.path, name) or _base(name)

@@ -74,7 +74,9 @@ class JsonlSource(TextSource):
         return schema
 
     def _head(self, shard: SourceShard) -> pa.Schema:
-        """Schema of a shard's first rows; no column where they do not parse: reading them says why."""
+        """Return the schema of a shard's first rows; no column where they do not parse: reading them
+        says why.
+        """
         stop = min(shard.stop, shard.start + self.options.head_bytes)
         if stop < shard.stop:
             encoding = self._encoding(shard.path)
@@ -121,12 +123,12 @@ class JsonlSource(TextSource):
 
 
 def infer_json(data: bytes) -> pa.Schema:
-    """Schema of JSON lines. Raises ArrowInvalid if they do not fit together."""
+    """Return the schema of JSON lines. Raises ArrowInvalid if they do not fit together."""
     return _all_plain(_guessed(data))
 
 
 def parse_json(data: bytes, schema: pa.Schema) -> pa.Table:
-    """JSON lines as exactly ``schema``. Raises ArrowInvalid if one does not fit."""
+    """Return JSON lines as exactly ``schema``. Raises ArrowInvalid if one does not fit."""
     check_depth(data)
     file, block_size = whole(data)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -173,7 +175,7 @@ def too_deep(data: bytes, most: int) -> int | None:
 
 
 def _quotes(values: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
-    """Offsets of the quotes that begin and end texts."""
+    """Return the offsets of the quotes that begin and end texts."""
     quotes = np.flatnonzero(values == ord('"'))
     slashes = np.flatnonzero(values == ord("\\"))
     if len(slashes) and len(quotes):  # a quote after an odd number of backslashes is escaped
@@ -260,7 +262,7 @@ MOST = 100
 
 
 def united(known: pa.Schema, other: pa.Schema) -> pa.Schema:
-    """``known`` with the columns, also of structs, that only ``other`` has; nulls take its types."""
+    """Return ``known`` with the columns, also of structs, that only ``other`` has; nulls take its types."""
     return pa.schema(_united([*known], [*other]))
 
 
@@ -279,7 +281,8 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
-    """Keys of JSON lines that no column of ``schema`` holds, sorted, at most ``MOST``; "a.b" is b inside a.
+    """Return the keys of JSON lines that no column of ``schema`` holds, sorted, at most ``MOST``;
+    "a.b" is b inside a.
 
     Most data are looked through by a pattern alone: rows are parsed only where it finds an unknown key.
     """

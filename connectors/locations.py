@@ -26,18 +26,20 @@ def is_fsspec(path: str) -> bool:
 
 
 def path_of(name: str) -> str:
-    """A path or URI without the settings after its question mark."""
+    """Return a path or URI without the settings after its question mark."""
     return split_query(name)[0]
 
 
 def folder_of(name: str) -> str:
-    """A file's folder, written as the file is."""
+    """Return a file's folder, written as the file is."""
     bare, query = split_query(name)
     return bare.rpartition("/")[0] + query
 
 
 def inside(folder: str, name: str) -> str:
-    """A file of a folder, written as the folder is. Raises ConnectorError for a name that leads out of it."""
+    """Return a file of a folder, written as the folder is. Raises ConnectorError for a name that
+    leads out of it.
+    """
     if os.path.isabs(name) or ".." in name.split("/") or "\\" in name:
         raise ConnectorError(f"{folder} lists the file {name!r}, which is not below it. Correct the list.")
     bare, query = split_query(folder)
@@ -45,18 +47,18 @@ def inside(folder: str, name: str) -> str:
 
 
 def below(path: str, name: str) -> str:
-    """A listed file's path relative to the folder that ``path`` names, before its first wildcard."""
+    """Return a listed file's path relative to the folder that ``path`` names, before its first wildcard."""
     return relative(name, split_glob(path)[0])
 
 
 def extension(name: str, known: Collection[str]) -> str:
-    """The longest of the ``known`` endings that a file's name has, or nothing."""
+    """Return the longest of the ``known`` endings that a file's name has, or nothing."""
     bare = split_query(name)[0].lower()
     return max((ending for ending in known if bare.endswith(ending)), key=len, default="")
 
 
 def split_query(path: str) -> tuple[str, str]:
-    """A URI's path and its settings, from the question mark on."""
+    """Return a URI's path and its settings, from the question mark on."""
     head, mark, query = path.partition("?") if "://" in path else (path, "", "")
     return head, mark + query
 
@@ -71,7 +73,7 @@ def split_glob(path: str) -> tuple[str, str]:
 
 
 def relative(name: str, folder: str) -> str:
-    """A listed name relative to its folder, as the filesystem has it."""
+    """Return a listed name relative to its folder, as the filesystem has it."""
     base = split_query(folder)[0].rstrip("/")
     rest = split_query(name)[0][len(base) :].lstrip("/")
     return unquote(rest) if is_quoted(folder) else rest

@@ -68,7 +68,7 @@ def write_madlibs(path: Path, out: Path, *, seed: int = 0, shards: int = 6) -> l
 
 
 def main() -> None:
-    """Command line of this module."""
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(
         prog="python -m connectors.madlibs", description="Cut a text dataset with a spurious cue."
     )

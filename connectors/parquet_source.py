@@ -153,7 +153,7 @@ class ParquetSource(FileSource):
             return pa.schema([*schema, *folders]), shards
 
     def _fitting(self, path: str, asked: pc.Expression) -> Sequence[int]:
-        """Row groups whose statistics do not rule them out."""
+        """Return the row groups whose statistics do not rule them out."""
         import pyarrow.dataset as ds  # imports pandas
 
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
@@ -161,7 +161,7 @@ class ParquetSource(FileSource):
         return [group.id for group in fragment.subset(asked).row_groups]
 
     def _read(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
-        """All rows of a shard, once it is known that they fit into ``max_bytes``.
+        """Return all rows of a shard, once it is known that they fit into ``max_bytes``.
 
         Sizes in a footer bound nothing: one long value in a dictionary may stand in every row. Texts that
         could be that are read with their dictionaries and counted before they are written out.
@@ -195,7 +195,7 @@ class ParquetSource(FileSource):
         return table
 
     def _read_in_pieces(self, file: pq.ParquetFile, shard: SourceShard, columns: Sequence[str]) -> pa.Table:
-        """The same for texts inside lists, whose dictionaries cannot be kept."""
+        """Read a shard with texts inside lists, whose dictionaries cannot be kept."""
         held, pieces = 0, []
         for piece in file.iter_batches(1024, row_groups=range(shard.start, shard.stop), columns=[*columns]):
             held += piece.nbytes
@@ -204,7 +204,7 @@ class ParquetSource(FileSource):
         return pa.Table.from_batches(pieces, pieces[0].schema)
 
     def _read_head(self, file: pq.ParquetFile, shard: HeadShard, columns: Sequence[str]) -> pa.Table:
-        """The first rows of a shard."""
+        """Return the first rows of a shard."""
         groups, missing, pieces = range(shard.start, shard.stop), shard.n_rows, []
         for piece in file.iter_batches(min(missing, 8192), row_groups=groups, columns=[*columns]):
             pieces.append(piece.slice(0, missing))
@@ -238,7 +238,9 @@ class ParquetSource(FileSource):
 
 
 def _open(handle: pa.NativeFile, **settings: Any) -> pq.ParquetFile:
-    """A reader that checks pages, and reads INT96 as microseconds: nanoseconds end in 2262 and would wrap."""
+    """Return a reader that checks pages, and reads INT96 as microseconds: nanoseconds end in 2262
+    and would wrap.
+    """
     return pq.ParquetFile(
         handle, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **settings
     )
@@ -272,7 +274,7 @@ def _not_utf8(name: str, column: pa.ChunkedArray, shard: SourceShard) -> Connect
 def _shards(
     path: str, metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int
 ) -> Iterator[SourceShard]:
-    """Runs of neighbouring row groups among ``groups``."""
+    """Return the runs of neighbouring row groups among ``groups``."""
     rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
     for run in _runs(metadata, groups, shard_bytes):
         chunks = [metadata.row_group(g).column(c) for g in run for c in range(metadata.num_columns)]
@@ -297,7 +299,7 @@ def _runs(metadata: pq.FileMetaData, groups: Sequence[int], shard_bytes: int) ->
 
 
 def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iterator[pq.ColumnChunkMetaData]:
-    """Chunks of these row groups that belong to the named columns."""
+    """Return the chunks of these row groups that belong to the named columns."""
     for group in groups:
         found = metadata.row_group(group)
         for index in range(found.num_columns):
@@ -308,7 +310,7 @@ def _leaves(metadata: pq.FileMetaData, groups: range, columns: set[str]) -> Iter
 
 
 def _written_out(column: pa.ChunkedArray) -> int:
-    """Bytes of a column's texts, each where it stands."""
+    """Return the bytes of a column's texts, each where it stands."""
     total = 0
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
@@ -335,13 +337,14 @@ INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
 def partition(spec: SourceSpec, path: str) -> dict[str, str | None]:
-    """Columns that the folders between ``spec.path`` and a file name, and their values as text."""
+    """Return the columns that the folders between ``spec.path`` and a file name, and their values as text."""
     parts = (part.partition("=") for part in below(spec.path, path).split("/")[:-1])
     return {name: None if value == NULL else unquote(value) for name, mark, value in parts if name and mark}
 
 
 def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
-    """Their types over all files: int64 if all values are whole numbers, else text.
+    """Return the types of the partition columns over all files: int64 if all values are whole
+    numbers, else text.
 
     Columns in ``spec.text_columns`` are text. Raises ConnectorError where folders name other columns.
     """
@@ -362,7 +365,7 @@ def partition_schema(spec: SourceSpec, paths: Sequence[str]) -> pa.Schema:
 
 
 def constant(spec: SourceSpec, path: str, schema: pa.Schema, n_rows: int) -> dict[str, pa.Array]:
-    """A file's partition columns, those that ``schema`` has, with its types."""
+    """Return a file's partition columns, those that ``schema`` has, with its types."""
     found = partition(spec, path)
     texts = {name: pa.scalar(found[name], pa.string()) for name in schema.names if name in found}
     return {name: pa.repeat(text.cast(schema.field(name).type), n_rows) for name, text in texts.items()}

@@ -197,7 +197,9 @@ def is_metadata_address(text: str) -> bool:
 
 
 def _embedded(address: Address) -> list[Address]:
-    """IPv4 addresses that an IPv6 address stands for: mapped, compatible, NAT64, 6to4 and Teredo."""
+    """Return the IPv4 addresses that an IPv6 address stands for: mapped, compatible, NAT64, 6to4 and
+    Teredo.
+    """
     if not isinstance(address, ipaddress.IPv6Address):
         return []
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -258,7 +260,7 @@ def _check_spelling(uri: str, key: str) -> None:
 
 
 def _settings(uri: str) -> list[tuple[str, str]]:
-    """Names and values after a URI's question mark."""
+    """Return the names and values after a URI's question mark."""
     try:
         return parse_qsl(urlsplit(uri).query)
     except ValueError as error:
@@ -266,7 +268,7 @@ def _settings(uri: str) -> list[tuple[str, str]]:
 
 
 def _hosts(uri: str) -> Iterator[str]:
-    """Hosts that opening a URI connects to, as far as the URI names them."""
+    """Return the hosts that opening a URI connects to, as far as the URI names them."""
     scheme = uri.partition("://")[0]
     settings = _settings(uri)
     authority = urlsplit(uri).netloc.rpartition("@")[2]
@@ -282,7 +284,7 @@ def _named_hosts(settings: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _endpoints(uri: str) -> list[str]:
-    """Hosts that the URI of an object store names in place of the store's own."""
+    """Return the hosts that the URI of an object store names in place of the store's own."""
     scheme = uri.partition("://")[0]
     if scheme not in OBJECT_STORES:
         return []
@@ -303,7 +305,7 @@ def _has_own_credentials(uri: str) -> bool:
 
 
 def hosts_named(text: str) -> list[str]:
-    """Hosts in a setting: URLs, or hosts with or without a port, with commas between."""
+    """Return the hosts in a setting: URLs, or hosts with or without a port, with commas between."""
     parts = (part.strip().rpartition("://")[2].rpartition("@")[2] for part in text.split(","))
     return [host for part in parts if (host := _host_of(re.split(r"[/?#]", part, maxsplit=1)[0]))]
 
@@ -319,13 +321,15 @@ def _own_endpoints() -> set[str]:
 
 
 def _host_of(authority: str) -> str:
-    """Host of ``host:port`` or ``[address]:port``, without what follows a slash."""
+    """Return the host of ``host:port`` or ``[address]:port``, without what follows a slash."""
     bare = unquote(authority.partition("/")[0])
     return bare.partition("]")[0].lstrip("[") if bare.startswith("[") else bare.partition(":")[0]
 
 
 def _addresses(name: str) -> list[str]:
-    """IP addresses of a host; none where it cannot be looked up, since it cannot be reached then."""
+    """Return the IP addresses of a host; none where it cannot be looked up, since it cannot be
+    reached then.
+    """
     try:
         return [str(ipaddress.ip_address(name))]
     except ValueError:

@@ -42,7 +42,7 @@ _log = logging.getLogger("rowsieve")
 
 
 def connectors() -> dict[str, Connector[Any]]:
-    """Every format by its name: the built-in ones, then plugins.
+    """Return every format by its name: the built-in ones, then plugins.
 
     A plugin that does not load, is no :class:`connectors.base.Connector`, or has a name that is taken is
     named in a warning and left out.
@@ -60,7 +60,7 @@ def connectors() -> dict[str, Connector[Any]]:
 
 
 def connector(name: str) -> Connector[Any]:
-    """The format of that name. Raises ConnectorError with the nearest name."""
+    """Return the format of that name. Raises ConnectorError with the nearest name."""
     if name in BUILT_IN:
         return _built_in(name)
     known = connectors()
@@ -113,7 +113,7 @@ def open_source(
     label_map: Mapping[str | int | bool, str | int | bool | None] | None = None,
     **settings: Any,
 ) -> Source:
-    """Source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
+    """Return the source over a file, folder, glob or table; local, or any URI that pyarrow or fsspec know.
 
     Parameters
     ----------
@@ -164,7 +164,9 @@ def open_source(
 
 
 def _encoding(name: str, found: Connector[Any]) -> str:
-    """Python's name of ``source.encoding``. Raises ConnectorError where the format has no use for it."""
+    """Return Python's name of ``source.encoding``. Raises ConnectorError where the format has no
+    use for it.
+    """
     try:
         known = find_encoding(name)
     except UnknownEncodingError as error:
@@ -178,7 +180,7 @@ def _encoding(name: str, found: Connector[Any]) -> str:
 
 
 def find_connector(path: str, format: str = "auto") -> Connector[Any]:
-    """The format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
+    """Return the format of that name, or for "auto" the one behind the path. Raises ConnectorError."""
     if format != "auto":
         found = connector(format)
         current_policy().check_uri(path, known=found.schemes)

@@ -65,7 +65,7 @@ class RowScanner:
         self._decoder = codecs.getincrementaldecoder(encoding.name)()
 
     def scan(self, block: bytes) -> tuple[Ints, Bools]:
-        """Offsets just after each row end in the block, and whether that row is no blank line."""
+        """Return the offsets just after each row end in the block, and whether that row is no blank line."""
         self._check_text(block)
         data = np.frombuffer(self.encoding.units(block), np.uint8)
         breaks = (data == LF) | (data == CR)
@@ -110,7 +110,7 @@ class RowScanner:
         return inside
 
     def _place(self, unit: np.int64) -> int:
-        """Offset of a code unit of the open block."""
+        """Return the stored column of a shown one, and the path inside it."""
         return self.offset + int(unit) * self.encoding.unit
 
     def _check_text(self, block: bytes, *, final: bool = False) -> None:
@@ -178,14 +178,15 @@ def row_spans(data: bytes, *, separator: str, encoding: Encoding = UTF8_TEXT) ->
 
 
 def n_fields(row: bytes, separator: str = ",") -> int:
-    """Number of fields of one CSV row; separators in quotes are text."""
+    """Return the number of fields of one CSV row; separators in quotes are text."""
     data = np.frombuffer(row, np.uint8)
     inside = np.logical_xor.accumulate(data == QUOTE)
     return int(np.count_nonzero((data == ord(separator)) & ~inside)) + 1
 
 
 def first_failing(n: int, fails: Callable[[int, int], bool]) -> int:
-    """Index of the first of ``n`` rows that fails, where ``fails(lo, hi)`` says if one in lo..hi-1 does.
+    """Return the index of the first of ``n`` rows that fails, where ``fails(lo, hi)`` says if one in
+    lo..hi-1 does.
 
     At least one row must fail. ``fails`` is asked about O(log n) ranges, all rows before ``lo`` being good.
     """

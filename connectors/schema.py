@@ -12,7 +12,7 @@ from connectors.errors import ConnectorError, nearest
 
 
 def number_repeated(names: Sequence[str]) -> list[str]:
-    """Names as pandas tells them apart: x, x.1, x.2; a number that is taken is passed over."""
+    """Return names as pandas tells them apart: x, x.1, x.2; a number that is taken is left out."""
     found: list[str] = []
     for name in names:
         numbered = (f"{name}.{n}" for n in count(1) if f"{name}.{n}" not in names)
@@ -139,7 +139,9 @@ def _common(path: str, field: pa.Field, first_path: str, so_far: pa.Field) -> pa
 
 
 def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
-    """``schema`` cut down to ``columns``, in their order. Raises ConnectorError with the nearest name."""
+    """Return ``schema`` cut down to ``columns``, in their order. Raises ConnectorError with the
+    nearest name.
+    """
     for name in columns:
         if name not in schema.names:
             raise ConnectorError(
@@ -150,7 +152,7 @@ def pick(schema: pa.Schema, columns: Sequence[str], where: str) -> pa.Schema:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Names and types alone, without what pandas and others write beside them; no view types."""
+    """Return names and types alone, without what pandas and others write beside them; no view types."""
     plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
     return pa.schema([pa.field(field.name, plain.get(field.type, field.type)) for field in schema])
 

@@ -57,18 +57,18 @@ class TextSource(FileSource, ABC):
 
     @abstractmethod
     def _body(self, path: str, first_path: str) -> int:
-        """Byte offset of the first data row; checks the file's header against the first file's."""
+        """Return the byte offset of the first data row; checks the file's header against the first file's."""
 
     @abstractmethod
     def _infer(self, path: str, data: bytes) -> pa.Schema:
-        """Schema of rows; raises ArrowInvalid if they do not fit together."""
+        """Return the schema of rows; raises ArrowInvalid if they do not fit together."""
 
     def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
-        """The first shard's schema with columns that only others have, where a format allows that."""
+        """Return the first shard's schema with columns that only others have, where a format allows that."""
         return schema
 
     def _resolved(self, schema: pa.Schema) -> pa.Schema:
-        """The types to read, once all that a guess goes by has been seen."""
+        """Return the types to read, once all that a guess goes by has been seen."""
         return schema
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
@@ -77,7 +77,7 @@ class TextSource(FileSource, ABC):
 
     @abstractmethod
     def _parse(self, path: str, data: bytes, schema: pa.Schema) -> pa.Table:
-        """Rows as exactly ``schema``; raises ArrowInvalid if one does not fit."""
+        """Return the rows as exactly ``schema``; raises ArrowInvalid if one does not fit."""
 
     @abstractmethod
     def _diagnose(self, path: str, row: bytes, schema: pa.Schema) -> str:
@@ -203,7 +203,7 @@ class TextSource(FileSource, ABC):
         )
 
     def _line(self, path: str, offset: int) -> int:
-        """Line of a byte, 1-based, as an editor counts: CR LF, CR and LF each end one line."""
+        """Return the line of a byte, 1-based, as an editor counts: CR LF, CR and LF each end one line."""
         line, last = 1, b""
         encoding = self._encoding(path)
         for block in map(encoding.units, self._blocks(path, 0, offset)):
@@ -220,14 +220,16 @@ class TextSource(FileSource, ABC):
         return b"".join(self._blocks(path, start, stop))
 
     def _text(self, path: str, start: int, stop: int) -> bytes:
-        """Bytes ``start`` to ``stop`` as UTF-8. Raises CorruptError where they have changed since."""
+        """Return the bytes ``start`` to ``stop`` as UTF-8. Raises CorruptError where they have
+        changed since.
+        """
         try:
             return self._encoding(path).utf8(self._bytes(path, start, stop))
         except UnicodeDecodeError as error:
             raise CorruptError(f"{path} has changed since it was listed. Plan and run again.") from error
 
     def _blocks(self, path: str, start: int, stop: int, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-        """Bytes ``start`` to ``stop`` as they are stored, in blocks of whole code units."""
+        """Return the bytes ``start`` to ``stop`` as they are stored, in blocks of whole code units."""
         blocks = text_blocks(self.spec, path, start, stop, size)
         return self._encoding(path).whole_units(blocks)
 
@@ -249,18 +251,18 @@ class TextSource(FileSource, ABC):
         )
 
     def _mark_length(self, path: str) -> int:
-        """Bytes of the byte order mark that a file begins with; 0 without one."""
+        """Return the bytes of the byte order mark that a file begins with; 0 without one."""
         mark = self._encoding(path).mark
         return len(mark) if mark and self._bytes(path, 0, len(mark)) == mark else 0
 
 
 def whole(data: bytes) -> tuple[io.BytesIO, int]:
-    """The bytes as a file, and a block size that holds all of them at once."""
+    """Return the bytes as a file, and a block size that holds all of them at once."""
     return io.BytesIO(data), max(len(data) + 1, 1024)
 
 
 def quote_value(value: Any) -> str:
-    """A value as an error text shows it, shortened."""
+    """Return a value as an error text shows it, shortened."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -274,14 +276,14 @@ def compression(path: str) -> str | None:
 
 
 def file_size(spec: SourceSpec, path: str) -> int:
-    """Bytes on disk. Raises ConnectorError."""
+    """Return the bytes on disk. Raises ConnectorError."""
     filesystem, where = resolve(path, spec.root, spec.policy)
     with reading(path), filesystem.open_input_file(where) as file:
         return int(file.size())
 
 
 def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -> Iterator[bytes]:
-    """Bytes ``start`` to ``stop`` (or the end) of the text, in blocks of up to ``size``.
+    """Return the bytes ``start`` to ``stop`` (or the end) of the text, in blocks of up to ``size``.
 
     What lies before ``start`` in a compressed file is unpacked and dropped. Raises ConnectorError.
     """

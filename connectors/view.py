@@ -114,13 +114,13 @@ class View:
         return ViewShard(**same | {"n_rows": pc.sum(mask).as_py() or 0}, whole=shard, schema=schema)
 
     def _positions(self, shard: ViewShard) -> Sequence[int]:
-        """Positions in the whole shard of the rows that are left."""
+        """Return the positions in the whole shard of the rows that are left."""
         predicate = _given(self.filter)
         mask = predicate.mask(self._read(shard.whole, predicate.columns, shard.schema))
         return [int(place) for place in np.flatnonzero(mask.to_numpy())]
 
     def _read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """Columns by their new names."""
+        """Return the columns by their new names."""
         inner = _stored(self.rename, schema)
         origin = _origin(self.rename, inner)
         places = [origin.get(name, (name,)) for name in columns]
@@ -130,7 +130,7 @@ class View:
         return pa.table(found, names=[*columns]) if found else table
 
     def _schema(self, stored: pa.Schema) -> pa.Schema:
-        """The source's schema after renaming. Raises ConnectorError for a column that is not there."""
+        """Return the source's schema after renaming. Raises ConnectorError for a column that is not there."""
         origin = _origin(self.rename, stored)
         new = {place[0]: name for name, place in origin.items() if len(place) == 1}
         pick(stored, [*new], "source.rename: the source")
@@ -145,7 +145,7 @@ class View:
 def pushed(
     predicate: Predicate | None, rename: Mapping[str, str], *, texts: bool = True, mapped: str = ""
 ) -> Predicate | None:
-    """The part of a filter in new names that a source can be asked in its own.
+    """Return the part of a filter in new names that a source can be asked in its own.
 
     Without ``texts``, only what asks for numbers, as stored texts are not those that the filter sees; never
     what asks for the column ``mapped``.
@@ -168,7 +168,9 @@ def _asks_numbers(predicate: Predicate, name: str) -> bool:
 
 
 def _origin(rename: Mapping[str, str], stored: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """New name -> stored column, and the path inside it where the old name is that of a struct's field."""
+    """Map each new name to its stored column, and to the path inside it where the old name is a
+    struct's field.
+    """
     found = {}
     for old, new in rename.items():
         head, *rest = old.split(".")
@@ -178,7 +180,7 @@ def _origin(rename: Mapping[str, str], stored: pa.Schema) -> dict[str, tuple[str
 
 
 def _stored(rename: Mapping[str, str], schema: pa.Schema) -> pa.Schema:
-    """The columns of a renamed schema by their stored names."""
+    """Return the columns of a renamed schema by their stored names."""
     old = {new: name for name, new in rename.items()}
     plain = [field.with_name(old.get(field.name, field.name)) for field in schema]
     heads = pa.schema([field for field in plain if "." not in field.name])
@@ -187,7 +189,7 @@ def _stored(rename: Mapping[str, str], schema: pa.Schema) -> pa.Schema:
 
 
 def _inside(kind: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
-    """Type of a field inside a struct type, or None where there is no such field."""
+    """Return the type of a field inside a struct type, or None where there is no such field."""
     for name in path:
         if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
             return None

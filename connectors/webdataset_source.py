@@ -175,7 +175,9 @@ def split_samples(path: str, members: Iterable[Member]) -> list[Sample]:
 
 
 def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa.DataType:
-    """Type of a field by its ending; of json and npy by the samples of one shard. Raises CorruptError."""
+    """Return the type of a field by its ending; of json and npy by the samples of one shard. Raises
+    CorruptError.
+    """
     kind = _kind(name)
     if kind == "json":
         lines = _json_lines(path, name, samples())
@@ -187,7 +189,9 @@ def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa
 
 
 def column_of(path: str, wanted: pa.Field, samples: Sequence[Sample]) -> pa.Array | pa.ChunkedArray:
-    """One field of all samples; null where a sample has none. Raises CorruptError naming the sample."""
+    """Return one field of all samples; null where a sample has none. Raises CorruptError naming the
+    sample.
+    """
     name = wanted.name
     if name == KEY:
         return pa.array([sample.key for sample in samples], wanted.type)
@@ -213,7 +217,7 @@ def _whole_column(path: str, name: str, make: Callable[[], Any]) -> Any:
 
 
 def _json_lines(path: str, name: str, samples: Sequence[Sample]) -> bytes:
-    """The field of every sample as one line with one object, which names the field."""
+    """Return the field of every sample as one line with one object, which names the field."""
     values = ({name: _value(path, name, sample)} for sample in samples)
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
@@ -267,12 +271,14 @@ class Member:
 
 
 def members(path: str, stream: Any) -> Iterator[Member]:
-    """Files of a tar that is read from its beginning, without their content. Raises CorruptError."""
+    """Return the files of a tar that is read from its beginning, without their content. Raises
+    CorruptError.
+    """
     yield from _walk(path, stream, "r|", with_data=False)
 
 
 def unpack(path: str, data: bytes) -> Iterator[Member]:
-    """Files in whole members of a tar, with their content. Raises CorruptError."""
+    """Return the files in whole members of a tar, with their content. Raises CorruptError."""
     yield from _walk(path, io.BytesIO(data), "r:", with_data=True)
 
 

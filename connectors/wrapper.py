@@ -51,8 +51,8 @@ class Wrapper(ABC):
 
     @abstractmethod
     def _shown(self, stored: pa.Schema) -> pa.Schema:
-        """Columns of this source, given those of the underlying one. Raises ConnectorError."""
+        """Return the columns of this source, given those of the underlying one. Raises ConnectorError."""
 
     @abstractmethod
     def _stored(self, shown: pa.Schema) -> pa.Schema:
-        """Columns of the underlying source, given those of this one."""
+        """Return the columns of the underlying source, given those of this one."""

@@ -45,7 +45,8 @@ MANY_ROWS = 50_000
 
 
 def place_of(text: str | Place) -> Place:
-    """The place a user names: an absolute local path, or a URI ``s3://``, ``gs://``, ``az://``, ``abfs(s)://``.
+    """Return the place a user names: an absolute local path, or a URI ``s3://``, ``gs://``,
+    ``az://``, ``abfs(s)://``.
 
     Opens nothing. Raises ConnectorError for a URI that is none of these.
     """
@@ -105,7 +106,7 @@ def remove_tree(place: Place) -> None:
 
 
 def read_many(places: Sequence[Place]) -> list[bytes | None]:
-    """Content of several small files, objects at the same time; None for one that is not there."""
+    """Return the content of several small files, objects at the same time; None for one that is not there."""
     if not any(isinstance(place, ObjectPath) for place in places):
         return [_read(place) for place in places]
     with ThreadPoolExecutor(MANY) as pool:
@@ -113,7 +114,7 @@ def read_many(places: Sequence[Place]) -> list[bytes | None]:
 
 
 def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """Columns of one Parquet file, all by default; of an object only their bytes are fetched."""
+    """Return the columns of one Parquet file, all by default; of an object only their bytes are fetched."""
     with _opened(place) as file:
         check_part(place, file)
         names = file.schema_arrow.names if columns is None else list(columns)
@@ -144,7 +145,7 @@ def check_part(place: Place, file: pq.ParquetFile) -> None:
 
 
 def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
-    """One column of a Parquet file; None where there is no such file or it has no such column."""
+    """Return one column of a Parquet file; None where there is no such file or it has no such column."""
     try:
         with _opened(place) as file:
             check_part(place, file)

@@ -21,7 +21,7 @@ RETRIES, RETRY_SECONDS = 10, 120
 
 
 def split_uri(uri: str) -> tuple[str, str]:
-    """(URI of the bucket with its settings, key); for ``file://`` an empty URI and the path.
+    """Return the URI of the bucket with its settings, and the key; for ``file://`` an empty URI and the path.
 
     Raises ConnectorError for another scheme, no bucket, a key with ``..``, or without obstore.
     """
@@ -48,7 +48,7 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 def shown(root: str) -> str:
-    """A bucket's URI without keys and settings, for people."""
+    """Return a bucket's URI without keys and settings, for people."""
     parts = urlsplit(root)
     host = parts.netloc.rpartition("@")[2]
     container = f"{parts.username}@" if parts.scheme in ("abfs", "abfss") and parts.username else ""
@@ -57,7 +57,7 @@ def shown(root: str) -> str:
 
 @lru_cache(maxsize=32)
 def client(root: str) -> ObjectStore:
-    """Client of a bucket, one for each process.
+    """Return the client of a bucket, one for each process.
 
     Keys and endpoint come from the URI, written as pyarrow's filesystems have it
     (``s3://KEY:SECRET@bucket/prefix?region=...&endpoint_override=host:port&scheme=http``), else from the
@@ -102,7 +102,9 @@ def _is_plain(endpoint: str) -> bool:
 
 
 def _own_keys(scheme: str, user: str, password: str) -> Any:
-    """Provider of a URI's own keys. As settings, they would be joined with tokens of the environment."""
+    """Return a provider of a URI's own keys. As settings, they would be joined with tokens of the
+    environment.
+    """
     secret = unquote(password)
     if scheme in S3:
         keys = {"access_key_id": unquote(user), "secret_access_key": secret, "token": None}
@@ -112,5 +114,5 @@ def _own_keys(scheme: str, user: str, password: str) -> Any:
 
 
 def _named(**settings: str) -> Any:
-    """Settings that are given; the others come from the environment."""
+    """Return the settings that are given; the others come from the environment."""
     return {key: value for key, value in settings.items() if value}

@@ -120,15 +120,15 @@ class ObjectPath:
         return self
 
     def read_bytes(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         return self.read_tagged()[0]
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """The whole content as text."""
+        """Return the whole content as text."""
         return self.read_bytes().decode(encoding)
 
     def read_tagged(self) -> tuple[bytes, Tag]:
-        """The whole content, and which it is."""
+        """Return the whole content, and its tag."""
         import obstore
 
         with self._asking():
@@ -160,7 +160,7 @@ class ObjectPath:
         self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
 
     def open(self) -> BinaryIO | RangeReader:
-        """A file that fetches what is read of it; a small one is fetched at once, in one request."""
+        """Return a file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
         with self._asking():
@@ -170,7 +170,7 @@ class ObjectPath:
         return RangeReader(self.read_range, found.meta["size"])
 
     def read_range(self, start: int, length: int) -> bytes:
-        """Some of the content."""
+        """Return some of the content."""
         import obstore
 
         with self._asking():
@@ -192,7 +192,7 @@ class ObjectPath:
             return any(obstore.list(client(self.root), self.key, chunk_size=1))
 
     def stat(self) -> ObjectStat:
-        """Size and time of the last write."""
+        """Return the size and time of the last write."""
         import obstore
 
         with self._asking():
@@ -200,7 +200,7 @@ class ObjectPath:
         return ObjectStat(meta["size"], meta["last_modified"].timestamp())
 
     def listing(self) -> dict[str, ObjectStat]:
-        """Objects directly below this prefix, by name."""
+        """Return the objects directly below this prefix, by name."""
         return {PurePosixPath(meta["path"]).name: _stat_of(meta) for meta in self._level()["objects"]}
 
     def iterdir(self) -> Iterator[ObjectPath]:
@@ -210,15 +210,15 @@ class ObjectPath:
         return (ObjectPath(self.root, key.rstrip("/")) for key in sorted(keys))
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """Those of :meth:`iterdir` whose name fits."""
+        """Yield those of :meth:`iterdir` whose name fits."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def below(self) -> list[ObjectPath]:
-        """Every object below this prefix, however deep."""
+        """Return every object below this prefix, however deep."""
         return [self / name for name in self.tags_below()]
 
     def tags_below(self) -> dict[str, Tag]:
-        """Every object below this prefix by the rest of its key."""
+        """Return every object below this prefix by the rest of its key."""
         import obstore
 
         with self._asking():
@@ -254,7 +254,7 @@ class ObjectPath:
             return obstore.list_with_delimiter(client(self.root), self.key or None)
 
     def _put_if(self, data: bytes, mode: Any) -> None:
-        """A retried request may find its own first try there: then that was it."""
+        """Put on a condition. A retried request may find its own first try there, which counts as success."""
         import obstore
 
         try:
@@ -294,7 +294,9 @@ def _stat_of(meta: Any) -> ObjectStat:
 
 
 def _cause(error: Exception) -> str:
-    """The store's own word, as ' (403 Forbidden, AccessDenied)': the rest of its text repeats the request."""
+    """Return the store's own word, as ' (403 Forbidden, AccessDenied)': the rest of its text repeats
+    the request.
+    """
     text = str(error)
     status = re.search(r"status code: (\d{3}[A-Za-z ]*)", text)
     code = re.search(r"<Code>([A-Za-z0-9]+)</Code>", text)

@@ -81,13 +81,13 @@ def reading_table(path: str, kind: str, *errors: type[Exception]) -> Iterator[No
 
 
 def fingerprint(value: Any) -> str:
-    """Hex sha256 of a JSON-able value."""
+    """Return the hexadecimal SHA-256 of a JSON-able value."""
     text = json.dumps(value, sort_keys=True, default=str)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def plain(path: str, schema: pa.Schema) -> pa.Schema:
-    """The schema without metadata, and with the usual types in place of ``large_`` and ``view`` ones.
+    """Return the schema without metadata, with usual types in place of ``large_`` and ``view`` ones.
 
     Raises ConnectorError for columns without names, two of one name, or pickled ones.
     """
@@ -121,7 +121,7 @@ def gather(
     columns: Sequence[str],
     schema: pa.Schema,
 ) -> pa.Table:
-    """One shard's batches as a table of ``columns`` with the types of ``schema``.
+    """Return one shard's batches as a table of ``columns`` with the types of ``schema``.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class Delta(Connector[DeltaOptions]):
     Options = DeltaOptions
 
     def open(self, spec: SourceSpec, options: DeltaOptions) -> DeltaSource:
-        """A source over one version of the table, found here. Raises ConnectorError."""
+        """Return a source over one version of the table, found here. Raises ConnectorError."""
         deltalake = library("deltalake", "delta")
         uri = location(spec.path, spec.root)
         with reading_table(spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):
@@ -133,7 +133,9 @@ class DeltaSource(FileSource):
         return pd.ParquetFileFormat().make_fragment(where, filesystem, partition_expression=given)
 
     def _cut(self, name: str, file: DataFile, schema: pa.Schema) -> Iterator[SourceShard]:
-        """Runs of row groups, as of any Parquet file; those that statistics rule out are left out."""
+        """Return the runs of row groups, as of any Parquet file; those that statistics rule out are
+        left out.
+        """
         fragment = self._fragment(file, schema)
         rows = [group.num_rows for group in fragment.row_groups]
         sizes = [group.total_byte_size for group in fragment.row_groups]
@@ -153,7 +155,7 @@ class DeltaSource(FileSource):
 
 
 def _runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Neighbouring row groups, together up to so many bytes."""
+    """Return the neighbouring row groups, together up to so many bytes."""
     start, stop = 0, 0
     for group in groups:
         if stop > start and (group != stop or sum(sizes[start : group + 1]) > most):
@@ -165,7 +167,7 @@ def _runs(groups: Sequence[int], sizes: Sequence[int], most: int) -> Iterator[ra
 
 
 def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """The batches without the rows at these places, counted over all batches."""
+    """Return the batches without the rows at these places, counted over all batches."""
     first = 0
     for batch in batches:
         low, high = np.searchsorted(deleted, (first, first + batch.num_rows))
@@ -177,7 +179,9 @@ def _left(batches: Iterable[pa.RecordBatch], deleted: NDArray[np.int64]) -> Iter
 
 @lru_cache(maxsize=4)
 def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
-    """Schema and data files of a version, in the order in which they were added; a process reads it once."""
+    """Return the schema and data files of a version, in the order in which they were added; a
+    process reads it once.
+    """
     table = library("deltalake", "delta").DeltaTable(uri, version=version)
     _check_names(uri, table)
     rows = pa.table(table.get_add_actions()).to_pylist()

@@ -57,7 +57,7 @@ class DeltaExport(Export):
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
-        """The types that the table has. Raises ConnectorError where it cannot take the columns."""
+        """Return the types that the table has. Raises ConnectorError where it cannot take the columns."""
         self.check_absent(table is not None)
         if table is None:
             return wanted
@@ -67,7 +67,7 @@ class DeltaExport(Export):
         return there
 
     def _commit(self, schema: pa.Schema, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
-        """One attempt. Delta refuses a second commit of an application's transaction on the same version."""
+        """Try to commit once. Delta refuses an application's second transaction on the same version."""
         deltalake, transaction = library("deltalake", "delta"), library("deltalake.transaction", "delta")
         table = self._table()
         if known := self._find(table, tag):

@@ -132,7 +132,7 @@ class Export(ABC):
 def open_export(
     format: Format, path: str, mode: Mode, catalog: str | dict[str, str] | None = None, root: str = ""
 ) -> Export:
-    """A table to write to; relative local paths start at ``root`` or the working directory.
+    """Return a table to write to; relative local paths start at ``root`` or the working directory.
 
     Opens nothing, but imports the format's library. Raises ConnectorError where it is not installed, or for a
     ``catalog`` with another format than ``iceberg``.
@@ -167,7 +167,7 @@ class ParquetWriter:
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of ``schema`` with its types. Raises ConnectorError for values that do not fit."""
+    """Return the columns of ``schema`` with its types. Raises ConnectorError for values that do not fit."""
     try:
         return table.select(schema.names).cast(schema)
     except pa.ArrowException as error:
@@ -178,7 +178,9 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def storable(schema: pa.Schema, small_integers: bool = True) -> pa.Schema:
-    """The schema in types that lakehouse tables have: no dictionaries, fixed lengths or unsigned numbers."""
+    """Return the schema in types that lakehouse tables have: no dictionaries, fixed lengths or
+    unsigned numbers.
+    """
     return pa.schema([pa.field(field.name, _storable(field.type, small_integers)) for field in schema])
 
 

@@ -105,7 +105,7 @@ class Iceberg(Connector[IcebergOptions]):
     Options = IcebergOptions
 
     def open(self, spec: SourceSpec, options: IcebergOptions) -> IcebergSource:
-        """A source over one snapshot of the table, found here. Raises ConnectorError."""
+        """Return a source over one snapshot of the table, found here. Raises ConnectorError."""
         with reading_iceberg(spec.path):
             table = open_table(spec.path, options.catalog, spec.root)
         chosen = options.snapshot
@@ -235,12 +235,14 @@ def check_file(table: Any, path: str) -> None:
 
 
 def _folder_of_table(where: str) -> str:
-    """Folder of a table that is named by itself or by one of its metadata files."""
+    """Return the folder of a table that is named by itself or by one of its metadata files."""
     return where.rsplit("/metadata/", 1)[0] if where.endswith(".metadata.json") else where
 
 
 def _bare(location: str) -> str:
-    """A location without ``file://`` and a slash at its end, with the links of a local path followed."""
+    """Return a location without ``file://`` and a slash at its end, with the links of a local path
+    followed.
+    """
     bare = location.removeprefix("file://").removeprefix("file:").rstrip("/")
     return (
         bare
@@ -344,7 +346,9 @@ class IcebergSource(FileSource):
 def _planned(
     metadata: str, snapshot: int, properties: Properties, wanted: Predicate | None
 ) -> tuple[Any, dict[str, Any]]:
-    """The table and its tasks by path: a data file, and the files of its deleted rows. Planned once."""
+    """Return the table and its tasks by path: a data file, and the files of its deleted rows.
+    Planned once.
+    """
     guard_imports()
     table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(metadata, dict(properties))
     chosen = table.snapshot_by_id(snapshot)
@@ -366,13 +370,13 @@ def _planned(
 
 
 def _identity(task: Any) -> str:
-    """Data files are never written again; files of deleted rows are added."""
+    """Return the identity: data files are never written again; files of deleted rows are added."""
     places = [[file.file_path, getattr(file, "content_offset", None)] for file in task.delete_files]
     return fingerprint([task.file.file_path, task.file.file_size_in_bytes, sorted(places, key=str)])
 
 
 def _expression(wanted: Predicate) -> Any:
-    """A filter in pyiceberg's terms."""
+    """Return a filter in pyiceberg's terms."""
     terms = library("pyiceberg.expressions", "iceberg")
     found: Any = terms.AlwaysFalse()
     for way in wanted.ways:

@@ -56,7 +56,7 @@ class IcebergExport(Export):
         return PendingExport(ParquetWriter(folder, wanted, tag), partial(self._commit, wanted, folder, tag))
 
     def _fit(self, table: Any, wanted: pa.Schema) -> pa.Schema:
-        """The types that the table has. Raises ConnectorError where it cannot take the columns."""
+        """Return the types that the table has. Raises ConnectorError where it cannot take the columns."""
         self.check_absent(table is not None)
         if table is None:
             return wanted
@@ -83,7 +83,7 @@ class IcebergExport(Export):
     def _commit(
         self, schema: pa.Schema, folder: str, tag: VersionTag, files: Sequence[dict[str, Any]]
     ) -> CommitResult:
-        """One attempt. The catalog refuses it if the current snapshot is no longer the one looked at."""
+        """Try to commit once. The catalog refuses if the current snapshot is no longer the one read."""
         errors = library("pyiceberg.exceptions", "iceberg")
         with reading_iceberg(self.path):
             table = self._table()

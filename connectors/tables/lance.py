@@ -40,7 +40,7 @@ class Lance(Connector[LanceOptions]):
     Options = LanceOptions
 
     def open(self, spec: SourceSpec, options: LanceOptions) -> LanceSource:
-        """A source over one version of the dataset, found here. Raises ConnectorError."""
+        """Return a source over one version of the dataset, found here. Raises ConnectorError."""
         if options.version and options.tag:
             raise ConnectorError("source.options: version and tag are both set. Remove one of the two.")
         uri = location(spec.path, spec.root)
@@ -52,7 +52,7 @@ class Lance(Connector[LanceOptions]):
 
 @lru_cache(maxsize=4)
 def _opened(uri: str, version: int) -> Any:
-    """A version never changes, so one process opens it once."""
+    """Open a version, once for each process, since it never changes."""
     return library("lance", "lance").dataset(uri, version=version)
 
 
@@ -113,5 +113,5 @@ def check_fragments(path: str, dataset: Any) -> None:
 
 
 def _identity(fragment: Any) -> str:
-    """Digest of a fragment's data files and its file of deleted rows, which changes when its rows do."""
+    """Return the digest of a fragment's data files and of its file of deleted rows."""
     return fingerprint(fragment.metadata.to_json())

@@ -33,7 +33,7 @@ class LanceWriter:
     mode: str
 
     def __call__(self, table: pa.Table, number: int) -> list[str]:
-        """The fragments as JSON."""
+        """Return the fragments as JSON."""
         write = library("lance.fragment", "lance").write_fragments
         found = write(fitted(table, self.schema), self.path, schema=self.schema, mode=self.mode)
         return [json.dumps(fragment.to_json()) for fragment in found]
@@ -81,7 +81,7 @@ class LanceExport(Export):
     def _commit(
         self, adds: bool, schema: pa.Schema, tag: VersionTag, records: Sequence[list[str]]
     ) -> CommitResult:
-        """One attempt.
+        """Try to commit once.
 
         Lance lets appends pass each other. This one is therefore an update that leaves one fragment as it is:
         two updates of a fragment conflict. What replaces all rows is refused on any newer version.

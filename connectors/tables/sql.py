@@ -171,7 +171,7 @@ class SqlSource:
         return f"{self.options.key} = {found.column(0)[0].as_py()!r}"
 
     def file_rows(self, shard: SourceShard, rows: Sequence[int]) -> Sequence[int]:
-        """Rows by their place in the order of the key, 0-based."""
+        """Return the rows by their place in the order of the key, 0-based."""
         return [shard.file_row + row for row in rows]
 
     @property
@@ -188,7 +188,9 @@ class SqlSource:
         return ".".join(quoted(part) for part in str(self.options.table).split("."))
 
     def _ranges(self, schema: pa.Schema) -> str:
-        """Of every ``rows_per_shard`` rows in the key's order: first and last key, how many, what changes."""
+        """Return, of every ``rows_per_shard`` rows in the key's order, the first and last key, how
+        many, and what changes.
+        """
         key, n = quoted(self.options.key), self.options.rows_per_shard
         changed = quoted(self.options.changed_by) if self.options.changed_by else "NULL"
         place = f"(row_number() OVER (ORDER BY {key}) - 1)"
@@ -233,7 +235,7 @@ class SqlSource:
             raise ConnectorError(f"{self._name}: {' '.join(str(error).split())[:500]}") from error
 
     def _connect(self) -> Any:
-        """A connection; files are opened for reading alone."""
+        """Return a connection; files are opened for reading alone."""
         scheme = self.url.partition("://")[0]
         driver = library(DRIVERS[scheme], "sql")
         if scheme.startswith("postgres"):
@@ -248,7 +250,7 @@ class SqlSource:
         )
 
     def _file(self) -> str:
-        """Path of a database in a file. Raises ConnectorError where there is none."""
+        """Return the path of a database in a file. Raises ConnectorError where there is none."""
         path = location(self.url.partition("://")[2].removeprefix("/"), self.spec.root)
         if not os.path.exists(path):
             raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
@@ -359,12 +361,12 @@ EQUALITY = ("=", "==", "!=", "in", "not in")
 
 
 def quoted(name: str) -> str:
-    """A column or table name in double quotes."""
+    """Return a column or table name in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
-    """A whole number, decimal, text, date or time as SQL. Raises ConnectorError for anything else."""
+    """Return a whole number, decimal, text, date or time as SQL. Raises ConnectorError for anything else."""
     if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
@@ -380,7 +382,7 @@ def literal(value: Any) -> str:
 
 
 def where(wanted: Predicate | None, schema: pa.Schema) -> str:
-    """A condition that lets through at least the rows that a filter takes.
+    """Return a condition that lets through at least the rows that a filter takes.
 
     Texts are compared for equality alone: databases sort them by rules of their own. Raises ConnectorError
     for an unknown column or a value of another type.
