@@ -21,6 +21,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.data import free_port
+
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's own, the same everywhere."""
@@ -32,7 +34,7 @@ def azurite() -> Iterator[str]:
     """Address of an Azurite (``npm install azurite``); skips where there is none."""
     program = _found("azurite-blob", "AZURITE", "npm install --global azurite")
     with TemporaryDirectory() as folder:
-        port = _free_port()
+        port = free_port()
         words = [program, "--silent", "--skipApiVersionCheck", "--location", folder, "--blobPort", str(port)]
         with _running([*words, "--blobHost", "127.0.0.1"], port) as host:
             yield host
@@ -42,7 +44,7 @@ def azurite() -> Iterator[str]:
 def fake_gcs() -> Iterator[str]:
     """Address of a fake-gcs-server; skips where there is none."""
     program = _found("fake-gcs-server", "FAKE_GCS_SERVER", "a release of fsouza/fake-gcs-server")
-    port = _free_port()
+    port = free_port()
     words = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
     with _running([*words, "-public-host", f"127.0.0.1:{port}"], port) as host:
         yield host
@@ -82,12 +84,6 @@ def _found(program: str, variable: str, how: str) -> str:
     if not found or not Path(found).exists():
         pytest.skip(f"{program} is not there: {how}, and name it in {variable}")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Small datasets and recipes for tests that run the whole house."""
+"""Small datasets and recipes for tests of whole runs, and helpers that several tests share."""
 
+import socket
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -72,3 +73,16 @@ def small_recipe(folder: Path, *, shards: int = 4, output: str = "out", **sectio
     """The recipe over freshly written shards."""
     write_shards(folder / "data", spurious_table(), shards)
     return Recipe.parse(recipe_for(folder / "data", folder / output, **sections))
+
+
+def cut(table: pa.Table, n_shards: int) -> list[pa.Table]:
+    """Cut a table into shards of nearly equal size."""
+    edges = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
+    return [table.slice(a, b - a) for a, b in pairwise(edges)]
+
+
+def free_port() -> int:
+    """Return a port of this host that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -14,16 +14,17 @@ LEGACY_RECORD = "_winnow.json"
 
 def content_of(properties: Mapping[str, Any] | None) -> str | None:
     """Return the digest that a table's metadata name under today's or the former key, else None."""
-    found = properties or {}
-    content = found.get(CONTENT, found.get(LEGACY_CONTENT))
-    return None if content is None else str(content)
+    return _value(properties or {}, CONTENT, LEGACY_CONTENT)
 
 
 def version_of(properties: Mapping[str, Any] | None) -> str | None:
     """Return the version's name that a table's metadata hold under today's or the former key, else None."""
-    found = properties or {}
-    version = found.get(VERSION, found.get(LEGACY_VERSION))
-    return None if version is None else str(version)
+    return _value(properties or {}, VERSION, LEGACY_VERSION)
+
+
+def _value(properties: Mapping[str, Any], key: str, former: str) -> str | None:
+    found = properties.get(key, properties.get(former))
+    return None if found is None else str(found)
 
 
 def application_names(content: str) -> tuple[str, str]:

@@ -189,7 +189,7 @@ def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
 def _unfitted(maker: Operator[Any] | None, field: pa.Field) -> ColumnUse:
     """The use of a column that ``encode`` has no record of."""
     if maker is None or maker.name == "ingest":
-        return _as_it_is(field.name, field.type)
+        return _as_it_is(field.type)
     if maker.name == ENCODE:
         return unused(Unused.TYPE, unsupported_type(field.name, field.type))
     return _made(maker, field.name, form_of(field.type))
@@ -236,7 +236,7 @@ def _use(
         return decide_kind(summary, kind_options(encode.params, name))
     if maker is not None and maker.name != "ingest":
         return _made(maker, name, summary.form)
-    return _as_it_is(name, schema.field(name).type)
+    return _as_it_is(schema.field(name).type)
 
 
 def told_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | None:
@@ -270,7 +270,7 @@ def _made(maker: Operator[Any], name: str, form: Form) -> ColumnUse:
     return ColumnUse(kind, note=f"through operators.{maker.name}")
 
 
-def _as_it_is(name: str, kind: pa.DataType) -> ColumnUse:
+def _as_it_is(kind: pa.DataType) -> ColumnUse:
     """The use of a column whose values are the features as they are, without ``encode``."""
     form = form_of(kind)
     if form in (Form.NUMBER, Form.INTEGER):

@@ -78,7 +78,7 @@ class Reweigh:
         from operators.cues.limits import Limits
         from operators.cues.strength import WeightPath
 
-        record = read_record(self.folder)
+        record = read_strength(self.folder)
         kept = record["path"]
         limits = Limits(np.array(kept["mean"]), np.array(kept["trust"]), kept["cap"])
         counts = np.array(kept["counts"], np.int64)
@@ -123,7 +123,7 @@ def reweigh_of(params: TrainParams, folder: Path) -> Reweigh | None:
     return None if max_mean_loss_of(params) is None else Reweigh(folder)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_strength(folder: Path) -> dict[str, Any]:
     """Return the content of ``strength.json``."""
     found: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
     return found
@@ -133,7 +133,7 @@ def summary_of(folder: Path) -> dict[str, Any] | None:
     """Return what the record of a training says of the strength; None where no rule was given."""
     if not (folder / RECORD).exists():
         return None
-    found = read_record(folder)
+    found = read_strength(folder)
     return {key: found[key] for key in ("strength", "max_mean_loss", "end", "trade_off")}
 
 

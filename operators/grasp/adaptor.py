@@ -58,8 +58,8 @@ from operators.groups.state import (
     has_labels,
     model_path,
     number_groups,
+    write_group_record,
     write_labels,
-    write_record,
 )
 from operators.report import ReportSection
 
@@ -203,7 +203,7 @@ class Groups(GroupsBase[GroupsParams]):
                 "(`rowsieve quarantine`) and mend the source."
             )
         projection = read_projection(maker)
-        write_record(context.state, self.params, column=self._column)
+        write_group_record(context.state, self.params, column=self._column)
         write_selection(context.state, records, projection)
         self._warn(records, projection)
         rows = sum(record["drawn_from"] or record["n_rows"] for record in records)

@@ -95,7 +95,7 @@ def infer_class_in_blocks(
     list(map_(save, [path]))
     fewest = least_rows(layout.n, params.min_rows, params.min_share)
     selection = replace(selection, **next(iter(map_(partial(_merge, path, fewest), [sizes]))))
-    measure = partial(_stability, layout, source, (params, seed), selection)
+    measure = partial(_stability, layout, (params, seed), selection)
     selection = replace(selection, stability=next(iter(map_(measure, [params.stability]))))
     shutil.rmtree(source.folder)
     return selection
@@ -112,7 +112,7 @@ def _merge(path: Path, least: float, sizes: Index) -> dict[str, Any]:
 
 
 def _stability(
-    layout: Layout, source: SpilledRows, how: tuple[GroupsParams, int], selection: Selection, repeats: int
+    layout: Layout, how: tuple[GroupsParams, int], selection: Selection, repeats: int
 ) -> tuple[float, ...]:
     """Measure the stability of the class on the rows on which the kernel does."""
     if not repeats:

@@ -37,10 +37,10 @@ from operators.groups.state import (
     class_names,
     number_groups,
     read_arrays,
-    read_record,
+    read_group_record,
     write_arrays,
+    write_group_record,
     write_labels,
-    write_record,
 )
 
 
@@ -94,7 +94,7 @@ class ClassWise(GroupsBase[OperatorParams]):
                 "operators.groups: no class has a row. Look at the rejected rows (`rowsieve quarantine`) and "
                 "mend the source."
             )
-        write_record(context.state, self.params, classes=records)
+        write_group_record(context.state, self.params, classes=records)
         rows = sum(record["n_rows"] for record in records)
         return {
             "groups": float(sum(record["n_found"] for record in records)),
@@ -115,7 +115,7 @@ class ClassWise(GroupsBase[OperatorParams]):
         return self._apply(context.state, predicted)
 
     def _apply(self, state: Path, label: LabelClass) -> Apply:
-        record = read_record(state)
+        record = read_group_record(state)
         offsets = {entry["class"]: entry["offset"] for entry in record["classes"]}
         # States of earlier versions name no group of a cluster: there each cluster is a group.
         group_of = {entry["class"]: entry.get("group_of") for entry in record["classes"]}

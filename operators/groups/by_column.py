@@ -23,7 +23,7 @@ from operators.base import (
 )
 from operators.groups.base import GroupsBase, group_columns
 from operators.groups.params import NoneParams, OracleParams
-from operators.groups.state import read_record, write_record
+from operators.groups.state import read_group_record, write_group_record
 
 MOST_VALUES = 10_000
 
@@ -41,7 +41,7 @@ class ClassLabel(GroupsBase[NoneParams]):
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
         """Learn nothing: the column gives the groups."""
-        write_record(context.state, self.params)
+        write_group_record(context.state, self.params)
         return {}
 
     def open(self, context: Context) -> Apply:
@@ -80,12 +80,12 @@ class Oracle(GroupsBase[OracleParams]):
                     f"operators.groups.column: {self.params.column!r} has more than {MOST_VALUES:,} values, "
                     "so it names no groups. Name a column with the true group of each row."
                 )
-        write_record(context.state, self.params, values=sorted(values))
+        write_group_record(context.state, self.params, values=sorted(values))
         return {"groups": float(len(values)), "oracle": 1.0}
 
     def open(self, context: Context) -> Apply:
         """Read the column beside the rows of each shard."""
-        values = pa.array(read_record(context.state)["values"], pa.string())
+        values = pa.array(read_group_record(context.state)["values"], pa.string())
         shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
         firsts = [shard.first_row for shard in shards]
 

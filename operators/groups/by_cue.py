@@ -29,7 +29,7 @@ from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, by_class
 from operators.groups.merging import least_rows
 from operators.groups.params import CueGroupsParams
-from operators.groups.state import number_groups, read_record, write_record
+from operators.groups.state import number_groups, read_group_record, write_group_record
 
 Breaks = Callable[[pa.Table], npt.NDArray[np.bool_]]
 FOLLOWS, BREAKS = 0, 1
@@ -69,7 +69,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
         for found in executor.map(partial(_count, context.shards, context.state), shards):
             counts.update(found)
         records = number_groups([self._record(index, counts) for index in sorted({y for y, _ in counts})])
-        write_record(context.state, self.params, classes=records)
+        write_group_record(context.state, self.params, classes=records)
         split = [record["class"] for record in records if record["n_groups"] == 2]
         minority, total = sum(counts[c, BREAKS] for c in split), sum(counts.values())
         return {
@@ -79,7 +79,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     def open(self, context: Context) -> Apply:
         """Load the state; rows that ``fit`` has not seen are treated like those that it has."""
-        records = read_record(context.state)["classes"]
+        records = read_group_record(context.state)["classes"]
         split = {record["class"] for record in records if record["n_groups"] == 2}
         breaks = breaks_shortcut(context.state)
 

@@ -26,7 +26,7 @@ from operators.columns import vectors_to_numpy
 from operators.groups.base import GroupsBase, group_columns
 from operators.groups.merging import least_rows
 from operators.groups.params import EiilParams, JttParams
-from operators.groups.state import read_record, write_record
+from operators.groups.state import read_group_record, write_group_record
 from operators.probe.params import ProbeParams
 
 Part = Callable[[pa.Table], Mask]
@@ -48,7 +48,7 @@ class ByModel(GroupsBase[P], Generic[P]):
 
     def open(self, context: Context) -> Apply:
         """Load the model once; rows that fit has not seen are treated like those it has."""
-        part, whole = self._part(context.state), read_record(context.state).get("whole", ())
+        part, whole = self._part(context.state), read_group_record(context.state).get("whole", ())
 
         def apply(table: pa.Table) -> pa.Table:
             y = table.column(LABEL).to_numpy()
@@ -59,7 +59,7 @@ class ByModel(GroupsBase[P], Generic[P]):
 
     def _write(self, context: Context, executor: Executor) -> None:
         """Count both parts of every class, and record the classes that stay whole; the model is in place."""
-        write_record(context.state, self.params)
+        write_group_record(context.state, self.params)
         counts: Counter[tuple[int, bool]] = Counter()
         shards = [shard.index for shard in context.shards.shards]
         for found in executor.map(partial(self._counts, context), shards, resources=self.params.resources):
@@ -69,7 +69,7 @@ class ByModel(GroupsBase[P], Generic[P]):
             sizes = counts[y, False], counts[y, True]
             if min(sizes) < least_rows(sum(sizes), self.params.min_rows, self.params.min_share):
                 whole.append(y)
-        write_record(context.state, self.params, whole=whole)
+        write_group_record(context.state, self.params, whole=whole)
 
     def _counts(self, context: Context, shard: int) -> dict[tuple[int, bool], int]:
         table = context.shards.read(shard, [FEATURES, LABEL])

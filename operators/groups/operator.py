@@ -20,7 +20,7 @@ from operators.base import Context, Operator, OperatorError, OperatorParams, Sha
 from operators.groups.adaptor import class_wise
 from operators.groups.base import GroupsBase
 from operators.groups.kernel import GroupMethod
-from operators.groups.state import RECORD, read_record
+from operators.groups.state import RECORD, read_group_record
 from operators.suggestions import nearest
 
 ENTRY_POINTS = "rowsieve.group_methods"
@@ -147,7 +147,7 @@ def assign(state: Path, table: pa.Table) -> pa.Table:
         (``oracle``), or a class had no row in ``fit``.
     """
     try:
-        record = read_record(state)
+        record = read_group_record(state)
         params = record["params"]
     except (OSError, ValueError, KeyError):
         raise OperatorError(

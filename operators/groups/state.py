@@ -25,14 +25,14 @@ LABEL_ROWS = 65_536  # rows per row group: the least that a shard has to read
 RECORD = "groups.json"
 
 
-def write_record(state: Path, params: OperatorParams, **values: Any) -> None:
+def write_group_record(state: Path, params: OperatorParams, **values: Any) -> None:
     """Store the parameters, method among them, and what else is to be remembered."""
     record = {"params": params.model_dump(mode="json", exclude=set(params.execution_only)), **values}
     (state / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 
 
-def read_record(state: Path) -> dict[str, Any]:
-    """Read the record that :func:`write_record` stored."""
+def read_group_record(state: Path) -> dict[str, Any]:
+    """Read the record that :func:`write_group_record` stored."""
     record: dict[str, Any] = json.loads((state / RECORD).read_text("utf-8"))
     return record
 

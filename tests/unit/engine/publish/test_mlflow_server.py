@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,17 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.data import free_port
 from tests.unit.project.test_deploy_files import DEPLOY, compose, instructions, on_path
 
 pytestmark = pytest.mark.slow
 PATIENCE = 120.0
 NOBODY = 65534
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

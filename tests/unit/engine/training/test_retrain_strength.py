@@ -22,7 +22,7 @@ from engine.training import TrainResult, TrainSpec, fit_arrays, train
 from engine.training.features import dataset_of_version
 from engine.training.job import TrainingJob
 from engine.training.rows import join
-from engine.training.strength import MAX_ROWS, read_record, reweigh_of
+from engine.training.strength import MAX_ROWS, read_strength, reweigh_of
 from engine.training.version import open_version
 from operators.base import OperatorError
 from operators.cues import fit, full_factor, load_state
@@ -180,7 +180,7 @@ def test_rows_of_weight_zero_keep_it_and_the_others_get_the_weights_of_the_path(
     rows.weight[:5] = 0.0
     found = reweigh(rows, data.group_names).weight
     assert (found[:5] == 0).all()
-    record = read_record(result.folder)
+    record = read_strength(result.folder)
     kept = record["path"]
     limits = Limits(np.array(kept["mean"]), np.array(kept["trust"]), kept["cap"])
     factor = full_factor(load_state(result.folder / "strength-cues"), rows.X, rows.y, rows.row_id)
@@ -198,7 +198,7 @@ def test_without_cues_the_path_ends_at_the_balance_of_the_groups(frame: pd.DataF
     }
     output = publish(frame, tmp_path, operators=operators)
     result = trained(output, max_mean_loss=1.0)
-    record = read_record(result.folder)
+    record = read_strength(result.folder)
     assert (record["end"], record["strength"]) == ("groups", 2)
     rows = rows_of(output)
     for (c, g), group in rows.groupby(["label", "group"]):
@@ -226,7 +226,7 @@ def test_the_recipe_records_the_choice_in_mlflow_and_in_the_report(
     output = publish(frame, tmp_path, train=section, tracking={"enabled": True})
     (record,) = [json.loads(path.read_text()) for path in (output / "runs").glob("*.train.json")]
     folder = output / "models" / record["model"]
-    strength = read_record(folder)["strength"]
+    strength = read_strength(folder)["strength"]
     assert record["strength"] == strength
     page = (folder / "report.html").read_text()
     assert f"The strength of weighting is {strength:g}" in page

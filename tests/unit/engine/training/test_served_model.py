@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -25,7 +24,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from tests.data import recipe_for, write_shards
+from tests.data import free_port, recipe_for, write_shards
 
 CONSTRAINTS = Path(__file__).resolve().parents[4] / "deploy" / "constraints.txt"
 N = 400
@@ -118,12 +117,6 @@ def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:
     assert spoilt["reason"][3] == "column 'age' is no number (value: 'forty')"
     rest = np.setdiff1d(np.arange(N), [3, 4])
     assert spoilt["prediction"][rest].tolist() == answers["prediction"][rest].tolist()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def post(port: int, body: dict[str, Any]) -> Any:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from operators.grasp.rows_on_disk import drawn_rows, may_be_drawn
 from operators.grasp.selection import MIN_SAMPLES_GRID
 from operators.groups import state as state_module
 from operators.groups.base import gather_class
+from tests.data import cut
 
 NAMES = ["cat", "dog!", "empty", "lone"]
 PARAMS = GroupsParams(min_samples=[5, 10], eps=[0.02, 0.05, 0.08], min_rows=0, stability=0)
@@ -76,11 +76,6 @@ class Here:
             result = function(sent)
             self.returned.append(result)
             yield result
-
-
-def cut(table: pa.Table, n_shards: int) -> list[pa.Table]:
-    edges = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
-    return [table.slice(a, b - a) for a, b in pairwise(edges)]
 
 
 def context_for(tables: Sequence[pa.Table], folder: Path, seed: int = 0) -> Context:

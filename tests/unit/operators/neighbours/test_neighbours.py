@@ -18,6 +18,7 @@ from operators.dbscan import DBSCAN
 from operators.neighbours import NeighbourGraph, approximate_dbscan
 from operators.neighbours import faiss_index as index_module
 from operators.neighbours import kernel as kernel_module
+from tests.unit.operators.dbscan.test_dbscan import exact_directions, integer_rows
 
 DTYPES = st.sampled_from([np.float32, np.float64])
 BLOCKS = st.integers(1, 9)
@@ -26,22 +27,6 @@ BLOCKS = st.integers(1, 9)
 GRID_EPS = st.sampled_from([0.0, 0.5, 1.0, math.sqrt(2), 2.0, 2.5, 3.0, 100.0])
 # Unit rows with entries 0, 1/2, 1: every cosine is a multiple of 1/4 and these radii are ties.
 COSINE_EPS = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 3.0])
-
-
-def integer_rows(max_rows: int = 25) -> st.SearchStrategy[Any]:
-    shape = st.tuples(st.integers(1, max_rows), st.integers(1, 3))
-    return shape.flatmap(lambda s: arrays(np.int64, s, elements=st.integers(-3, 3)))
-
-
-@st.composite
-def exact_directions(draw: st.DrawFn) -> Any:
-    """Rows in 4-d along an axis, along (+-1, +-1, +-1, +-1), or zero: unit rows without rounding."""
-    n = draw(st.integers(1, 25))
-    axis = st.tuples(st.integers(0, 3), st.sampled_from([-1, 1])).map(lambda a: np.eye(4)[a[0]] * a[1])
-    diagonal = arrays(np.float64, 4, elements=st.sampled_from([-1.0, 1.0]))
-    rows = draw(st.lists(st.one_of(axis, diagonal, st.just(np.zeros(4))), min_size=n, max_size=n))
-    lengths = draw(st.lists(st.sampled_from([1.0, 2.0, 8.0, 0.25]), min_size=n, max_size=n))
-    return np.array(rows) * np.array(lengths)[:, None]
 
 
 @pytest.fixture(autouse=True)

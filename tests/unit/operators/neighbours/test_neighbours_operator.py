@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from operators.neighbours import NeighbourGraph
 from operators.neighbours import adaptor as adaptor_module
 from operators.neighbours.adaptor import Neighbours
 from operators.neighbours.params import NeighboursParams
+from tests.data import cut
 
 NAMES = ["cat", "dog", "empty", "lone"]
 
@@ -64,11 +64,6 @@ class Here:
             result = function(sent)
             assert len(pickle.dumps(result)) < 1000
             yield result
-
-
-def cut(table: pa.Table, n_shards: int) -> list[pa.Table]:
-    edges = np.linspace(0, table.num_rows, n_shards + 1).astype(int)
-    return [table.slice(a, b - a) for a, b in pairwise(edges)]
 
 
 def context_for(tables: Sequence[pa.Table], folder: Path) -> Context:
