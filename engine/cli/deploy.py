@@ -81,10 +81,15 @@ def render(
         text = to_yaml(
             make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
         )
-        if to is None:
-            echo(text, nl=False)
-            return
-        to.mkdir(parents=True, exist_ok=True)
-        path = to / f"{kind}.yaml"
-        path.write_text(text, "utf-8")
-        echo(f"{path}: kubectl apply -f {path}")
+        _deliver(text, to, kind)
+
+
+def _deliver(text: str, folder: Path | None, kind: str) -> None:
+    """Print the manifests, or write them into a folder."""
+    if folder is None:
+        echo(text, nl=False)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{kind}.yaml"
+    path.write_text(text, "utf-8")
+    echo(f"{path}: kubectl apply -f {path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -12,6 +12,9 @@ from rich.markup import escape
 from engine.cli.common import AsJson, Verbose, shown_errors
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.training.prediction import Predicted
 
 console = SafeConsole(highlight=False)
 
@@ -80,19 +83,24 @@ def predict(
         if as_json:
             show_json(asdict(found))
             return
+        _show(found, source, output)
+
+
+def _show(found: Predicted, source: str, output: str) -> None:
+    """Print how many rows were predicted, and what was taken as missing."""
+    console.print(
+        f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files"
+        + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")
+        + f"{found.failed:,} rows have no prediction"
+        + (": see the column reason." if found.failed else "."),
+        soft_wrap=True,
+    )
+    if found.filled:
         console.print(
-            f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files"
-            + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")
-            + f"{found.failed:,} rows have no prediction"
-            + (": see the column reason." if found.failed else "."),
+            f"Not in {escape(source)}, so that all values are taken as missing: "
+            f"{escape(', '.join(found.filled))}.",
             soft_wrap=True,
         )
-        if found.filled:
-            console.print(
-                f"Not in {escape(source)}, so that all values are taken as missing: "
-                f"{escape(', '.join(found.filled))}.",
-                soft_wrap=True,
-            )
 
 
 def _options(given: list[str] | None) -> dict[str, Any] | None:
