@@ -18,7 +18,7 @@ import pyarrow.csv as pv
 from connectors.base import SourceSpec
 
 NULLS = tuple(pv.ConvertOptions().null_values)
-"""What Arrow takes for a missing number: an empty cell, ``NA``, ``NaN``, ``null`` and the like."""
+"""Texts that Arrow takes for a missing number: an empty cell, ``NA``, ``NaN``, ``null`` and the like."""
 SYNTAX = set(',:{}[]"\\')
 
 

@@ -178,7 +178,7 @@ class ShardInfo:
     n_rows: int
     file_row: int
     identity: str = ""
-    """What identifies the bytes of the file; empty where nobody asks for it."""
+    """Identity of the bytes of the file; empty where nobody asks for it."""
 
 
 class ShardReader(Protocol):
@@ -366,7 +366,7 @@ class Operator(ABC, Generic[P]):
     """Whether ``open`` is costly, for example because it loads a model. Long-lived actors then process the
     shards."""
     cost: ClassVar[Cost] = Cost(20.0, 20.0)
-    """What ``fit`` and all shards take. ``rowsieve init`` estimates time and memory by it, and
+    """Cost of ``fit`` and of all shards. ``rowsieve init`` estimates time and memory by it, and
     ``run.executor: auto`` decides by it whether starting Ray is worth its time."""
     state_needs_row_ids: ClassVar[bool] = False
     """Whether the state tells rows by their ids, so that it is fitted again if rows of the base are gone."""

@@ -42,7 +42,7 @@ DESCRIPTIONS = {
     SPLIT: "Part that the row belongs to: train, validation, test or dropped.",
     "fold": "Fold of the row for cross-validation, from 0; -1: a test row or a dropped one.",
 }
-"""What the published columns hold. An operator of another package describes its own by the key
+"""Content of the published columns. An operator of another package describes its own by the key
 ``description`` of its field's metadata."""
 
 ENCODE = "encode"

@@ -10,7 +10,7 @@ from operators.base import Cost
 FEATURES = 64
 """Features of the rows that the costs were measured on."""
 STEPS = {"publish": Cost(11.3, 3.74, 77), "report": Cost(34.8, 6.42, 37)}
-"""What follows the operators, from the table "scale-standard" in tests/benchmarks/README.md."""
+"""Costs of the steps after the operators, from the table "scale-standard" in tests/benchmarks/README.md."""
 BASE_MIB, START_SECONDS = 450.0, 5.0
 """Memory of the process before it reads rows, and time of its start, with Python's packages."""
 SHARD_ROWS = 50_000

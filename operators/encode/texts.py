@@ -47,7 +47,7 @@ BEGINNING = 64
 NUMBER = r"^[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
 """Leading zeros, as codes such as zip codes have them, make no number."""
 LIKELY_DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
-"""What all formats of ``DATES`` begin with: one cheap look at texts that are none."""
+"""Beginning of all formats of ``DATES``: one cheap look at texts that are none."""
 TIME = r"(?:[ T](?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?P<f>\.\d{1,9})?)?)? ?(?P<z>Z|[+-]\d{2}:?\d{2})?$"
 DATES = {
     "%Y-%m-%d": r"^(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})" + TIME,

@@ -19,7 +19,7 @@ class KMeansParams(OperatorParams):
 
     method: Literal["kmeans"] = "kmeans"
     space: Literal["gradients", "features"] = "gradients"
-    """What is clustered: gradients, or the features ``x``."""
+    """Vectors that are clustered: gradients, or the features ``x``."""
     k: Counts = Field(default=[2, 3, 4, 5, 6, 7, 8])
     """Groups per class; of several, the one with the largest mean silhouette."""
     n_init: Count = 10

@@ -134,7 +134,7 @@ class Outliers(Operator[OutliersParams]):
         Returns
         -------
         Of each operator that marks rows ``marked_<name>`` and ``only_<name>``, rows that no other marks; by
-        votes also ``outliers`` and ``contested``, rows on which they differ; by evidence see
+        votes also ``outliers`` and ``disputed``, rows on which they differ; by evidence see
         :func:`estimated`.
         """
         metrics = self._count(context, executor)
@@ -157,7 +157,7 @@ class Outliers(Operator[OutliersParams]):
     def _count(self, context: Context, executor: Executor) -> dict[str, float]:
         names = [column.removesuffix(MARK) for column in self._voters]
         sides = [f"{side}_{name}" for name in names for side in ("marked", "only")]
-        decided = [] if self._by_evidence else ["outliers", "contested"]
+        decided = [] if self._by_evidence else ["outliers", "disputed"]
         found: Counter[str] = Counter()
         if names:
             rule = ALL if self._by_evidence else str(self.params.rule)
@@ -347,7 +347,7 @@ def _count(reader: ShardReader, columns: Sequence[str], rule: str, shard: int) -
     votes = np.sum(list(marks.values()), axis=0)
     found = {
         "outliers": decide(marks, rule).sum(),
-        "contested": np.count_nonzero((votes > 0) & (votes < len(marks))),
+        "disputed": np.count_nonzero((votes > 0) & (votes < len(marks))),
     }
     for voter, mark in marks.items():
         found |= {f"marked_{voter}": mark.sum(), f"only_{voter}": np.count_nonzero(mark & (votes == 1))}

@@ -93,7 +93,8 @@ class ClusterParams(SplitParams):
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """Share of rows for validation."""
     within: Literal["label", "domain"] = "label"
-    """What keeps its share: every label, or every pair of label and domain (rows in no domain are one)."""
+    """Strata that keep their share: every label, or every pair of label and domain (rows in no domain are
+    one)."""
     domain: str = "group"
     """Source column with the domain of each row; ``group``: the inferred groups."""
     tolerance: Annotated[float, Field(ge=0)] = 0.0

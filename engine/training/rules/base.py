@@ -36,7 +36,7 @@ class Rule(Protocol):
     sees_all: bool
     """Whether ``weigh`` needs the rows of the whole step; else it gets a slot's, which is cheaper."""
     state: RuleState
-    """What changes from step to step: part of every checkpoint."""
+    """State that changes from step to step: part of every checkpoint."""
 
     def weigh(self, batch: Batch) -> Float64:
         """Return the factor of each row, c (b,) >= 0. May change ``state`` if ``sees_all``."""

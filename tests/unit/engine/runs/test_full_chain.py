@@ -71,4 +71,4 @@ def test_weights_are_the_product_over_kept_rows(
     both = side["eos_outlier"].to_numpy() & (side["group_outlier"].astype(str) != "").to_numpy()
     assert (table["is_outlier"].to_numpy() == both).all()
     assert metrics["outliers"]["outliers"] == both.sum() > 0
-    assert metrics["outliers"]["contested"] > 0
+    assert metrics["outliers"]["disputed"] > 0

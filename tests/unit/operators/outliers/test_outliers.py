@@ -69,7 +69,7 @@ def test_the_rule_decides_and_conflicts_are_counted(
     assert result.schema == pa.schema(list(operator.adds))
     assert metrics == {
         "outliers": sum(verdict),
-        "contested": sum(g != e for g, e in found),
+        "disputed": sum(g != e for g, e in found),
         "marked_group": sum(g for g, _ in found),
         "marked_eos": sum(e for _, e in found),
         "only_group": sum(g and not e for g, e in found),
