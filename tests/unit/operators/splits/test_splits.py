@@ -334,6 +334,16 @@ def test_overlapping_groupings_keep_their_own_shares(seed: int) -> None:
     assert gain[mask].sum() == pytest.approx(min(gain[m].sum() for m in masks if feasible(m)))
 
 
+def test_a_tolerance_of_two_groupings_bounds_their_shares_on_both_sides() -> None:
+    codes = np.stack([np.arange(80) % 2, np.arange(80) // 2 % 2], axis=1)
+    selector = Marginals(codes, 0.25, 0.5)
+    # All rows are welcome, then none: of 40 rows of a group 10 * 1.5 are taken, then 10 * .5.
+    for gain, count in ((-1.0, 15), (1.0, 5)):
+        mask = selector.select(np.full(80, gain))
+        for grouping in codes.T:
+            assert np.bincount(grouping[mask]).tolist() == [count, count]
+
+
 def test_two_groupings_fit_through_the_program() -> None:
     X, label = problem(60, 2)
     domain = np.arange(60) % 4
