@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ from .tables import write_input
 if TYPE_CHECKING:
     import pandas as pd
 
+_KEY_OF_SOURCE = re.compile(r"\bsource\.(\w+)")
 SHOWN_ROWS = 5
 """An error names this many faulty rows."""
 
@@ -283,6 +285,9 @@ def curate(
         result = run(recipe, verbose=verbose)
     except RowsieveError as error:
         text = _with_faulty_rows(error, recipe) if temporary else str(error)
+        key = _KEY_OF_SOURCE.search(text)
+        if key:
+            text += f" In Python: curate(..., source={{{key[1]!r}: ...}})."
         raise type(error)(text.replace(path, "data") if in_memory else text) from error
     return Curated(recipe, temporary, result.leaks)
 

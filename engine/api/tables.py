@@ -7,6 +7,9 @@ import os
 import re
 import sys
 import uuid
+import warnings
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,8 @@ ROW_GROUP_BYTES = 64 * 2**20
 def as_arrow(data: Any) -> pa.Table:
     """Return a pandas, polars or Arrow table as an Arrow table with plain types.
 
-    The index of a pandas DataFrame is left out, and long or view types become their plain form, so that the
-    same values from any library give the same table.
+    The index of a pandas DataFrame is left out, with a warning where it has a name. Long or view types become
+    their plain form, so that the same values from any library give the same table.
 
     Raises
     ------
@@ -36,6 +39,7 @@ def as_arrow(data: Any) -> pa.Table:
         if isinstance(data, pa.Table):
             table = data
         elif pandas is not None and isinstance(data, pandas.DataFrame):
+            _check_frame(data)
             table = pa.Table.from_pandas(data, preserve_index=False)
         elif hasattr(data, "__arrow_c_stream__"):
             table = pa.table(data)
@@ -48,12 +52,27 @@ def as_arrow(data: Any) -> pa.Table:
         plain = table.replace_schema_metadata(None).cast(schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(f"curate: data cannot be read as a table: {_reason(error)}") from None
-    duplicates = sorted({name for name in plain.column_names if plain.column_names.count(name) > 1})
+    _check_names(plain.column_names)
+    return plain
+
+
+def _check_frame(frame: Any) -> None:
+    """Warn of a named index, which is left out. Raises InputError for two columns of one name."""
+    _check_names([str(name) for name in frame.columns])
+    levels = [str(name) for name in frame.index.names if name is not None]
+    if levels:
+        warnings.warn(
+            f"curate: the index ({', '.join(levels)}) is left out; data.reset_index() makes columns of it.",
+            stacklevel=5,
+        )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
     if duplicates:
         raise InputError(
             f"curate: data has more than one column named {duplicates[0]!r}. Rename one of them."
         )
-    return plain
 
 
 def _reason(error: Exception) -> str:

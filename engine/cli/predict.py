@@ -82,8 +82,13 @@ def predict(
             )
         if as_json:
             show_json(asdict(found))
-            return
-        _show(found, source, output)
+        else:
+            _show(found, source, output)
+        if found.rows and found.failed == found.rows:
+            raise InputError(
+                f"None of the {found.rows:,} rows of {source} has a prediction. The column reason of the "
+                f"files in {output} says why of each row."
+            )
 
 
 def _show(found: Predicted, source: str, output: str) -> None:

@@ -7,6 +7,7 @@ import decimal
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,9 @@ def test_every_library_gives_the_same_result(
         "batches": table.to_reader(max_chunksize=17),
         "file": tmp_path / "rows.parquet",
     }[library]
-    found = rowsieve.curate(data, label="label", truth="truth", operators=curated.recipe.operators)
+    named = pytest.warns(UserWarning, match="key") if library == "pandas_with_index" else nullcontext()
+    with named:
+        found = rowsieve.curate(data, label="label", truth="truth", operators=curated.recipe.operators)
     assert found.table.equals(curated.table)
     assert found.groups.equals(curated.groups)
 
@@ -254,6 +257,21 @@ def test_errors_about_rows_name_the_data_and_no_temporary_file(table: pa.Table) 
             faulty, label="label", operators=PLAIN, source={"on_error": "quarantine", "max_error_rate": 0}
         )
     assert tempfile.gettempdir() not in f"{stopped.value}{budget.value}"
+
+
+def test_names_of_a_frame_are_not_lost_in_silence(table: pa.Table) -> None:
+    frame = table.to_pandas()
+    with pytest.warns(UserWarning, match=r"the index \(a\) is left out; data.reset_index\(\)"):
+        assert "a" not in as_arrow(frame.set_index("a")).column_names
+    with pytest.raises(InputError, match="more than one column named 'b'"):
+        as_arrow(frame.rename(columns={"a": "b"}))
+
+
+def test_a_remedy_in_the_source_is_told_as_an_argument(table: pa.Table) -> None:
+    labels = [None, *table["label"].to_pylist()[1:]]
+    at = table.column_names.index("label")
+    with pytest.raises(InputError, match=r"In Python: curate\(..., source={'on_error': ...}\)"):
+        rowsieve.curate(table.set_column(at, "label", pa.array(labels)), label="label", operators=PLAIN)
 
 
 def typed_frames() -> dict[str, Any]:

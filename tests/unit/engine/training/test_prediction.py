@@ -118,6 +118,16 @@ def test_a_bad_row_has_a_reason_and_the_others_their_predictions(model: Path, tm
     )
 
 
+def test_rows_of_which_none_is_predicted_are_bad_input(model: Path, tmp_path: Path) -> None:
+    rows = spurious_table(10, seed=3)
+    write_shards(tmp_path / "in", rows.set_column(0, "a", pa.array(["old"] * 10)), 1)
+    done = command(str(model), str(tmp_path / "in"), str(tmp_path / "out"), "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["failed"] == 10
+    assert "None of the 10 rows" in done.stderr
+    assert read(tmp_path / "out")["reason"].to_pylist() == ["column 'a' is no number (value: 'old')"] * 10
+
+
 def test_one_word_in_a_column_of_a_csv_spoils_one_row(tmp_path: Path) -> None:
     """Without the vector, which a CSV cannot hold."""
     folder = tmp_path / "run"
