@@ -64,7 +64,8 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
     since MLflow requires its values too; the model refuses requests without its column. Numbers and booleans
     that may be missing have MLflow's type ``any``: its ``long`` refuses a missing value, its ``double`` whole
     numbers in a pandas frame, and over HTTP its ``boolean`` takes a missing value for false and any text for
-    true. ``rowsieve.columns`` in the model's metadata names their types.
+    true. So have timestamps with a zone: its ``datetime`` refuses them in a pandas frame.
+    ``rowsieve.columns`` in the model's metadata names their types.
 
     Parameters
     ----------
@@ -79,7 +80,9 @@ def signature(dataset: Version, classes: Sequence[Any], served: Served) -> Model
     gaps = served.optional
     inputs = [
         ColSpec(
-            AnyType() if field.name in gaps and _is_plain(field.type) else column_type(field.type),
+            AnyType()
+            if (field.name in gaps and _is_plain(field.type)) or _has_zone(field.type)
+            else column_type(field.type),
             field.name,
             required=field.name not in gaps or not pa.types.is_nested(field.type),
         )
@@ -126,6 +129,10 @@ def column_type(kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return DataType.datetime
     return DataType.binary if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else DataType.string
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz)
 
 
 def column_notes(served: Served) -> dict[str, str]:

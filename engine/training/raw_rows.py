@@ -175,7 +175,12 @@ def _one(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
     if isinstance(value, str) and not is_text(kind):
         value = value.strip()
         value = None if not value or value in missing else value
-    return pa.array([value]).cast(kind)[0]
+    try:
+        return pa.array([value]).cast(kind)[0]
+    except pa.ArrowInvalid:
+        if not isinstance(value, str) or not pa.types.is_timestamp(kind) or not kind.tz:
+            raise
+        return pa.array([value]).cast(pa.timestamp(kind.unit)).cast(kind)[0]  # without a zone: UTC
 
 
 def _what(kind: pa.DataType) -> str:

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 3
+    version = 4
     Params = EncodeParams
 
     @property

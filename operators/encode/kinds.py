@@ -32,7 +32,8 @@ MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
 LONG_TEXT = 100.0
 """Mean characters above which a column is free text, unless almost all of its rows repeat few values."""
 ID_NAME = re.compile(
-    r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$|[a-z]I[dD]$"
+    r"(^|[_\-. ])(id|ids|uuid|guid|key|index|idx|rowid|row_id|nr|no)$|^unnamed: 0$"
+    r"|^row[_. ]?(name|num|number)s?$|[a-z]I[dD]$"
 )
 """Names of columns that number or identify rows; the first alternatives are compared in lower case."""
 OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")

@@ -45,6 +45,7 @@ def raw_table(seed: int = 0) -> pa.Table:
             "city": pa.array([None if i % 17 == 0 else str(value) for i, value in enumerate(city)]),
             "member": pa.array(rng.random(N) < 0.5),
             "hired": pa.array(days * 86_400_000_000, pa.timestamp("us")),
+            "seen": pa.array(days * 86_400, pa.timestamp("s", "UTC")),
             "label": pa.array(["yes" if value else "no" for value in y]),
             "truth": pa.array(["a"] * N),
         }
@@ -70,6 +71,7 @@ def rows_as_json() -> list[dict[str, Any]]:
     """Ten rows as a client would send them."""
     frame = raw_table(seed=1).slice(1, 10).drop_columns(["label", "truth"]).to_pandas()
     frame["hired"] = frame["hired"].dt.strftime("%Y-%m-%d")
+    frame["seen"] = frame["seen"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
     found: list[dict[str, Any]] = json.loads(frame.to_json(orient="records"))
     return found
 
@@ -77,14 +79,14 @@ def rows_as_json() -> list[dict[str, Any]]:
 def test_the_signature_has_the_columns_of_the_source(model: Path) -> None:
     found = mlflow.models.Model.load(str(model))
     inputs = {column.name: column for column in found.signature.inputs.inputs}
-    assert list(inputs) == ["age", "score", "city", "member", "hired", "request_id"]
+    assert list(inputs) == ["age", "score", "city", "member", "hired", "seen", "request_id"]
     assert [name for name, column in inputs.items() if not column.required] == ["request_id"]
     assert str(inputs["city"].type) == "DataType.string"
     assert [str(inputs[name].type) for name in ("age", "member")] == ["Any", "Any"]
     assert str(inputs["hired"].type) == "DataType.datetime"
     assert found.metadata["rowsieve.columns"]["age"] == "int64, may be missing"
     example = found.load_input_example(str(model))
-    assert list(example.columns) == ["age", "score", "city", "member", "hired"]
+    assert list(example.columns) == ["age", "score", "city", "member", "hired", "seen"]
 
 
 def test_requirements_are_exact_and_name_no_stranger(model: Path) -> None:
@@ -108,6 +110,8 @@ def test_gaps_unknown_values_and_extra_columns(model: Path) -> None:
     with pytest.raises(MlflowException, match=r"missing inputs \['city'\]"):
         served.predict(frame.drop(columns=["city", "truth"]))
     assert served.predict(frame.assign(city=None))["reason"].isna().all()
+    for seen in (frame["seen"].dt.tz_convert("Asia/Tokyo"), frame["seen"].dt.strftime("%Y-%m-%d %H:%M:%S")):
+        pd.testing.assert_frame_equal(served.predict(frame.assign(seen=seen)), answers)
     unknown = served.predict(frame.assign(city="Atlantis"))
     assert unknown["reason"].isna().all()
     ages = frame["age"].astype(object)

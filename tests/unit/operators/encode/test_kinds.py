@@ -205,6 +205,12 @@ def test_a_column_that_is_named_an_identifier_may_repeat_values(name):
     assert decide_kind(one_of(name, repeated), KindOptions(explicit=True)).used
 
 
+@pytest.mark.parametrize("name", ["rownames", "row.names", "Row Number", "row_num"])
+def test_row_numbers_of_a_part_of_a_table_are_identifiers(name):
+    numbers = np.random.default_rng(0).permutation(10**5)[:400]
+    assert decide_kind(one_of(name, numbers)).reason == Unused.IDENTIFIER
+
+
 @pytest.mark.parametrize("name", ["price_index", "paid", "bid", "balance", "house_no"])
 def test_whole_numbers_of_another_name_are_a_measure_where_they_repeat(name):
     numbers = np.random.default_rng(0).permutation(10**6)[:400] * 7
