@@ -214,9 +214,10 @@ class CsvSource(TextSource):
                 continue
             row = int(np.flatnonzero(~numbers.fill_null(True).to_numpy(zero_copy_only=False))[0])
             value = quote_value(column[row].as_py())
+            most = "over 99%" if share > 0.99 else f"{share:.0%}"
             raise ConnectorError(
                 f"{shard.path}, {self.locate(shard, row)}: column {name!r}: {value} is no number, but "
-                f"{share:.0%} of the column are. Correct the value or leave it empty; if it stands for a "
+                f"{most} of the column are. Correct the value or leave it empty; if it stands for a "
                 f"missing value, set source.missing: [{value}]; if the column is text, name it in "
                 f"source.text_columns."
             )

@@ -6,10 +6,10 @@ import errno
 import hashlib
 import io
 import os
-import uuid
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place
+from connectors.storage.beneath import new_file_beneath
 
 ROW_GROUP_ROWS = 65_536
 """Most rows of a row group."""
@@ -32,8 +33,10 @@ class Written:
     n_bytes: int
 
 
-def write_parquet(table: pa.Table, path: str | Place) -> Written:
+def write_parquet(table: pa.Table, path: str | Place, *, root: Place | None = None) -> Written:
     """Write ``table`` to ``path`` under a temporary name in the same folder, then rename it.
+
+    No link beneath ``root``, a folder above it, is followed; default: the file's own folder.
 
     An object of a store is made in memory and put in one request; the bytes are the same.
 
@@ -44,7 +47,7 @@ def write_parquet(table: pa.Table, path: str | Place) -> Written:
     Raises
     ------
     ConnectorError
-        The folder is missing or cannot be written, or the disk is full.
+        The folder is missing or cannot be written, the disk is full, or a folder beneath ``root`` is a link.
 
     """
     if isinstance(path, ObjectPath):
@@ -52,19 +55,15 @@ def write_parquet(table: pa.Table, path: str | Place) -> Written:
         path.write_bytes(data)
         return Written(hashlib.sha256(data).hexdigest(), len(data))
     path = Path(path)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    within = root if isinstance(root, Path) else path.parent
     try:
-        _write(table, part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
+        with new_file_beneath(within, path, sync_folder=True, create=False) as file:
+            _write(table, file)
+            file.seek(0)
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             n_bytes = file.seek(0, os.SEEK_END)
-        part.replace(path)
-        _sync_folder(path.parent)
     except OSError as error:
         raise _unwritable(path, error) from error
-    finally:
-        _discard(part)
     return Written(sha256, n_bytes)
 
 
@@ -93,7 +92,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return buffer.getvalue()
 
 
-def _write(table: pa.Table, target: Path | io.BytesIO) -> None:
+def _write(table: pa.Table, target: IO[bytes]) -> None:
     fields = [field.remove_metadata() for field in table.schema]
     plain = pa.Table.from_arrays(table.columns, schema=pa.schema(fields)).combine_chunks()
     pq.write_table(
@@ -122,21 +121,6 @@ def _list_values(column: pa.ChunkedArray) -> int:
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return 0
     return int(pc.sum(pc.list_value_length(column)).as_py() or 0)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)  # without it a crash may forget the rename
-    finally:
-        os.close(handle)
-
-
-def _discard(part: Path) -> None:
-    try:
-        part.unlink(missing_ok=True)
-    except OSError:  # the write's own error says more
-        return
 
 
 FIXES = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,12 @@ import pyarrow.parquet as pq
 
 from connectors.base import MAX_SHARD, ConnectorError
 from connectors.schema import check_types
+from connectors.storage.beneath import (
+    folder_beneath,
+    new_file_beneath,
+    remove_tree_beneath,
+    unlink_beneath,
+)
 from connectors.storage.clients import split_uri
 from connectors.storage.object_path import ObjectPath, Tag
 
@@ -33,6 +38,7 @@ __all__ = [
     "place_of",
     "read_columns",
     "read_many",
+    "remove_file",
     "remove_tree",
     "write_whole",
 ]
@@ -58,23 +64,29 @@ def place_of(text: str | Place) -> Place:
     return ObjectPath(root, key) if root else Path(key).absolute()
 
 
-def write_whole(place: Place, data: bytes, *, durable: bool = True) -> None:
+def write_whole(place: Place, data: bytes, *, durable: bool = True, root: Place | None = None) -> None:
     """Write so that a reader sees the old bytes or all of the new ones, never a part.
 
     A file is written under a temporary name in its folder, flushed to disk and renamed; an object is one PUT.
-    Raises OSError. Without ``durable`` the file is not flushed: a crash of the machine may lose it.
+    Parameters
+    ----------
+    durable : flush it to disk; a crash of the machine may lose a file that is not.
+    root : a folder above it, beneath which no link is followed; default: the file's own folder.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+    ConnectorError
+        A folder beneath ``root`` is a link.
+
     """
     if isinstance(place, ObjectPath):
         place.write_bytes(data)
         return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex}.tmp")
-    with temporary.open("wb") as handle:
+    within = root if isinstance(root, Path) else place.parent
+    with new_file_beneath(within, place, durable=durable) as handle:
         handle.write(data)
-        handle.flush()
-        if durable:
-            os.fsync(handle.fileno())
-    temporary.replace(place)
 
 
 def link(source: Place, target: Place) -> None:
@@ -91,18 +103,36 @@ def link(source: Place, target: Place) -> None:
             shutil.copyfile(source, target)
 
 
-def make_folder(place: Place) -> None:
-    """Make a folder and those above it; an object store has none and needs none."""
+def make_folder(place: Place, *, root: Place | None = None) -> None:
+    """Make a folder and those above it; an object store has none and needs none.
+
+    No link beneath ``root``, a folder above it, is followed: one raises ConnectorError.
+    """
     if isinstance(place, Path):
-        place.mkdir(parents=True, exist_ok=True)
+        with folder_beneath(root if isinstance(root, Path) else place, place, create=True):
+            return
 
 
-def remove_tree(place: Place) -> None:
-    """Remove a folder with all that is in it, or every object below a prefix; silent where there is none."""
+def remove_tree(place: Place, *, root: Place | None = None) -> None:
+    """Remove a folder with all that is in it, or every object below a prefix; silent where there is none.
+
+    No link beneath ``root``, a folder above it, is followed: one raises ConnectorError.
+    """
     if isinstance(place, Path):
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree_beneath(root if isinstance(root, Path) else place.parent, place)
     else:
         place.remove_below()
+
+
+def remove_file(place: Place, *, root: Place) -> None:
+    """Remove a file or an object; silent where there is none. No link beneath ``root`` is followed.
+
+    Raises ConnectorError where a folder beneath ``root`` is a link, and OSError.
+    """
+    if isinstance(place, Path) and isinstance(root, Path):
+        unlink_beneath(root, place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def read_many(places: Sequence[Place]) -> list[bytes | None]:

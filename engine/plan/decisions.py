@@ -54,7 +54,7 @@ def decide(plan: Plan, probe: DecisionProbe) -> dict[str, Any]:
     decision = _decide(plan, probe)
     drifted = decision["outcome"] == "predict" and any(figure["over"] for figure in decision["drift"])
     _log.log(logging.WARNING if drifted else logging.INFO, "incremental: %s", describe(decision))
-    write_json(decision_file(plan), decision)
+    write_json(decision_file(plan), decision, root=plan.output)
     return decision
 
 

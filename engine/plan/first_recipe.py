@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,11 @@ MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
 PREFIX = "rowsieve_"
 """Of the added columns where the source has columns of their names."""
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+OTHER_VALUE = re.compile(
+    rf"column (?P<name>{QUOTED}): (?P<value>(?:{QUOTED})(?:\.\.\.)?) is (?:no number|not \S+, the type)"
+)
+"""An error that names a value which does not fit those of its column before."""
 AMONG = "read as null: it stands among numbers"
 WORDS = tuple(word for word in MISSING_TEXTS if word)
 """Texts that stand for a missing value where a file has them."""
@@ -253,9 +259,13 @@ def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shar
     except ConnectorError as error:
         known = list(_value(keys, "missing", ()))
         word = _word_for_missing(str(error))
-        if not word or word in known:
+        if word and word not in known:
+            more = {"missing": Choice([*known, word], AMONG)}
+        else:
+            more = _text_columns(keys, str(error)) if name == "csv" else {}
+        if not more:
             raise
-        return _look_typed(path, format, name, keys | {"missing": Choice([*known, word], AMONG)}, shards)
+        return _look_typed(path, format, name, keys | more, shards)
     structs = [field.name for field in listing.schema if _is_plain_struct(field.type)]
     if structs and "flatten" not in keys:
         flatten = Choice(
@@ -267,6 +277,18 @@ def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shar
         return _Look(keys, name, sample, summarise_sample(sample))
     except OperatorError as error:
         raise InputError(str(error)) from None
+
+
+def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
+    """The key ``text_columns`` with the column that the error names; empty where it names none."""
+    found = OTHER_VALUE.search(error)
+    known = list(_value(keys, "text_columns", ()))
+    name = str(ast.literal_eval(found["name"])) if found else ""
+    if found is None or name in known:
+        return {}
+    told = keys["text_columns"].why + "; " if known else "read as text: "
+    why = f"{told}{name} holds {found['value']} among other values"
+    return {"text_columns": Choice([*known, name], why)}
 
 
 def _word_for_missing(error: str) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from connectors.storage import Place
+from connectors.storage import Place, remove_file
 from engine.core.json_files import write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
@@ -69,11 +69,11 @@ class Record:
 
     def write(self, output: Place) -> None:
         """Keep the record until it is delivered."""
-        write_json(pending_folder(output) / f"{self.id}.json", asdict(self))
+        write_json(pending_folder(output) / f"{self.id}.json", asdict(self), root=output)
 
     def forget(self, output: Place) -> None:
         """Remove the record, since the server has it."""
-        (pending_folder(output) / f"{self.id}.json").unlink(missing_ok=True)
+        remove_file(pending_folder(output) / f"{self.id}.json", root=output)
 
 
 _RECORD = TypeAdapter(Record)

@@ -51,7 +51,7 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
     """
     final = version_folder(plan.output, plan.version)
     folder = lease.parts_of(final)
-    make_folder(folder / DATA)
+    make_folder(folder / DATA, root=plan.output)
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
     reader, reusable_parts = plan.reader(), _reusable_parts(plan)
     jobs = []

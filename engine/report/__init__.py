@@ -58,6 +58,6 @@ def write_report(
     from engine.report.page import render
 
     page = render(plan, manifest, metrics, executor or LocalExecutor(), descriptions, warnings)
-    write_text(path, redact(page))
-    write_text(mark, digest + "\n")
+    write_text(path, redact(page), root=plan.output)
+    write_text(mark, digest + "\n", root=plan.output)
     return path

@@ -44,13 +44,13 @@ def reuse_base_parts(plan: Plan, planned: PlannedOperator) -> int:
             continue
         commit = replace(base_commits[old], shard=shard)
         part = store.part(planned.fingerprint, shard)
-        make_folder(part.parent)
+        make_folder(part.parent, root=plan.output)
         link(store.part(kept, old), part)
         if commit.quarantined or commit.skipped:
             offset = plan.shards[shard].first_row - int(base_shards[old]["first_row"])
             target = store.quarantine(planned.fingerprint, shard)
             _link_quarantine(store.quarantine(kept, old), target, offset)
-        write_json(part.with_suffix(".json"), asdict(commit))
+        write_json(part.with_suffix(".json"), asdict(commit), root=plan.output)
         linked += 1
     return linked
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from connectors.storage import Place, remove_tree
+from connectors.storage import Place, remove_file, remove_tree
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
 from engine.core.output_layout import check_real_folders, version_folder
@@ -88,7 +88,7 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
         for name in found.versions:
             _remove(output, name)
         for fingerprint in found.fingerprints:
-            remove_tree(store_of(output).folder(fingerprint))
+            remove_tree(store_of(output).folder(fingerprint), root=output)
     return found
 
 
@@ -118,13 +118,13 @@ def _names(output: Place) -> list[str]:
 def _remove(output: Place, name: str) -> None:
     """Remove a version, its manifest first: without the manifest, readers no longer see the version."""
     folder = version_folder(output, name)
-    (folder / "manifest.json").unlink(missing_ok=True)
-    remove_tree(folder)
+    remove_file(folder / "manifest.json", root=output)
+    remove_tree(folder, root=output)
     report = output / "reports" / f"{name}.html"
     described = descriptions_file(output, name)
     for file in (report, report.with_suffix(".digest"), described, output / "runs" / f"{name}.json"):
-        file.unlink(missing_ok=True)
-    training_file(output, name).unlink(missing_ok=True)
+        remove_file(file, root=output)
+    remove_file(training_file(output, name), root=output)
 
 
 def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:

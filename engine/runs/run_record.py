@@ -40,7 +40,7 @@ def record_file(output: Place, version: str) -> Place:
 def write_record(output: Place, version: str, steps: Sequence[Step], **values: Any) -> None:
     """Write the record of a run. Readers see the old record or the whole new one."""
     record = {"version": version, **values, "steps": [asdict(step) for step in steps]}
-    write_json(record_file(output, version), record)
+    write_json(record_file(output, version), record, root=output)
 
 
 def read_record(output: Place, version: str) -> dict[str, Any]:

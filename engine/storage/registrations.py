@@ -38,7 +38,7 @@ def note_registration(
     """
     path = output / FOLDER / f"{digest([dataset_version, model, run_id])}.json"
     record = {"dataset_version": dataset_version, "model": model, "number": number, "run_id": run_id}
-    write_json(path, record)
+    write_json(path, record, root=output)
 
 
 def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[str]]:

@@ -9,7 +9,6 @@ folder that is renamed into its place and committed by ``fit.json``. An object s
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from connectors.sink import write_parquet
-from connectors.storage import Place, make_folder, remove_tree
+from connectors.storage import Place, make_folder, remove_file, remove_tree
+from connectors.storage.beneath import rename_beneath
 from engine.core.errors import system_error
 from engine.core.json_files import write_json
 from engine.storage.lease import Lease
@@ -48,6 +48,11 @@ class RunStore:
     """The sidecars and states of all runs over one output. Picklable; it holds only the root."""
 
     root: Place
+
+    @property
+    def output(self) -> Place:
+        """The output that the store is in; beneath it, no link is followed."""
+        return self.root.parent
 
     def folder(self, fingerprint: str) -> Place:
         """Return the folder of one operator at one fingerprint."""
@@ -84,10 +89,10 @@ class RunStore:
     ) -> Commit:
         """Write a part, then its record. After a crash in between, the part is not committed."""
         path = self.part(fingerprint, shard)
-        make_folder(path.parent)
-        written = write_parquet(table, path)
+        make_folder(path.parent, root=self.output)
+        written = write_parquet(table, path, root=self.output)
         record = Commit(shard, table.num_rows, written.n_bytes, written.sha256, seconds, quarantined, skipped)
-        write_json(path.with_suffix(".json"), asdict(record))
+        write_json(path.with_suffix(".json"), asdict(record), root=self.output)
         return record
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
@@ -103,7 +108,7 @@ class RunStore:
 
     def sweep(self, fingerprint: str) -> None:
         """Remove temporary files that killed writers left; see :func:`sweep`."""
-        sweep(self.folder(fingerprint))
+        sweep(self.folder(fingerprint), root=self.output)
 
     def replays(self) -> dict[str, int]:
         """Return how often each fingerprint was to be computed again although its inputs were the same."""
@@ -118,7 +123,8 @@ class RunStore:
     def replay(self, fingerprints: Iterable[str]) -> None:
         """Have these fingerprints computed again, under other ones. The caller holds the output's lease."""
         counts = self.replays()
-        write_json(self.root / REPLAYS, counts | {name: counts.get(name, 0) + 1 for name in fingerprints})
+        counts |= {name: counts.get(name, 0) + 1 for name in fingerprints}
+        write_json(self.root / REPLAYS, counts, root=self.output)
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the record of a committed fit (its metrics), or None."""
@@ -145,30 +151,33 @@ class RunStore:
         """
         folder = _local(self.folder(fingerprint))
         scratch = folder / f".state-{uuid.uuid4().hex}.tmp"
-        scratch.mkdir(parents=True)
+        make_folder(scratch, root=self.output)
         try:
             yield scratch
             if lease is None:
-                shutil.rmtree(self.state(fingerprint), ignore_errors=True)
-                scratch.replace(self.state(fingerprint))
+                remove_tree(self.state(fingerprint), root=self.output)
+                rename_beneath(_local(self.output), scratch, self.state(fingerprint))
             else:
                 lease.replace_folder(scratch, self.state(fingerprint))
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_tree(scratch, root=self.output)
 
     def commit_fit(self, fingerprint: str, metrics: dict[str, float], seconds: float) -> None:
         """Commit a finished fit."""
         record = {"metrics": metrics, "seconds": seconds}
-        write_json(self.folder(fingerprint) / "fit.json", record)
+        write_json(self.folder(fingerprint) / "fit.json", record, root=self.output)
 
 
-def sweep(folder: Place) -> None:
-    """Remove files with temporary names that killed writers left. The caller holds the output's lease."""
+def sweep(folder: Place, *, root: Place) -> None:
+    """Remove files with temporary names that killed writers left. The caller holds the output's lease.
+
+    No link beneath ``root``, the output, is followed.
+    """
     for path in folder.glob(".*.tmp"):
         if path.is_dir():
-            remove_tree(path)
+            remove_tree(path, root=root)
         else:
-            path.unlink(missing_ok=True)
+            remove_file(path, root=root)
 
 
 def _mtime(path: Place) -> float:

@@ -131,7 +131,7 @@ def select(
     best = max(good, key=lambda i: (found[i].score or 0.0, found[i].accuracy or 0.0, -i))
     selection = Selection(criterion, found, best, specs[best])
     name = digest([[one.folder for one in tried], criterion])[:12]
-    write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict())
+    write_json(version.output / "models" / f"grid-{name}.json", selection.to_dict(), root=version.output)
     return selection
 
 

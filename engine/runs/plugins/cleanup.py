@@ -25,4 +25,4 @@ class Cleanup(RunPlugin):
         for planned in plan.operators:
             plan.store.sweep(planned.fingerprint)
         for name in ("runs", "reports"):
-            sweep(plan.output / name)
+            sweep(plan.output / name, root=plan.output)

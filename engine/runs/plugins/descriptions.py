@@ -28,6 +28,6 @@ class Descriptions(RunPlugin):
         meter = run.meter(self.name)
         meter.tell("start")
         found = describe(plan, executor_for_few_shards(run, self.name) or LocalExecutor())
-        write_json(descriptions_file(plan.output, plan.version), found)
+        write_json(descriptions_file(plan.output, plan.version), found, root=plan.output)
         version.descriptions = found
         meter.tell("finish")

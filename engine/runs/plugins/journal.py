@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from connectors.storage import Place
+from connectors.storage import Place, remove_file
 from engine.core.errors import Exit, RowsieveError
 from engine.core.events import Event
 from engine.core.json_files import write_json
@@ -65,7 +65,7 @@ class Journal(RunPlugin):
         """Remove the error of an earlier run if this one succeeded."""
         if not self._failed:
             with suppress(OSError):
-                (run.plan.output / "runs" / ERROR).unlink(missing_ok=True)
+                remove_file(run.plan.output / "runs" / ERROR, root=run.plan.output)
 
     def _note(self, run: RunContext, event: Event) -> None:
         self._written = self._clock()
@@ -75,7 +75,8 @@ class Journal(RunPlugin):
 def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:
     with suppress(OSError):
         place = run.plan.output / "runs" / name
-        write_json(place, {"version": run.plan.version} | record, durable=name == ERROR)
+        record = {"version": run.plan.version} | record
+        write_json(place, record, durable=name == ERROR, root=run.plan.output)
 
 
 def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:

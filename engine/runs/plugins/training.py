@@ -78,7 +78,7 @@ def after_publish(
     record["trained"] = trains
     if trains:
         record |= _train(section, recipe, output, version, executor())
-    write_json(training_file(output, version), record)
+    write_json(training_file(output, version), record, root=output)
     return record
 
 

@@ -83,7 +83,7 @@ class Lease:
 
     def put_part(self, place: Place, table: pa.Table) -> Written:
         """Write ``table`` as the part ``place`` and return its size and digest."""
-        return write_parquet(table, place)
+        return write_parquet(table, place, root=self.folder)
 
     def take_part(self, source: Place, place: Place) -> None:
         """Link or copy a published part of another version to ``place``, byte for byte."""

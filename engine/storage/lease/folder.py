@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from connectors.storage import write_whole
+from connectors.storage import make_folder, remove_tree, write_whole
+from connectors.storage.beneath import rename_beneath, unlink_beneath
 from engine.core.errors import LockedError
 from engine.storage.lease.base import (
     FOLDER,
@@ -55,7 +55,7 @@ class FolderLease(Lease):
         """Make a staged file or folder visible. Raises LockedError when the lease is lost, however late."""
         self.check()
         try:
-            staged.replace(final)
+            rename_beneath(self.folder, staged, final)
         except FileNotFoundError:
             raise LockedError(self.lost()) from None
 
@@ -72,7 +72,7 @@ class FolderLease(Lease):
         """Write a file in the staging folder. Raises LockedError when the lease is lost, however late."""
         staged = self.stage(name)
         try:
-            write_whole(staged, text.encode())
+            write_whole(staged, text.encode(), root=self.folder)
         except FileNotFoundError:
             raise LockedError(self.lost()) from None
         return staged
@@ -88,14 +88,14 @@ class FolderLease(Lease):
         staged, old = self.stage(f"new-{mark}"), self.staging / f"old-{mark}"
         self.rename(new, staged)
         with suppress(FileNotFoundError):  # there is no old folder, or no staging folder any more
-            final.replace(old)
+            rename_beneath(self.folder, final, old)
         self.rename(staged, final)
-        shutil.rmtree(old, ignore_errors=True)
+        remove_tree(old, root=self.folder)
 
     def publish(self, version: Path, manifest: str) -> None:  # type: ignore[override]
         """Rename the parts, then the manifest. A version without its manifest is none."""
         staged = self._write_staged("manifest.json", manifest)
-        version.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(version.parent, root=self.folder)
         # A folder that is there has no manifest: its writer was killed between the two renames.
         self.replace_folder(self.staging / version.name, version)
         self.rename(staged, version / "manifest.json")
@@ -111,9 +111,9 @@ class FolderLease(Lease):
     def release(self) -> None:
         """Mark the lease file as released and remove the staging folder."""
         self.check()
-        shutil.rmtree(self.staging, ignore_errors=True)
+        remove_tree(self.staging, root=self.folder)
         temporary = self.file.with_suffix(".tmp")
-        temporary.write_text(self.given_back(), "utf-8")
+        write_whole(temporary, self.given_back().encode(), root=self.folder)
         self.rename(temporary, self.file)
 
 
@@ -148,17 +148,17 @@ def _clear(folder: Path, token: int) -> None:
     for entry in sorted((folder / FOLDER).iterdir(), reverse=True):
         found = LEFT_BEHIND.fullmatch(entry.name)
         if found and int(found["token"]) < token:
-            _remove(entry)
+            _remove(folder, entry)
 
 
-def _remove(entry: Path) -> None:
+def _remove(folder: Path, entry: Path) -> None:
     if entry.is_symlink() or not entry.is_dir():
-        entry.unlink(missing_ok=True)
+        unlink_beneath(folder, entry)
         return
     gone = entry
     if not entry.name.startswith(GONE):
         # The rename takes everything away from the old holder in one step.
         gone = entry.with_name(f"{GONE}{entry.name}")
         with suppress(OSError):
-            entry.replace(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+            rename_beneath(folder, entry, gone)
+    remove_tree(gone, root=folder)

@@ -223,3 +223,18 @@ def test_tables_in_other_encodings_run_unchanged(tmp_path: Path, encoding: str, 
     assert f"  encoding: {told} " in recipe
     assert "not UTF-8; a guess, in which it reads 'Größe'" in recipe or encoding == "utf-16"
     assert "Größe" in command("validate", "p.yaml").output
+
+
+def test_a_column_of_numbers_with_other_texts_is_read_as_text(tmp_path: Path) -> None:
+    """Such as postcodes, of which a few have an extension; also where it stands beyond the first cells."""
+    rows = [f"{9000 + i % 37},{i % 5},{'ab'[i % 2]}" for i in range(3000)]
+    rows[7], rows[2900] = "9115-4820,1,b", "9115,1-2,a"
+    (tmp_path / "p.csv").write_text("\n".join(['it\'s "zip",size,y', *rows, ""]).replace('"', ""))
+    done = init("p.csv", "--label", "y", "-o", "p.yaml")
+    assert done.exit_code == 0, done.output
+    recipe = (tmp_path / "p.yaml").read_text()
+    assert yaml.safe_load(recipe)["source"]["text_columns"] == ["it's zip", "size"]
+    assert "read as text: it's zip holds '9115-4820' among other values; size holds '1-2'" in " ".join(
+        recipe.replace("#", " ").split()
+    )
+    assert "it's zip  text" in " ".join(command("validate", "p.yaml").output.split("\n"))

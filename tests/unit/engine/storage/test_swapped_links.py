@@ -1,0 +1,167 @@
+"""A folder of an output that becomes a link between a check and its use leads no writer elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectors import storage
+from connectors.base import ConnectorError
+from connectors.sink import write_parquet
+from connectors.storage import beneath
+from engine.core.errors import InputError
+from engine.core.json_files import write_json
+from engine.runs import history
+from engine.storage.lease import folder as lease_folder
+from engine.storage.lease import writing
+from engine.storage.lease.folder import FolderLease
+from engine.storage.run_store import RunStore, sweep
+
+FINGERPRINT = "0" * 32
+ROWS = pa.table({"a": [1]})
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """An output in use, and a folder elsewhere that holds files of the same names."""
+    output, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for base in (output, elsewhere):
+        for name in (
+            f"store/{FINGERPRINT}/state/x",
+            f"store/{FINGERPRINT}/.old.tmp/x",
+            f"store/{FINGERPRINT}/fit.json",
+            "versions/v1/manifest.json",
+            "versions/v1/data/x",
+            "reports/v1.html",
+            "runs/v1.json",
+            ".lease/00000001.d/x",
+            ".lease/00000001.json",
+        ):
+            (base / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / name).write_text("precious" if base == elsewhere else "own")
+    return output, elsewhere
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def swap(output: Path, elsewhere: Path, name: str) -> None:
+    """Put a link to the other folder in place of one of the output's."""
+    (output / name).rename(output / f"{name.replace('/', '-')}-moved")
+    (output / name).symlink_to(elsewhere / name)
+
+
+def _fitting(output: Path) -> None:
+    with RunStore(output / "store").fitting(FINGERPRINT):
+        pass
+
+
+USES: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "remove a version": ("versions", lambda out: history._remove(out, "v1")),
+    "remove a version's folder": ("versions/v1", lambda out: history._remove(out, "v1")),
+    "remove a report": ("reports", lambda out: history._remove(out, "v1")),
+    "remove a run's record": ("runs", lambda out: history._remove(out, "v1")),
+    "commit a part": ("store", lambda out: RunStore(out / "store").commit(FINGERPRINT, 0, ROWS, seconds=0)),
+    "commit into a folder": (
+        f"store/{FINGERPRINT}",
+        lambda out: RunStore(out / "store").commit(FINGERPRINT, 0, ROWS, seconds=0),
+    ),
+    "commit a fit": ("store", lambda out: RunStore(out / "store").commit_fit(FINGERPRINT, {}, 0)),
+    "fit": ("store", _fitting),
+    "sweep": ("store", lambda out: sweep(out / "store" / FINGERPRINT, root=out)),
+    "replace a state": (
+        "store",
+        lambda out: FolderLease(out, 1).replace_folder(
+            out / "store" / FINGERPRINT / ".old.tmp", out / "store" / FINGERPRINT / "state"
+        ),
+    ),
+    "publish": ("versions", lambda out: FolderLease(out, 1).publish(out / "versions" / "v1", "{}")),
+    "give a lease back": (".lease", lambda out: FolderLease(out, 1).release()),
+    "clear leases": (".lease", lambda out: lease_folder._clear(out, 9)),
+    "write a record": ("runs", lambda out: write_json(out / "runs" / "v1.json", {}, root=out)),
+    "write a part": (
+        "versions/v1",
+        lambda out: write_parquet(ROWS, out / "versions" / "v1" / "data" / "p.parquet", root=out),
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_link_that_is_swapped_in_is_not_followed(
+    use: str, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is replaced when the first path is opened, after every check of paths."""
+    output, elsewhere = places
+    name, act = USES[use]
+    before, opened, swapped = files(elsewhere), os.open, []
+
+    def swapping(path: Any, *args: Any, **kwargs: Any) -> int:
+        if not swapped:
+            swapped.append(path)
+            swap(output, elsewhere, name)
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(FolderLease, "check", lambda _: None)
+    monkeypatch.setattr(beneath.os, "open", swapping)
+    with pytest.raises((ConnectorError, InputError), match="is a link, and was none a moment ago"):
+        act(output)
+    assert swapped
+    assert files(elsewhere) == before
+
+
+def test_without_a_swap_everything_works(places: tuple[Path, Path]) -> None:
+    output, _ = places
+    storage.remove_tree(output / ".lease")
+    with writing(output, "test") as lease:
+        _fitting(output)
+        store = RunStore(output / "store")
+        store.commit(FINGERPRINT, 0, ROWS, seconds=0)
+        store.sweep(FINGERPRINT)
+        assert [*store.committed(FINGERPRINT)] == [0]
+        part = lease.parts_of(output / "versions" / "v2") / "data"
+        storage.make_folder(part, root=output)
+        lease.put_part(part / "p.parquet", ROWS)
+        lease.publish(output / "versions" / "v2", "{}")
+    assert (output / "versions" / "v2" / "data" / "p.parquet").exists()
+    history._remove(output, "v1")
+    assert not [*output.rglob("*v1*")]
+    assert not [*output.rglob("*.tmp")]
+
+
+def test_a_link_in_place_of_a_tree_is_removed_alone(places: tuple[Path, Path]) -> None:
+    output, elsewhere = places
+    before = files(elsewhere)
+    swap(output, elsewhere, "versions/v1")
+    storage.remove_tree(output / "versions" / "v1", root=output)
+    storage.remove_tree(output / "versions" / "absent", root=output)
+    storage.remove_tree(output / "absent" / "v1", root=output)
+    assert not os.path.lexists(output / "versions" / "v1")
+    assert files(elsewhere) == before
+
+
+def test_the_root_may_be_reached_by_a_link_and_paths_stay_beneath_it(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "alias").symlink_to(tmp_path / "real")
+    write_json(tmp_path / "alias" / "a" / "b.json", {}, root=tmp_path / "alias")
+    assert (tmp_path / "real" / "a" / "b.json").exists()
+    for place in (tmp_path / "b.json", tmp_path / "alias" / ".." / "b.json"):
+        with pytest.raises(ValueError, match=r"beneath|subpath"):
+            write_json(place, {}, root=tmp_path / "alias")
+    with pytest.raises(NotADirectoryError):
+        write_json(tmp_path / "alias" / "a" / "b.json" / "c.json", {}, root=tmp_path / "alias")
+
+
+def test_no_descriptor_stays_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        write_json(tmp_path / "a" / "b.json", {}, root=tmp_path)
+        storage.remove_tree(tmp_path / "a", root=tmp_path)
+        with pytest.raises(FileNotFoundError):
+            beneath.rename_beneath(tmp_path, tmp_path / "x" / "y", tmp_path / "z")
+    assert len(os.listdir("/dev/fd")) == before
