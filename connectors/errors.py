@@ -33,7 +33,8 @@ def redact_uris(text: str) -> str:
         return text
     text = _QUERY.sub(_redact_value, _WORD.sub(_redact_user, text))
     text = _SETTING.sub(rf"\1\2{HIDDEN}", text)
-    return _BEARER.sub(rf"\1 {HIDDEN}", text)
+    # A setting among a URI's user may have hidden the slash that ended the place of its host.
+    return _WORD.sub(_redact_user, _BEARER.sub(rf"\1 {HIDDEN}", text))
 
 
 def _redact_value(found: re.Match[str]) -> str:

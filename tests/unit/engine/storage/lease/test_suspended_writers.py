@@ -1,5 +1,6 @@
 """A writer that is suspended at any point and continues after another one has taken over changes nothing."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ def take_over(output: Path) -> FolderLease:
     """Take the lease of a holder whose heart has stopped."""
     file = Lease(output, newest_token(output)).file
     file.write_text("{}")
-    import os
-
     os.utime(file, (0, 0))
     lease, _ = acquire(output, "successor", STALE)
     return lease
@@ -27,17 +26,17 @@ def take_over(output: Path) -> FolderLease:
 
 def suspended(monkeypatch: pytest.MonkeyPatch, moment: int, meanwhile: Callable[[], None]) -> None:
     """Let ``meanwhile`` happen just before the rename number ``moment`` of the old writer."""
-    original, count = Path.replace, 0
+    original, count = os.replace, 0
 
-    def replace(self: Path, target: Any) -> Path:
+    def replace(*args: Any, **kwargs: Any) -> None:
         nonlocal count
         count += 1
         if count == moment + 1:
-            monkeypatch.setattr(Path, "replace", original)
+            monkeypatch.setattr(os, "replace", original)
             meanwhile()
-        return original(self, target)
+        original(*args, **kwargs)
 
-    monkeypatch.setattr(Path, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
 
 
 def parts(lease: FolderLease, version: Path, text: str) -> None:
