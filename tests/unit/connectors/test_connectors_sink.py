@@ -6,6 +6,7 @@ import errno
 import hashlib
 import itertools
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -94,8 +95,8 @@ def test_a_write_that_breaks_off_leaves_the_old_file(
     path = tmp_path / "a.parquet"
     path.write_bytes(b"old")
 
-    def breaks_off(table: pa.Table, part: Path) -> None:
-        part.write_bytes(b"half")
+    def breaks_off(table: pa.Table, part: IO[bytes]) -> None:
+        part.write(b"half")
         raise OSError(code, "as the system says it")
 
     monkeypatch.setattr(sink, "_write", breaks_off)
