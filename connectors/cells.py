@@ -55,7 +55,7 @@ class CellRules:
         point = re.escape(self.decimal)
         digits = rf"\d+(?:{point}\d*)?|{point}\d+"
         if self.thousands is not None:
-            digits += rf"|\d{{1,3}}({re.escape(self.thousands)}\d{{3}})+({point}\d*)?"
+            digits += rf"|[1-9]\d{{0,2}}({re.escape(self.thousands)}\d{{3}})+({point}\d*)?"
         words = "|".join(["nan", "n/a", "na", "null", "[+-]?inf(inity)?", *map(re.escape, self.missing)])
         return rf"^\s*([+-]?({digits})([eE][+-]?\d+)?|(?i:{words}))\s*$"
 
@@ -103,7 +103,9 @@ class CellRules:
     def _joined(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return numbers without what stands between their thousands; all else as it is."""
         mark, point = re.escape(self.thousands or ""), re.escape(self.decimal)
-        grouped = pc.match_substring_regex(column, rf"^\s*[+-]?\d{{1,3}}({mark}\d{{3}})+({point}\d*)?\s*$")
+        grouped = pc.match_substring_regex(
+            column, rf"^\s*[+-]?[1-9]\d{{0,2}}({mark}\d{{3}})+({point}\d*)?\s*$"
+        )
         return pc.if_else(grouped, pc.replace_substring(column, self.thousands or "", ""), column)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from connectors.base import SourceSpec
+from connectors.csv_marks import NUMBER, guess_marks
 from connectors.csv_source import TSV, Csv
 from connectors.files import find_names
 from connectors.locations import extension
@@ -18,16 +19,20 @@ from connectors.text_source import text_blocks
 HEAD_BYTES = 2**18
 """Bytes at the start of the first file that are looked at."""
 SEPARATORS = (",", ";", "\t", "|")
-NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
-COMMA = re.compile(r"[+-]?\d*,\d+|[+-]?\d{1,3}(\.\d{3})+,\d+")
-GROUPED = {mark: re.compile(rf"[+-]?\d{{1,3}}([{mark}]\d{{3}})+([.,]\d+)?") for mark in ",.' "}
-MOSTLY = 0.8
 
 Rows = list[list[str]]
 
 
-def guess_options(spec: SourceSpec) -> dict[str, Any]:
-    """Return the options of ``csv`` that differ from their defaults; empty for a file in the usual form.
+@dataclass(frozen=True)
+class Guess:
+    """How a CSV file is written: options of ``csv`` that differ from their defaults, and why."""
+
+    options: dict[str, Any]
+    why: str = "as the first lines of the file show"
+
+
+def guess_options(spec: SourceSpec) -> Guess:
+    """Return how the first file is written; no options for a file in the usual form.
 
     Raises
     ------
@@ -44,7 +49,7 @@ def guess_options(spec: SourceSpec) -> dict[str, Any]:
     separator, rows = _cut(lines, usual)
     found: dict[str, Any] = {} if separator == usual else {"delimiter": separator}
     if len(rows) < 2:
-        return found
+        return Guess(found)
     body = [*zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True)]
     if not _has_header(rows[0], body):
         found["header"] = False
@@ -52,7 +57,12 @@ def guess_options(spec: SourceSpec) -> dict[str, Any]:
         named = [name for name in map(str.strip, rows[0]) if name]
         found |= {"empty_names": "number"} if len(named) < len(rows[0]) else {}
         found |= {"duplicate_names": "number"} if len({*named}) < len(named) else {}
-    return found | _marks(body)
+    names = [cell.strip() or f"column {place}" for place, cell in enumerate(rows[0], 1)]
+    if "header" in found:
+        names = [f"column_{place}" for place in range(1, len(names) + 1)]
+    told_apart = (name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1))
+    marks, notes = guess_marks(dict(zip(told_apart, body, strict=False)), separator)
+    return Guess(found | marks, "; ".join(["as the first lines of the file show", *notes]))
 
 
 def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:
@@ -88,31 +98,3 @@ def _has_header(first: list[str], columns: Sequence[Sequence[str]]) -> bool:
     texts = [seen for seen, number in zip(again, numbers, strict=False) if not number]
     repeated = sum(texts) >= max(1, len(texts) / 2)
     return not repeated
-
-
-def _marks(columns: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the decimal point and thousands, where most cells of a column show them."""
-    found: dict[str, Any] = {}
-    cells = [[cell.strip() for cell in column if cell.strip()] for column in columns]
-    if any(_most(column, COMMA) for column in cells):
-        found["decimal"] = ","
-    for mark, pattern in GROUPED.items():
-        shown = mark != found.get("decimal", ".")
-        grouped = any(
-            any(pattern.fullmatch(cell) for cell in column)
-            and all(
-                pattern.fullmatch(cell) or re.fullmatch(r"[+-]?\d{1,3}([.,]\d+)?", cell) for cell in column
-            )
-            for column in cells
-        )
-        if shown and grouped:
-            return found | {"thousands": mark}
-    return found
-
-
-def _most(column: Sequence[str], pattern: re.Pattern[str]) -> bool:
-    """Whether most cells match, and those that do not are plain numbers."""
-    hits = sum(pattern.fullmatch(cell) is not None for cell in column)
-    return hits >= MOSTLY * len(column) > 0 and all(
-        NUMBER.fullmatch(c) or pattern.fullmatch(c) for c in column
-    )

@@ -234,10 +234,10 @@ def _look(path: str, format: str, shards: int) -> _Look:
             keys |= {"encoding": Choice(encoding, why)} if why else {}
         if found.name != "csv":
             return _look_typed(path, format, found.name, keys, shards)
-        options = guess_options(spec)
-        if options:
-            keys["options"] = Choice(options, "as the first lines of the file show")
-        return _look_text(spec, format, keys, options, shards)
+        guess = guess_options(spec)
+        if guess.options:
+            keys["options"] = Choice(guess.options, guess.why)
+        return _look_text(spec, format, keys, guess.options, shards)
     except ConnectorError as error:
         raise InputError(str(error)) from None
 

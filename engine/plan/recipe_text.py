@@ -12,6 +12,8 @@ from engine.plan.source_columns import SourceColumn, share_text
 
 COMMENT_AT = 34
 """Column at which comments begin, where the value before is shorter."""
+LONGEST = 100
+"""Characters of a comment beside a value; a longer one stands above it."""
 OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("probe", {}, "a linear classifier: shows which rows are hard"),
     ("cues", {}, "shortcuts that a model would lean on; `rowsieve cues OUTPUT` lists them afterwards"),
@@ -93,7 +95,11 @@ def _source(draft: Draft) -> Iterator[str]:
                     f"    - {inline(name)}", f"alone right on {score} of unseen rows, classes balanced"
                 )
             continue
-        yield _with(f"  {key}: {inline(choice.value)}", choice.why)
+        if len(choice.why) > LONGEST:
+            yield from _wrapped(f"{key}: {choice.why}", "  ")
+        yield _with(
+            f"  {key}: {inline(choice.value)}", choice.why if len(choice.why) <= LONGEST else "see above"
+        )
     yield ""
 
 

@@ -25,6 +25,19 @@ CASES: dict[str, dict[str, Any]] = {
     ",a,b\n0,2,3\n1,2,3\n": {"empty_names": "number"},
     ",a,,a\n0,2,3,4\n": {"empty_names": "number", "duplicate_names": "number"},
     "a,b\n1.234,x\n2.345,y\n": {},
+    'a,b\n1,"42,134"\n2,"5,210"\n': {"thousands": ","},
+    'a,b\n1,"42,134"\n2,"5210"\n': {"thousands": ","},
+    'a,b\n1.5,"42,134"\n2,"5,210"\n': {"thousands": ","},
+    'a,b\n1.5,"3,7"\n2.25,"4,1"\n': {},
+    'a,b\n1.5,"3,7,7"\n2.25,"4,1"\n': {},
+    "a;b;c\n3,7;1.5;2,1\n4,1;2.5;2,2\n": {"delimiter": ";", "decimal": ","},
+    "a;b\n42,134;x\n5,210;y\n": {"delimiter": ";", "thousands": ","},
+    "a;b\n42,134;3,7\n5,210;4,1\n": {"delimiter": ";", "decimal": ","},
+    "a;b\n0,134;x\n5,210;y\n": {"delimiter": ";", "decimal": ","},
+    'a,b\n1,"1,234,567"\n2,-\n3,"1,200"\n4,"9"\n5,8\n': {"thousands": ","},
+    'a,b\n1,"1,234.50"\n2,"12.25"\n': {"thousands": ","},
+    'a;b\n"1.234";x\n"0.125";y\n2;z\n': {"delimiter": ";"},
+    "a,b\n1.234.567,x\n5.210,y\n": {"decimal": ",", "thousands": "."},
     "text\nhello, you\nb\n": {},
     "a,b\n": {},
 }
@@ -34,4 +47,21 @@ CASES: dict[str, dict[str, Any]] = {
 def test_the_options_are_guessed(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text)
-    assert guess_options(SourceSpec(str(path))) == CASES[text]
+    assert guess_options(SourceSpec(str(path))).options == CASES[text]
+
+
+NOTES = {
+    'k,n\n1,"42,134"\n2,"5,210"\n': "thousands of n, as in '42,134'; three digits follow every comma, yet it",
+    'k,n\n1,"1,042,134"\n2,"5,210"\n': "thousands of n, as in '1,042,134'",
+    'k,n\n1.5,"3,7"\n2.25,"4,1"\n': "decimal points in k, so that n is text",
+    "k;n\n42,134;3,7\n5,210;4,1\n": "decimal commas in n; so the commas of k are read as decimal commas too",
+}
+
+
+@pytest.mark.parametrize("text", NOTES)
+def test_what_commas_mean_is_said(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    why = guess_options(SourceSpec(str(path))).why
+    assert NOTES[text] in why
+    assert ("could be a decimal comma" in why) == ("yet it" in NOTES[text])
