@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MIN_CLASS_ROWS = 30
-"""Rows from which a class has the full share: six rows with a third of all weight decide a model."""
+MIN_CLASS_ROWS = 50
+"""Rows from which a class has the full share. As many scored rows does a group need to be judged by itself
+(``operators.metrics.group_scores``)."""
+
+FULL_PART = 0.25
+"""Part of the rows of the mean class from which a class of a small table has the full share."""
 
 
 def class_shares(
@@ -24,9 +28,10 @@ def class_shares(
     counts
         Rows of each class, shape (C,).
     min_class_rows
-        A class with at least so many rows, or with at least as many as the mean class, has the full share.
-        One with fewer has a share in proportion to its rows: none of its rows weighs more than a row of a
-        class of that size.
+        A class with at least so many rows, or with a quarter of the rows of the mean class (each then weighs
+        at most four times the mean row), has the full share. One with n rows of f that it would need has
+        (n / f)^2 of it: the fewer rows there are to learn from, the less does each of them weigh, down to the
+        weight of a row of the largest class.
     strength
         From 0 (every row has the same weight) to 1 (every class has the same total).
 
@@ -36,7 +41,7 @@ def class_shares(
     >>> class_shares(np.array([900, 100])).tolist()
     [0.5, 0.5]
     >>> class_shares(np.array([997, 3])).round(3).tolist()
-    [0.909, 0.091]
+    [0.996, 0.004]
     >>> class_shares(np.array([10, 10, 0])).tolist()
     [0.5, 0.5, 0.0]
     >>> class_shares(np.array([900, 100]), strength=0.5).tolist()
@@ -53,8 +58,8 @@ def class_factors(
 ) -> npt.NDArray[np.float64]:
     """Return the weight of a row of each class, shape (C,): their mean over all rows is 1.
 
-    A class without rows has the weight of a class with few, for rows that come later. Parameters are those of
-    ``class_shares``.
+    A class without rows has the weight of a class of one row, for rows that come later. Parameters are those
+    of ``class_shares``.
     """
     rows = np.asarray(counts, np.float64)
     relative = _relative_weights(rows, min_class_rows, strength)
@@ -62,9 +67,9 @@ def class_factors(
 
 
 def counted_classes(counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-    """Return which classes have enough rows to be measured, shape (C,): at least 30.
+    """Return which classes have enough rows to be measured, shape (C,): at least 50.
 
-    Where fewer than two classes have 30 rows, all that occur.
+    Where fewer than two classes have 50 rows, all that occur.
     """
     counted = np.asarray(counts) >= MIN_CLASS_ROWS
     return counted if counted.sum() > 1 else np.asarray(counts) > 0
@@ -73,6 +78,13 @@ def counted_classes(counts: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool
 def _relative_weights(
     rows: npt.NDArray[np.float64], min_class_rows: int, strength: float
 ) -> npt.NDArray[np.float64]:
-    """Return n_c^-strength, where classes with few rows count as larger, shape (C,)."""
-    full = max(min(float(min_class_rows), rows.sum() / max(int((rows > 0).sum()), 1)), 1.0)
-    return np.asarray(np.maximum(rows, full) ** -strength)
+    """Return the relative weight of a row of each class, shape (C,).
+
+    It is n_c^-strength in classes of enough rows, (n / f^2)^strength in one of n < f rows, f being the rows
+    for a full share, and in no class less than in the largest.
+    """
+    mean_class = rows.sum() / max(int((rows > 0).sum()), 1)
+    full = max(min(float(min_class_rows), FULL_PART * mean_class), 1.0)
+    relative = np.minimum(np.maximum(rows, 1.0) / full, 1.0) / np.maximum(rows, full)
+    least = 1.0 / max(float(rows.max(initial=0.0)), full)
+    return np.asarray(np.maximum(relative, least) ** strength)

@@ -112,7 +112,8 @@ def _show_suspects(found: dict[str, Any]) -> None:
     console.print(
         f"accuracy: of a class-balanced model on rows that it has not seen, for the classes "
         f"{escape(_class_names(found['suspects'][0]['accuracy_inside']))}. gain: rise of the "
-        "worst class and side, cost: loss of balanced accuracy, if label and slice are balanced. strength: "
+        "worst class and side over the better of no weights and class balance, cost: loss of balanced "
+        "accuracy against class balance, if label and slice are balanced. strength: "
         "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
         "and run it again, for example:",
         soft_wrap=True,

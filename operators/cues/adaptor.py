@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 NAME = "cues"
 WEIGHT_COLUMN = NAME + FACTOR
+CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
 BLOCK_VALUES = 4_000_000
 """Feature values that are weighed at once, which bounds the memory of ``open``."""
 _log = logging.getLogger("rowsieve")
@@ -56,8 +57,8 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 3
-    cost = Cost(101, 64.7, 83)
+    version = 4
+    cpu_seconds_per_million_rows = 8.0
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True
@@ -106,8 +107,9 @@ class Cues(Operator[CuesParams]):
         Returns
         -------
         ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
-        every measurement of the evidence, ``effective_share`` and ``shrinkage`` (of the worst class),
-        ``suspects`` and ``sample_rows``.
+        every measurement of the evidence, strength and accuracies of the baseline and of the published
+        weights on held-out rows with the ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
+        worst class), ``suspects`` and ``sample_rows``.
 
         Raises
         ------
@@ -226,8 +228,7 @@ def _run(task: FitTask) -> dict[str, float]:
         suspects = [] if state.reason else _suspects(X, y, ids, task, settings)
         curve = None
         if not state.reason:
-            share = task.params.min_effective_share
-            curve = measured_curve(state, sample, task.counts, task.classes, share)
+            curve = measured_curve(state, sample, task.classes)
     save_state(state, task.state)
     binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects}
     write_suspects(
@@ -242,7 +243,11 @@ def _run(task: FitTask) -> dict[str, float]:
         undivided=_undivided(state, X, task),
         trade_off=curve,
     )
-    return _metrics(state) | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+    return (
+        _metrics(state)
+        | _baseline_metrics(curve)
+        | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+    )
 
 
 def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> State:
@@ -265,7 +270,9 @@ def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> li
 
 
 def _metrics(state: State) -> dict[str, float]:
-    evidence = {} if state.evidence is None else vars(state.evidence)
+    evidence = {} if state.evidence is None else dict(vars(state.evidence))
+    if evidence:
+        evidence["slice_gain"] = evidence.pop("gain")  # `gain` is that of the published weights
     return {
         "gate": 0.0 if state.evidence is None else state.evidence.gate(),
         "blend": state.blend,
@@ -277,6 +284,20 @@ def _metrics(state: State) -> dict[str, float]:
         "effective_share": float(state.effective.min()),
         "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
     }
+
+
+def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return what the published weights win over the baseline: the figures of curve, report and verdict."""
+    from operators.cues.curve_report import published_point
+
+    if curve is None:
+        return {}
+    base, point = curve["baseline"], published_point(curve)
+    found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
+    if point is None:
+        return found
+    found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
+    return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 
 def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> Settings:
@@ -350,7 +371,13 @@ def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[
             "that nothing is balanced against the label. Give another cut or column.",
             " and ".join(undivided),
         )
-    if params.spurious:
+    if params.spurious and not metrics["blend"] and len(undivided) < len(params.spurious):
+        _log.warning(
+            "cues: even an eighth of the balance of the named shortcuts would cost more than "
+            "operators.cues.max_named_cost allows, so that nothing is balanced for them. They may be honest "
+            "signal; max_named_cost: 1 balances them whatever it costs."
+        )
+    elif params.spurious:
         n_balanced = len(params.spurious) - len(undivided)
         _log.info(
             "cues: %d named shortcuts are balanced against the label by %.0f %%, which costs %.3f of "

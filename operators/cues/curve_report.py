@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from operators.cues.strength import Point
     from operators.metrics.group_scores import ComparedGroup
 
+SAME = 1e-9
+"""Difference of strengths that are the same."""
+BASELINES = {0.0: "no weights", 1.0: "class balance"}
+"""What a strength is called where it is the baseline."""
+NAMED = 5
 """Members of a pool that its name lists."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
@@ -37,6 +42,7 @@ def curve_record(
     *,
     grouping: str,
     rows: int,
+    published: float | None = None,
 ) -> dict[str, Any]:
     """Return the curve as JSON-able values.
 
@@ -50,29 +56,82 @@ def curve_record(
         What the groups are: "classes", "shortcut" (each class by whether a row breaks it) or "groups".
     rows
         Rows of the sample.
+    published
+        Strength of the published weights, if it is one of the points.
 
     """
+    from operators.cues.strength import baseline
+
     pooled = [name(member) for group in compared if group.pooled for member in group.members]
     return {
         "grouping": grouping,
         "rows": rows,
         "pooled": pooled,
-        "points": [
-            {
-                "strength": point.strength,
-                "mean_accuracy": point.mean,
-                "mean_low": point.mean_low,
-                "mean_high": point.mean_high,
-                "worst_accuracy": point.worst,
-                "worst_low": point.worst_low,
-                "worst_high": point.worst_high,
-                "worst_group": pooled_name([name(member) for member in point.group]),
-                "worst_rows": point.rows,
-                "effective_share": point.effective_share,
-            }
-            for point in points
-        ],
+        "baseline": _point_record(baseline(points), name) | {"name": BASELINES[baseline(points).strength]},
+        "published_strength": published,
+        "points": [_point_record(point, name) for point in points],
     }
+
+
+def _point_record(point: Point, name: Callable[[int], str]) -> dict[str, Any]:
+    return {
+        "strength": point.strength,
+        "mean_accuracy": point.mean,
+        "mean_low": point.mean_low,
+        "mean_high": point.mean_high,
+        "worst_accuracy": point.worst,
+        "worst_low": point.worst_low,
+        "worst_high": point.worst_high,
+        "worst_group": joined([name(member) for member in point.group]),
+        "worst_rows": point.rows,
+        "effective_share": point.effective_share,
+    }
+
+
+def published_point(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the point of the published weights; None where they are not on the curve."""
+    strength = record.get("published_strength")
+    if strength is None:
+        return None
+    near: Mapping[str, Any] = min(record["points"], key=lambda point: abs(point["strength"] - strength))
+    return near if abs(near["strength"] - strength) < SAME else None
+
+
+def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the point of the baseline with its name, also of a record that was written without one."""
+    if "baseline" in record:
+        found: Mapping[str, Any] = record["baseline"]
+        return found
+    ends = [point for point in record["points"] if point["strength"] in BASELINES]
+    best = max(ends, key=lambda p: (p["worst_accuracy"], p["mean_accuracy"], p["strength"]))
+    return {**best, "name": BASELINES[best["strength"]]}
+
+
+def baseline_sentence(record: Mapping[str, Any]) -> str:
+    """Say what the published weights win and cost against the baseline, in the figures of the curve."""
+    word, base = worst_word(record), baseline_of(record)
+    text = (
+        f"On held-out rows the better of no weights and class balance is {base['name']}: the worst {word} "
+        f"({base['worst_group']}) has an accuracy of {base['worst_accuracy']:.3f}, all rows "
+        f"{base['mean_accuracy']:.3f}."
+    )
+    point = published_point(record)
+    if point is None:
+        return text
+    if abs(point["strength"] - base["strength"]) < SAME:
+        return f"{text} The published weights are these."
+    return (
+        f"{text} With the published weights (strength {point['strength']:.3g}) the worst {word} "
+        f"({point['worst_group']}) has {point['worst_accuracy']:.3f}, all rows {point['mean_accuracy']:.3f}."
+    )
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return one name for a group, or for several that are pooled."""
+    if len(names) == 1:
+        return names[0]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"small groups together: {', '.join(names[:NAMED])}{more}"
 
 
 def worst_word(record: Mapping[str, Any]) -> str:
@@ -84,7 +143,7 @@ def table_rows(record: Mapping[str, Any], chosen: float | None = None) -> list[t
     """Return the rows of the table under ``COLUMNS``; the chosen strength is marked."""
     return [
         (
-            f"{point['strength']:g}" + (" (chosen)" if point["strength"] == chosen else ""),
+            f"{point['strength']:.3g}" + _mark(point["strength"], record, chosen),
             f"{point['mean_accuracy']:.3f}",
             f"{point['worst_accuracy']:.3f}",
             f"{point['worst_low']:.3f}-{point['worst_high']:.3f}",
@@ -96,19 +155,26 @@ def table_rows(record: Mapping[str, Any], chosen: float | None = None) -> list[t
     ]
 
 
+def _mark(strength: float, record: Mapping[str, Any], chosen: float | None) -> str:
+    """Return what a row of the table is: chosen, published, or nothing of it."""
+    if strength == chosen:
+        return " (chosen)"
+    published = record.get("published_strength")
+    return " (published)" if published is not None and abs(strength - published) < SAME else ""
+
+
 def summary_sentence(record: Mapping[str, Any]) -> str:
-    """Say in two sentences where the curve begins and how far it goes."""
-    points, word = record["points"], worst_word(record)
-    first = points[0]
-    best = max(points, key=lambda point: point["worst_accuracy"])
+    """Say where the baseline lies and how far the curve goes beyond it."""
+    points, word, base = record["points"], worst_word(record), baseline_of(record)
+    best = max(points, key=lambda point: (point["worst_accuracy"], -point["strength"]))
     text = (
-        f"Without weights the worst {word} has an accuracy of {first['worst_accuracy']:.3f} and all rows one "
-        f"of {first['mean_accuracy']:.3f}. "
+        f"Baseline is the better of no weights and class balance, here {base['name']}: the worst {word} has "
+        f"an accuracy of {base['worst_accuracy']:.3f} and all rows one of {base['mean_accuracy']:.3f}. "
     )
-    if best is first:
+    if best["worst_accuracy"] <= base["worst_accuracy"]:
         return text + f"No strength of weighting raises the worst {word}."
     return text + (
-        f"The worst {word} is best at strength {best['strength']:g}, {best['worst_accuracy']:.3f}, with a "
+        f"The worst {word} is best at strength {best['strength']:.3g}, {best['worst_accuracy']:.3f}, with a "
         f"mean accuracy of {best['mean_accuracy']:.3f}."
     )
 

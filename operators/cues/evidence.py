@@ -18,43 +18,39 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.arrays import Floats, Integers
-from operators.class_shares import class_factors
-from operators.cues.draws import halves
+from operators.cues.draws import Ids, halves
 from operators.cues.environments import Twins
-from operators.cues.gain import righted, slice_gain
-from operators.cues.linear import fit_softmax, predict
+from operators.cues.gain import exchange, righted, slice_gain
+from operators.cues.linear import Floats, Ints, fit_softmax, predict
 
 # (value at which the gate is shut, value at which it is open)
 RAMPS = {
     "agreement": (0.5, 0.6),
     "mistake_confidence": (0.28, 0.35),
-    "crispness": (0.88, 0.91),
+    "crispness": (0.84, 0.87),
     "recovery": (0.45, 0.55),
     "error": (0.25, 0.20),
-    "gain": (0.01, 0.04),
+    "gain": (0.005, 0.025),
     "cost": (0.18, 0.10),
+    "exchange": (0.05, 0.09),
 }
 SPREAD_RAMPS = {
     "agreement": (0.9, 0.8),
     "mistake_confidence": (0.30, 0.37),
-    "crispness": (0.90, 0.93),
+    "crispness": (0.86, 0.89),
     "recovery": (0.5, 0.6),
     "error": (0.20, 0.15),
-    "gain": (-0.2, -0.1),
-    "righted": (0.02, 0.05),
+    "gain": (-0.3, -0.2),
+    "righted": (0.01, 0.04),
+    "exchange": (0.05, 0.09),
 }
 """Ramps of a shortcut that no single feature carries, so that slices and twins do not agree in full."""
-MANY_CLASSES_GAIN = (0.05, 0.10)
+MANY_CLASSES_GAIN = (0.02, 0.05)
 """Gain that stands in for ``recovery`` with more than two classes: the least of many noisy figures is low."""
 SLICE_PART = (0.5, 0.9, 0.5)
 """Agreement at which slices have no part in the weights, agreement at which it is largest, and this part."""
 BOLD_RAMPS = {"recovery": (0.3, 0.5), "cost": (0.08, 0.06), "error": (0.30, 0.25)}
 MIN_HARD_ROWS = 20
-CLASS_STRENGTHS = (0.5, 0.0)
-"""Strengths of class balance that are tried beside 1."""
-MIN_CLASS_GAIN = 0.03
-"""Rise of the worst class's held-out accuracy from which classes are balanced less than in full."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +77,18 @@ class Evidence:
     cost
         Loss of held-out balanced accuracy under weights that give the mistakes half of each class.
     gain
-        Rise of the accuracy of the worst class and side of a listed slice under the robust weights, less one
-        standard error; the largest over the listed slices (``gain.slice_gain``).
+        Rise of the accuracy of the worst class and side of a listed slice under the robust weights over the
+        better of class balance and no weights, less one standard error; the largest over the listed slices
+        (``gain.slice_gain``).
     righted
-        Part of the confident mistakes that the robust weights put right, less two standard errors.
+        Part of the confident mistakes that the robust weights put right, less two standard errors: those of
+        class balance or of no weights, the smaller part.
     price
         Loss of held-out balanced accuracy under the robust weights themselves: ``cost`` for two classes.
     classes
         Number of classes with enough rows to be learnt from.
+    exchange
+        Rows that the robust weights put right for each row that they make wrong, against class balance.
 
     """
 
@@ -102,6 +102,7 @@ class Evidence:
     righted: float
     price: float = 0.0
     classes: int = 2
+    exchange: float = 1.0
 
     def gate(self) -> float:
         """Return the trust in the robust weights, in [0, 1]: the product of the ramps.
@@ -145,6 +146,7 @@ def measure(
     y: Integers,
     agreement: float,
     before: Floats,
+    plain: Sequence[Floats],
     after: Floats,
     halved: Sequence[Floats],
     robust: Sequence[Floats],
@@ -160,6 +162,8 @@ def measure(
         From ``class_correlation``.
     before, after
         Held-out probabilities of the twins, shape (splits, n, C).
+    plain
+        Per split held-out probabilities, shape (n, C), of models without weights.
     halved
         Per split held-out probabilities, shape (n, C), of models trained with weights that give the twins'
         mistakes half of each class, whatever the number of classes.
@@ -192,46 +196,15 @@ def measure(
         recovery=gain / (gain + loss),
         error=float(np.mean(errors)),
         cost=float(np.mean(costs)),
-        gain=slice_gain(sides, y, list(before), robust),
-        righted=righted(y, list(before), robust),
+        gain=slice_gain(sides, y, list(before), plain, robust),
+        righted=min(righted(y, list(before), robust), righted(y, plain, robust)),
         price=float(np.mean(prices)),
         classes=len(np.unique(y)),
+        exchange=exchange(y, list(before), robust),
     )
 
 
-def measure_class_strength(
-    Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, l2: float
-) -> float:
-    """Return how far classes should be balanced, from 0 to 1.
-
-    In full, unless the worst class is better with less.
-
-    Accuracy of the worst label x attribute group is at most that of the worst class, which held-out rows show
-    without group labels. Less balance is chosen only where it raises the latter by more than chance.
-
-    Parameters
-    ----------
-    Z, y, ids, twins, l2
-        As for ``measure``.
-    before
-        Held-out probabilities of class-balanced models, shape (splits, n, C); the first split is used.
-
-    """
-    counts = np.bincount(y, minlength=before.shape[2])
-    occurs = counts > 0
-    balanced = _recalls(before[0], y)[occurs]
-    worst = int(balanced.argmin())
-    noise = np.sqrt(balanced[worst] * (1 - balanced[worst]) / counts[occurs][worst])
-    best, strength = float(balanced[worst]) + max(MIN_CLASS_GAIN, 2.0 * float(noise)), 1.0
-    for candidate in CLASS_STRENGTHS:
-        w = class_factors(counts, strength=candidate)[y]
-        recall = float(_recalls(cross_fit(Z, y, ids, twins, 0, w, l2), y)[occurs].min())
-        if recall > best:
-            best, strength = recall, candidate
-    return strength
-
-
-def class_correlation(a: Floats, b: Floats, y: Integers) -> float:
+def class_correlation(a: Floats, b: Floats, y: Ints) -> float:
     """Return the mean over the classes of the correlation of ``a`` and ``b``, shapes (n,), within the class.
 
     A class with under 3 rows or with constant values counts as 0: no agreement has been seen.
@@ -257,7 +230,12 @@ def balanced_loss(before: Floats, after: Floats, y: Integers) -> float:
     return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
 
 
-def _recalls(p: Floats, y: Integers) -> npt.NDArray[np.float64]:
+def worst_recall(p: Floats, y: Ints) -> float:
+    """Return the accuracy of the worst class that occurs under probabilities ``p``, shape (n, C)."""
+    return float(_recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].min())
+
+
+def _recalls(p: Floats, y: Ints) -> npt.NDArray[np.float64]:
     """Return the share of each class's rows that is predicted right, shape (C,); 0 without rows."""
     C = p.shape[1]
     right = np.bincount(y, p.argmax(axis=1) == y, minlength=C)

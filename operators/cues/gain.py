@@ -23,9 +23,15 @@ NO_GAIN = -1.0
 
 
 def slice_gain(
-    sides: npt.NDArray[np.bool_], y: Integers, before: Sequence[Floats], after: Sequence[Floats]
+    sides: npt.NDArray[np.bool_],
+    y: Ints,
+    before: Sequence[Floats],
+    plain: Sequence[Floats],
+    after: Sequence[Floats],
 ) -> float:
     """Return the largest gain of a slice: the rise of its worst cell's accuracy, less one standard error.
+
+    The rise is that over the better of class balance and no weights.
 
     Parameters
     ----------
@@ -34,9 +40,9 @@ def slice_gain(
         least 20 rows.
     y
         Labels, shape (n,).
-    before, after
-        Per split the held-out probabilities of class-balanced models and of models trained with the weights,
-        shape (n, C).
+    before, plain, after
+        Per split the held-out probabilities of class-balanced models, of models without weights and of models
+        trained with the weights, shape (n, C).
 
     Returns
     -------
@@ -44,10 +50,14 @@ def slice_gain(
 
     """
     found = [NO_GAIN]
-    right = [(p.argmax(axis=1) == y, q.argmax(axis=1) == y) for p, q in zip(before, after, strict=True)]
+    then = [p.argmax(axis=1) == y for p in after]
     for side in sides:
-        rises, errors = zip(*(_rise(2 * y + side, old, new) for old, new in right), strict=True)
-        found.append(float(np.mean(rises) - np.mean(errors)))
+        cell = 2 * y + side
+        parts = []
+        for old in (before, plain):
+            rises = [rise(cell, p.argmax(axis=1) == y, new) for p, new in zip(old, then, strict=True)]
+            parts.append(float(np.mean([gain - error for gain, error in rises])))
+        found.append(min(parts))
     return max(found)
 
 
@@ -71,11 +81,11 @@ def righted(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> f
     return float(np.mean(parts) - 2.0 * np.sqrt(np.mean(variances)))
 
 
-def _rise(cell: Integers, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the rise of the worst cell's accuracy and its standard error.
+def rise(cell: Ints, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Return the rise of the worst cell's accuracy and its standard error, of cells with at least 20 rows.
 
-    The error is that of the paired change in the cell that was worst, and of the level of the cell that is,
-    where that is another one.
+    With less than two such cells the rise is -1. The error is that of the paired change in the cell that was
+    worst, and of the level of the cell that is, where that is another one.
     """
     count = np.bincount(cell)
     large = count >= MIN_CELL_ROWS
@@ -89,6 +99,20 @@ def _rise(cell: Integers, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]
     if worst_then != worst:
         variance += then[worst_then] * (1 - then[worst_then]) / size[worst_then]
     return float(then[worst_then] - first[worst]), float(np.sqrt(variance))
+
+
+def exchange(y: Ints, before: Sequence[Floats], after: Sequence[Floats]) -> float:
+    """Return how many rows the weights put right for each row that they make wrong, mean over the splits.
+
+    Where a model relies on a shortcut, many of the rows that contradict it are put right. Where it does not,
+    the weights lift wrong labels, which stay wrong, and the price buys next to nothing. Parameters are those
+    of ``slice_gain``.
+    """
+    found = []
+    for p, q in zip(before, after, strict=True):
+        was, now = p.argmax(axis=1) == y, q.argmax(axis=1) == y
+        found.append(float((now & ~was).sum()) / max(int((was & ~now).sum()), 1))
+    return float(np.mean(found))
 
 
 def _part(right: npt.NDArray[np.bool_], sure: Floats) -> tuple[float, float]:

@@ -48,9 +48,10 @@ class CuesParams(OperatorParams):
         ge=0,
         le=1,
         allow_inf_nan=False,
-        description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost. "
-        "Where three quarters of it cost more, half or a quarter is taken; 1 takes three quarters whatever "
-        "it costs",
+        description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost, and "
+        "half of it times the number of classes the loss of the worst class. Where three quarters of the "
+        "balance cost more, a half, a quarter, an eighth or none of it is taken, and the report says so; 1 "
+        "takes three quarters whatever it costs",
     )
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance."""

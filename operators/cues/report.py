@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operators.cues.curve_report import COLUMNS, RULE, draw, summary_sentence, table_rows, worst_word
+from operators.cues.curve_report import (
+    COLUMNS,
+    RULE,
+    baseline_sentence,
+    draw,
+    joined,
+    summary_sentence,
+    table_rows,
+    worst_word,
+)
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
 from operators.metrics.group_scores import pooled_name
@@ -19,7 +28,8 @@ EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
     "those on which it is wrong. It can be honest signal: only you can tell. All figures are of rows that "
     "the models had not seen. Gain: rise of the accuracy of the worst class and side if label and slice are "
-    "balanced. Cost: loss of balanced accuracy by the same. Strength: from 0 to 1."
+    "balanced, over the better of no weights and class balance. Cost: loss of balanced accuracy against "
+    "class balance. Strength: from 0 to 1."
 )
 ANSWER = (
     "Choose an answer, copy the section into the recipe and run it again. A spurious feature is balanced "
@@ -68,7 +78,8 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
 
 
 def verdict(found: Mapping[str, Any]) -> str:
-    """Say in one sentence what the weights are."""
+    """Say what the weights are, and what they win and cost against the baseline."""
+    measured = f" {baseline_sentence(found['trade_off'])}" if found.get("trade_off") else ""
     if found["reason"]:
         return f"No shortcut was searched for ({found['reason']}). The weights balance the classes."
     if found["gate"] is None and (undivided := found.get("undivided")):
@@ -76,22 +87,31 @@ def verdict(found: Mapping[str, Any]) -> str:
             f"The recipe names {' and '.join(undivided)} as spurious, but no usable cut divides the rows "
             "there, so that nothing is balanced against the label for it."
         )
+    if found["gate"] is None and not found.get("blend", 1.0):
+        return (
+            "Even an eighth of the balance of the shortcuts that the recipe names would cost more than "
+            "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
+            f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
+        )
     if found["gate"] is None:
         return (
-            "The shortcuts that the recipe names are balanced against the label" + _named_price(found) + "."
+            "The shortcuts that the recipe names are balanced against the label"
+            + _named_price(found)
+            + f".{measured}"
         )
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
-        gain = measured_gain(found["evidence"] or {})
         return (
-            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full.{gain}"
-            f"{extra}"
+            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
+            f"{measured}{extra}"
         )
     weakest = str(found["weakest"]).replace("_", " ")
     extra = " Robustness bold balances the slices below in part." if found["slice_blend"] else ""
-    how = "balance the classes" if found["class_strength"] >= 1 else "balance the classes in part"
-    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{extra}"
+    how = {1.0: "balance the classes", 0.0: "are the same for all rows"}.get(
+        found["class_strength"], "balance the classes in part"
+    )
+    return f"The evidence for a shortcut is weak ({weakest}), so that the weights {how}.{measured}{extra}"
 
 
 def _named_price(found: Mapping[str, Any]) -> str:
@@ -100,19 +120,6 @@ def _named_price(found: Mapping[str, Any]) -> str:
         return ""
     part, cost = f"{found['blend']:.0%}", f"{found['named_cost']:.3f}"
     return f" by {part}, which costs {cost} of balanced accuracy on held-out rows"
-
-
-def measured_gain(evidence: Mapping[str, float]) -> str:
-    """Say what the robust weights win and cost on rows that the models had not seen; empty if not known."""
-    if "gain" not in evidence:
-        return ""
-    won = (
-        f"raise the accuracy of the worst class and side of a listed slice by {evidence['gain']:.3f} or more"
-        if evidence["gain"] > 0
-        else f"put right {evidence['righted']:.0%} or more of the confident mistakes"
-    )
-    lost = f"cost {evidence['price']:.3f}" if evidence["price"] >= 0 else f"add {-evidence['price']:.3f}"
-    return f" On held-out rows these weights {won} and {lost} of balanced accuracy."
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:

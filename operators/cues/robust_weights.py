@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.draws import draw_sample
+from operators.cues.decision import Decision, Sample, decide
+from operators.cues.draws import Ids, draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import (
     Evidence,
@@ -33,20 +34,24 @@ from operators.cues.evidence import (
     class_correlation,
     cross_fit,
     measure,
-    measure_class_strength,
     slice_part,
+    worst_recall,
 )
 from operators.cues.limits import Limits, effective_share, fit_limits
 from operators.cues.linear import Scaler, class_balance
 from operators.cues.named import Named, Sides, best_cut, fit_sides
 from operators.cues.slices import Slices, find_slices, slice_factor, strongest
+from operators.cues.strength import Point, WeightPath
 
 Setting = Literal["safe", "bold"]
 
 MIN_ROWS = 100
 """Smaller tables get class balance: measurements on held-out rows would be noise."""
-NAMED_PARTS = (1.0, 2 / 3, 1 / 3)
+NAMED_PARTS = (1.0, 2 / 3, 1 / 3, 1 / 6)
 """Parts of ``Settings.named_share`` that are tried for named shortcuts, the largest first."""
+CLASS_COST_PART = 0.5
+"""Loss of the worst class's accuracy that a named shortcut may cost, per class, as a part of
+``max_named_cost``: the least of many figures moves more."""
 MAX_CLASSES = 100
 """Tables with more classes get class balance: no measurement has been tried there."""
 
@@ -70,7 +75,9 @@ class Settings:
     named_share
         Part of the weight that balances a named shortcut, at most; the rest is class balance.
     max_named_cost
-        Loss of held-out balanced accuracy from which on the part is two thirds or a third of that.
+        Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
+        classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
+        From 1 on nothing is too much.
     l2
         Ridge penalty of the probe.
     max_rows
@@ -131,7 +138,11 @@ class State:
     pointed
         Classes to which a shortcut may point: those with enough rows to be learnt from.
     named_cost
-        Loss of held-out balanced accuracy by the balance of named shortcuts; 0 where none is named.
+        Loss of held-out balanced accuracy by the balance of named shortcuts, or by the smallest part that was
+        tried where ``blend`` is 0; 0 where none is named.
+    points
+        Trade-off over the strength of weighting on rows of the sample (``decision.decide``); empty where
+        rows are too few.
 
     """
 
@@ -153,6 +164,14 @@ class State:
     slice_part: float = 0.0
     pointed: int = 2
     named_cost: float = 0.0
+    points: tuple[Point, ...] = ()
+
+    @property
+    def published_strength(self) -> float | None:
+        """Strength of these weights on the curve; None where they do not lie on it."""
+        if self.slice_blend > 0 or (self.blend > 0 and self.class_strength < 1):
+            return None
+        return self.class_strength + self.blend
 
 
 def fit(
@@ -183,7 +202,7 @@ def fit(
 
     Returns
     -------
-    State. The cost is 24 fits of the probe on the sample at most, and one pass per feature. Where nothing
+    State. The cost is 36 fits of the probe on the sample at most, and one pass per feature. Where nothing
     can be learnt (``State.reason``) it has class balance.
 
     Raises
@@ -195,10 +214,11 @@ def fit(
     s = settings or Settings()
     C = n_classes or int(y.max()) + 1
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
-    rows = draw_sample(y, ids, s.max_rows, s.seed)
-    rows = rows[counted_classes(counts)[y[rows]]]
+    drawn = draw_sample(y, ids, s.max_rows, s.seed)
+    _check(X[drawn])
+    whole = X[drawn], y[drawn], ids[drawn]
+    rows = drawn[counted_classes(counts)[y[drawn]]]
     X, y, ids = X[rows], y[rows], ids[rows]
-    _check(X)
     scaler = (
         Scaler.from_rows(X)
         if X.size
@@ -209,8 +229,13 @@ def fit(
         return _class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     if s.spurious:
-        return _fit_named(Z, y, ids, s, C, scaler, class_factor)
-    return _fit_searched(Z, y, ids, s, counts, scaler)
+        found = _fit_named(Z, y, ids, s, C, scaler, class_factor)
+        decision = _decide(found, *whole, s, counts)
+        strength = decision.class_strength
+        by_class = class_factors(counts, strength=strength)
+        return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
+    found = _fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    return _finished(found, _decide(found, *whole, s, counts), Z, y, ids, s, counts)
 
 
 def weights(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
@@ -288,10 +313,9 @@ def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) ->
 
 
 def _fit_searched(
-    Z: Floats, y: Integers, ids: Integers, s: Settings, class_counts: Integers, scaler: Scaler
+    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
 ) -> State:
-    """Search for shortcuts: twins, slices, evidence, blend and limits."""
-    C = len(class_counts)
+    """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows."""
     Z = _mask(Z, s.legitimate)
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
     before, after = held_out(twins.before, Z, ids, s.seed), held_out(twins.after, Z, ids, s.seed)
@@ -305,36 +329,57 @@ def _fit_searched(
     part = slice_part(agreement, pointed)
     robust = _combine(by_slices, environment_factor(after, y, errors, pointed), part)
     tried = halved if pointed <= 2 else _trial(robust, Z, y, ids, twins, s)
+    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
-    evidence = measure(y, agreement, before, after, halved, tried, sides)
-    blend = evidence.gate()
-    strength = measure_class_strength(Z, y, ids, twins, before, s.l2)
-    strength += (1.0 - strength) * blend
-    slice_blend = 0.0 if s.setting == "safe" else (1.0 - blend) * 0.5 * evidence.bold_gate()
-    factor = _mix(robust, by_slices, blend, slice_blend)
-    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
-    share = effective_share(limits.apply(factor, y), y, C)
+    evidence = measure(y, agreement, before, plain, after, halved, tried, sides)
     return State(
         scaler=scaler,
-        class_factor=class_factors(class_counts, strength=strength),
+        class_factor=class_factor,
         twins=twins,
         mean_error=errors,
         slices=slices,
         named=None,
-        blend=blend,
-        slice_blend=slice_blend,
+        blend=evidence.gate(),
+        slice_blend=0.0,
         slice_part=part,
         pointed=pointed,
-        limits=limits,
+        limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
         evidence=evidence,
-        effective=share,
+        effective=np.ones(C),
         legitimate=s.legitimate,
         seed=s.seed,
-        class_strength=strength,
     )
 
 
-def _trial(factor: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, s: Settings) -> list[Floats]:
+def _decide(found: State, X: Floats, y: Ints, ids: Ids, s: Settings, counts: Ints) -> Decision:
+    """Compare the weights of several strengths on all rows of the sample, those of rare classes included."""
+    factor = full_factor(found, X, y, ids)
+    path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
+    sample = Sample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
+    return decide(sample, path, found.blend, named=found.named is not None, l2=s.l2, seed=s.seed)
+
+
+def _finished(
+    found: State, decision: Decision, Z: Floats, y: Ints, ids: Ids, s: Settings, counts: Ints
+) -> State:
+    """Return the state whose weights go as far as decided, with the limits that belong to them."""
+    C, slice_blend = len(counts), 0.0
+    if s.setting == "bold" and found.evidence is not None:
+        slice_blend = (1.0 - decision.blend) * 0.5 * found.evidence.bold_gate()
+    state = replace(
+        found,
+        blend=decision.blend,
+        slice_blend=slice_blend,
+        class_strength=decision.class_strength,
+        class_factor=class_factors(counts, strength=decision.class_strength),
+        points=decision.points,
+    )
+    factor = _raw_factor(state, Z, y, ids)
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
+
+
+def _trial(factor: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, s: Settings) -> list[Floats]:
     """Return per split the held-out probabilities, shape (n, C), of models trained with a robust factor."""
     C = twins.before.shape[-1]
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
@@ -378,17 +423,21 @@ def _affordable(
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
-    The largest part whose cost on held-out rows is bearable, else the smallest: to balance a feature that
-    decides the label takes away what is right in it.
+    The largest part whose cost on held-out rows is bearable, over all classes and in the worst one, else 0:
+    to balance a feature that decides the label takes away what is right in it.
     """
-    blend, cost = 0.0, 0.0
+    n_classes = len(np.unique(y))
+    limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf
+    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    floor = [max(worst_recall(p, y), worst_recall(q, y)) for p, q in zip(before, plain, strict=True)]
     for part in NAMED_PARTS:
         blend = part * s.named_share
         tried = _trial(1.0 - blend + blend * robust, Z, y, ids, twins, s)
         cost = float(np.mean([balanced_loss(p, q, y) for p, q in zip(before, tried, strict=True)]))
-        if cost <= s.max_named_cost:
-            break
-    return blend, cost
+        lost = float(np.mean([worst - worst_recall(q, y) for worst, q in zip(floor, tried, strict=True)]))
+        if cost <= s.max_named_cost and lost <= limit:
+            return blend, cost
+    return 0.0, cost
 
 
 def _named_sides(
@@ -470,8 +519,14 @@ def summary(state: State) -> dict[str, Any]:
         "named_cost": state.named_cost,
         "slice_blend": state.slice_blend,
         "evidence": None if evidence is None else evidence.__dict__,
-        "weakest": None if evidence is None else evidence.weakest(),
+        "weakest": None if evidence is None else _weakest(state, evidence),
         "reason": state.reason,
         "effective_share": state.effective.tolist(),
         "trust": state.limits.trust.tolist(),
     }
+
+
+def _weakest(state: State, evidence: Evidence) -> str:
+    """Return what holds the robust weights back most."""
+    held_back = evidence.gate() > 0 and state.blend <= 0
+    return "gain over the baseline" if held_back else evidence.weakest()

@@ -20,9 +20,12 @@ from operators.cues.linear import Scaler
 from operators.cues.named import Sides
 from operators.cues.robust_weights import State
 from operators.cues.slices import Slices
+from operators.cues.strength import Point
 
 STRUCTURE, ARRAYS = "cues.json", "cues.npz"
-TYPES: dict[str, type] = {t.__name__: t for t in (State, Scaler, Twins, Slices, Sides, Limits, Evidence)}
+TYPES: dict[str, type] = {
+    t.__name__: t for t in (State, Scaler, Twins, Slices, Sides, Limits, Evidence, Point)
+}
 Arrays = dict[str, npt.NDArray[Any]]
 
 

@@ -5,8 +5,8 @@ same total (class balance), values between are powers of the class sizes, and 2 
 full robust factor within the limits of ``limits``. Between 1 and 2 the factor is mixed in.
 
 ``trade_off`` measures, for several strengths, the accuracy of the worst group and the mean accuracy of
-linear models on rows that they have not seen. ``choose`` picks a strength by the mean accuracy that the user
-is willing to lose. Neither knows a true group.
+linear models on rows that they have not seen. ``baseline`` is the one that all weights are compared with.
+``choose`` picks a strength by the mean accuracy that the user is willing to lose. None knows a true group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from operators.metrics.group_scores import ComparedGroup, compare_groups, worst_
 from operators.metrics.intervals import wilson_interval
 
 STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
-CLASS_BALANCE, FULL = 1.0, 2.0
+UNWEIGHTED, CLASS_BALANCE, FULL = 0.0, 1.0, 2.0
 SPLIT = 2
 """Number of the halves on which models are compared; the twins of the robust factor use 0 and 1."""
 SAME = 1e-9
@@ -135,21 +135,50 @@ def has_factor(factor: Floats, y: Integers) -> bool:
     return any(float(np.ptp(factor[y == c])) > SAME for c in np.unique(y))
 
 
-def trade_off(
+@dataclass(frozen=True)
+class Trials:
+    """Which rows models get right that have not seen them, for several strengths.
+
+    Attributes
+    ----------
+    strengths
+        In rising order, length S.
+    right
+        Shape (S, n).
+    mass
+        Rows of the table that a row of the sample stands for, shape (n,).
+    effective_share
+        Effective sample size of the weights as a share of the rows, length S.
+
+    """
+
+    strengths: tuple[float, ...]
+    right: npt.NDArray[np.bool_]
+    mass: Floats
+    effective_share: tuple[float, ...]
+
+    def at(self, strength: float) -> npt.NDArray[np.bool_]:
+        """Return which rows are right at one of the strengths, shape (n,)."""
+        return np.asarray(self.right[self.strengths.index(strength)])
+
+    def points(self, groups: Ints) -> tuple[Point, ...]:
+        """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled."""
+        rows = zip(self.strengths, self.right, self.effective_share, strict=True)
+        return tuple(_point(strength, right, self.mass, groups, share) for strength, right, share in rows)
+
+
+def try_strengths(
     Z: Floats,
     y: Integers,
     ids: Integers,
     path: WeightPath,
     factor: Floats,
-    groups: Integers | None = None,
     *,
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
     seed: int = 0,
-) -> tuple[Point, ...]:
-    """Measure worst-group and mean accuracy over the strength of weighting.
-
-    For every strength one softmax regression is trained on each half of the rows and scored on the other.
+) -> Trials:
+    """Train one softmax regression on each half of the rows for every strength, and score it on the other.
 
     Parameters
     ----------
@@ -161,9 +190,6 @@ def trade_off(
         Row ids, shape (n,); a hash of them decides the halves.
     path, factor
         Weights, and the robust factor of each row, shape (n,).
-    groups
-        Inferred group of each row, shape (n,). Default: the classes. Groups with fewer than 50 rows are
-        pooled.
     strengths
         In rising order. Those above 1 are left out where the factor is the same for all rows of a class.
     l2
@@ -173,8 +199,7 @@ def trade_off(
 
     Returns
     -------
-    One point for each strength. The cost is as many fits of the probe as there are strengths, most of them
-    from a near start.
+    Trials. The cost is as many fits of the probe as there are strengths, most of them from a near start.
 
     Raises
     ------
@@ -187,21 +212,62 @@ def trade_off(
     if min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
         raise ValueError(f"{len(y)} rows are too few: a half of them has less than two classes")
     drawn = np.bincount(y, minlength=C)
-    mass = (path.counts / np.maximum(drawn, 1))[y]  # rows of the table that a row of the sample stands for
+    mass = (path.counts / np.maximum(drawn, 1))[y]
     usable = [s for s in strengths if s <= CLASS_BALANCE or has_factor(factor, y)]
-    names = y if groups is None else groups
+    right = np.empty((len(usable), len(y)), np.bool_)
     starts: list[Floats | None] = [None, None]
-    points = []
-    for strength in usable:
-        w = path.weights(strength, factor, y) * mass
-        right = np.empty(len(y), np.bool_)
+    shares = []
+    for k, strength in enumerate(usable):
+        w = path.weights(strength, factor, y)
         for h in (0, 1):
             part = half == h
-            coef = fit_softmax(Z[part], y[part], w[part], C, l2=l2, start=starts[h])
-            right[~part] = predict(coef, Z[~part]).argmax(axis=1) == y[~part]
+            coef = fit_softmax(Z[part], y[part], (w * mass)[part], C, l2=l2, start=starts[h])
+            right[k, ~part] = predict(coef, Z[~part]).argmax(axis=1) == y[~part]
             starts[h] = coef
-        points.append(_point(strength, right, mass, names, w / mass))
-    return tuple(points)
+        shares.append(float((mass @ w) ** 2 / (mass.sum() * (mass @ (w * w)))))
+    return Trials(tuple(float(s) for s in usable), right, mass, tuple(shares))
+
+
+def trade_off(
+    Z: Floats,
+    y: Ints,
+    ids: Ids,
+    path: WeightPath,
+    factor: Floats,
+    groups: Ints | None = None,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    l2: float = 1e-3,
+    seed: int = 0,
+) -> tuple[Point, ...]:
+    """Return worst-group and mean accuracy over the strength of weighting, one point for each strength.
+
+    Parameters are those of ``try_strengths``, and ``groups``: the inferred group of each row, shape (n,), by
+    default the class. It raises what that does.
+    """
+    trials = try_strengths(Z, y, ids, path, factor, strengths=strengths, l2=l2, seed=seed)
+    return trials.points(y if groups is None else groups)
+
+
+def baseline(points: Sequence[Point]) -> Point:
+    """Return the point that weights have to beat: the better of no weights and class balance.
+
+    Better is the higher accuracy of the worst group; of equals the higher mean accuracy. This is the only
+    baseline of the package: the gate, the curve, the list of suspects and all figures refer to it.
+
+    Parameters
+    ----------
+    points
+        From ``trade_off`` or ``Trials.points``, with the strengths 0 and 1.
+
+    """
+    ends = [point for point in points if point.strength in (UNWEIGHTED, CLASS_BALANCE)]
+    return max(ends, key=lambda point: (point.worst, point.mean, point.strength))
+
+
+def point_at(points: Sequence[Point], strength: float) -> Point | None:
+    """Return the point of a strength; None where it was not measured."""
+    return next((point for point in points if abs(point.strength - strength) < SAME), None)
 
 
 def compared_groups(groups: Integers) -> tuple[ComparedGroup, ...]:
@@ -232,7 +298,9 @@ def choose(points: Sequence[Point], max_mean_loss: float) -> int:
     return max(k for k, point in enumerate(points) if point.mean >= least)
 
 
-def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, w: Floats) -> Point:
+def _point(
+    strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Ints, effective_share: float
+) -> Point:
     compared = compare_groups(_count(groups), _count(groups[right]))
     worst = worst_of(compared)
     if worst is None:
@@ -250,7 +318,7 @@ def _point(strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: 
         worst_high=min(group.high for group in compared),
         group=tuple(int(member) for member in worst.members),
         rows=worst.rows,
-        effective_share=float((mass @ w) ** 2 / (mass.sum() * (mass @ (w * w)))),
+        effective_share=effective_share,
     )
 
 

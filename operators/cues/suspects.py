@@ -17,7 +17,7 @@ from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
 from operators.cues.draws import draw_sample, halves
 from operators.cues.environments import fit_twins, held_out
-from operators.cues.evidence import class_mean
+from operators.cues.evidence import class_mean, cross_fit
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.robust_weights import Settings
@@ -41,10 +41,10 @@ class Suspect:
     accuracy_inside, accuracy_outside
         Held-out accuracy of class-balanced models per class, shape (C,); NaN for a cell without rows.
     gain
-        Rise of the worst cell's held-out accuracy if label and slice are balanced; cells are class x side
-        with at least 20 rows.
+        Rise of the worst cell's held-out accuracy if label and slice are balanced, over the better of class
+        balance and no weights; cells are class x side with at least 20 rows.
     cost
-        Loss of held-out balanced accuracy by the same.
+        Loss of held-out balanced accuracy against class balance by the same.
     strength
         Geometric mean of the explained shares of probabilities and error, in [0, 1].
 
@@ -71,8 +71,9 @@ class Sample:
         Turns cuts into the features' own units.
     Z, y, ids
         Standardised rows (n, d), labels (n,), row ids (n,).
-    before
-        Held-out probabilities of class-balanced models for split 0, shape (n, C).
+    before, plain
+        Held-out probabilities of class-balanced models and of models without weights for split 0, shape
+        (n, C).
     l2, seed
         As in ``Settings``.
 
@@ -83,6 +84,7 @@ class Sample:
     y: Integers
     ids: Integers
     before: Floats
+    plain: Floats
     l2: float
     seed: int
 
@@ -107,7 +109,7 @@ def list_suspects(
         Sample, seed and ridge penalty; features that the user has named are listed like all others. Default
         ``Settings()``.
     top
-        Each suspect costs one fit of the probe, the search two.
+        Each suspect costs one fit of the probe, the search three.
     always
         Columns that are listed whatever their strength, if they have a usable cut.
     n_classes
@@ -124,7 +126,8 @@ def list_suspects(
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
     before = held_out(twins.before, Z, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0))
-    sample = Sample(scaler, Z, y, ids, before[0], s.l2, s.seed)
+    plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
+    sample = Sample(scaler, Z, y, ids, before[0], plain, s.l2, s.seed)
     return measure_suspects(slices, sample, top=top, always=always)
 
 
@@ -144,7 +147,9 @@ def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect
     balanced = class_balance(y, C) * balance_factor(slices.above[k], inside, y)
     right_before = (sample.before.argmax(axis=1) == y).astype(float)
     right_after = (_cross_fit(sample, balanced).argmax(axis=1) == y).astype(float)
+    right_plain = (sample.plain.argmax(axis=1) == y).astype(float)
     old, new = _cells(right_before, inside, y, C), _cells(right_after, inside, y, C)
+    base = max(_worst(cells, inside, y, C) for cells in (old, _cells(right_plain, inside, y, C)))
     everything = np.ones(len(y), bool)
     return Suspect(
         feature=j,
@@ -153,7 +158,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect
         share_by_class=slices.above[k],
         accuracy_inside=old[:, 1],
         accuracy_outside=old[:, 0],
-        gain=_worst(new, inside, y, C) - _worst(old, inside, y, C),
+        gain=_worst(new, inside, y, C) - base,
         cost=class_mean(right_before, y, everything, C) - class_mean(right_after, y, everything, C),
         strength=strength,
     )

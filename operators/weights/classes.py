@@ -82,11 +82,15 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> st
     rare = [t for t in totals if t.rows < min_class_rows and t.rows * t.weight < 0.999 * full]
     if not rare:
         return ""
-    parts = [f"{t.name!r} ({t.rows_text}) {t.rows * t.weight / n_rows:.1%}" for t in rare[:5]]
-    more = f" and {len(rare) - 5} more" if len(rare) > 5 else ""
+    parts = [
+        f"{t.name!r} has {t.rows:,} {'row' if t.rows == 1 else 'rows'}, each of which weighs at most "
+        f"{t.weight:.3g} times the mean row and all of them {t.rows * t.weight / n_rows:.1%} of the total"
+        for t in rare[:5]
+    ]
+    more = f"; so do {len(rare) - 5} more" if len(rare) > 5 else ""
     return (
-        f"Classes with fewer than {min_class_rows} rows have a smaller share of the total weight than the "
-        f"others, which have {full / n_rows:.1%}: {', '.join(parts)}{more}."
+        f"Classes with fewer than {min_class_rows} rows are too small to be estimated and weigh less than "
+        f"the others, which have {full / n_rows:.1%} of the total each: {'; '.join(parts)}{more}."
     )
 
 

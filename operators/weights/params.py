@@ -60,8 +60,8 @@ class WeightsParams(OperatorParams):
     balance
     until it holds. Only ``method: robust`` reads it."""
     min_class_rows: int = Field(default=MIN_CLASS_ROWS, ge=1)
-    """Rows from which a class has the full share of the weight where classes are balanced; a class with fewer
-    has a share in proportion to its rows. Only ``method: robust`` and ``class_balanced`` read it."""
+    """Rows from which a class has the full share of the weight where classes are balanced; a class of n rows
+    fewer has (n / min_class_rows)^2 of it. Only ``method: robust`` and ``class_balanced`` read it."""
     class_strength: float | None = Field(
         default=None,
         ge=0,

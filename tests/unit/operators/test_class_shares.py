@@ -27,7 +27,11 @@ def test_a_class_with_more_rows_never_has_a_smaller_share(counts: list[int], lea
     rows = np.sort(counts)
     shares = class_shares(rows, least)
     assert (np.diff(shares) >= -1e-12).all()
-    assert (np.diff(class_factors(rows, least)) <= 1e-9).all()
+    full = max(min(least, 0.25 * rows.sum() / max((rows > 0).sum(), 1)), 1)
+    large = class_factors(rows, least)[rows >= full]
+    assert (np.diff(large) <= 1e-9).all()
+    if rows.sum():
+        assert (class_factors(rows, least) >= large.min() - 1e-9).all()
 
 
 def test_classes_of_enough_rows_or_of_equal_size_share_alike() -> None:
@@ -37,3 +41,11 @@ def test_classes_of_enough_rows_or_of_equal_size_share_alike() -> None:
 
 def test_strength_zero_gives_every_row_the_same_weight() -> None:
     assert class_factors(np.array([900, 4]), strength=0.0).tolist() == [1.0, 1.0]
+
+
+def test_a_class_too_small_to_be_estimated_has_a_share_that_falls_with_the_square_of_its_rows() -> None:
+    rows = np.array([2751, 1440, 9])
+    part = (9 / 50) ** 2
+    np.testing.assert_allclose(class_shares(rows), np.array([1.0, 1.0, part]) / (2 + part))
+    np.testing.assert_allclose(class_shares(np.array([2751, 1440, 49]))[2], 0.96 / 2.96, rtol=1e-3)
+    assert class_factors(np.array([400, 300, 1]))[2] == class_factors(np.array([400, 300, 1]))[0]

@@ -71,17 +71,50 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     assert "by 50%, which costs 0.021 of balanced accuracy on held-out rows." in str(priced.content[0])
 
 
+def test_a_named_shortcut_that_costs_too_much_is_said_not_to_be_balanced() -> None:
+    section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "blend": 0.0, "named_cost": 0.06})
+    assert "would cost more than `max_named_cost` allows" in str(section.content[0])
+
+
 def test_a_named_shortcut_without_two_sides_is_not_called_balanced() -> None:
     section = cue_section({**FOUND, "gate": None, "spurious": ["a"], "undivided": ["a"]})
     assert "names a as spurious, but no usable cut" in str(section.content[0])
 
 
-def test_the_gain_of_the_weights_is_said() -> None:
-    measured = {"agreement": 0.9, "gain": 0.123, "righted": 0.2, "price": 0.07}
-    text = str(cue_section({**FOUND, "evidence": measured}).content[0])
-    assert "worst class and side of a listed slice by 0.123 or more and cost 0.070" in text
-    text = str(cue_section({**FOUND, "evidence": measured | {"gain": -0.05, "price": -0.01}}).content[0])
-    assert "put right 20% or more of the confident mistakes and add 0.010" in text
+def test_the_verdict_names_the_baseline_with_the_figures_of_the_curve() -> None:
+    def point(strength: float, worst: float, mean: float) -> dict[str, Any]:
+        figures = {"strength": strength, "worst_accuracy": worst, "mean_accuracy": mean}
+        ends = {f"{kind}_{end}": 0.5 for kind in ("mean", "worst") for end in ("low", "high")}
+        return {
+            **figures,
+            **ends,
+            "worst_group": "class no, breaks",
+            "worst_rows": 90,
+            "effective_share": 0.5,
+        }
+
+    points = [point(0.0, 0.776, 0.97), point(1.0, 0.7, 0.965), point(1.8, 0.801, 0.95)]
+    curve = {
+        "grouping": "shortcut",
+        "pooled": [],
+        "points": points,
+        "baseline": points[0] | {"name": "no weights"},
+        "published_strength": 1.8,
+    }
+    section = cue_section({**FOUND, "trade_off": curve})
+    text = str(section.content[0])
+    assert "the better of no weights and class balance is no weights" in text
+    assert "0.776, all rows 0.970" in text
+    assert "(strength 1.8) the worst group (class no, breaks) has 0.801, all rows 0.950." in text
+    assert any(
+        "Baseline is the better of no weights and class balance, here no weights" in str(item)
+        for item in section.content
+    )
+    shut = cue_section(
+        {**FOUND, "gate": 0.0, "class_strength": 0.0, "trade_off": curve | {"published_strength": 0.0}}
+    )
+    assert "the weights are the same for all rows." in str(shut.content[0])
+    assert "The published weights are these." in str(shut.content[0])
 
 
 def test_weak_evidence_and_no_suspects_are_said_in_one_sentence() -> None:

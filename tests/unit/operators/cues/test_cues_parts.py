@@ -218,7 +218,8 @@ def test_one_missing_kind_of_evidence_shuts_the_gate():
         ("crispness", 0.8),
         ("recovery", 0.0),
         ("error", 0.3),
-        ("gain", 0.01),
+        ("gain", 0.005),
+        ("exchange", 0.05),
         ("cost", 0.18),
     ):
         found = replace(weak, **{name: bad})
@@ -231,10 +232,10 @@ def test_a_shortcut_in_no_single_feature_needs_the_other_evidence_to_be_strong()
     assert spread.gate() == 1.0
     assert evidence.slice_part(0.1) == 0.0
     assert evidence.slice_part(0.95) == 0.5
-    for name, bad in (("mistake_confidence", 0.3), ("crispness", 0.9), ("recovery", 0.5), ("error", 0.2)):
+    for name, bad in (("mistake_confidence", 0.3), ("crispness", 0.86), ("recovery", 0.5), ("error", 0.2)):
         assert replace(spread, **{name: bad}).gate() == 0.0
         assert replace(spread, **{name: bad, "agreement": 0.7, "gain": 0.1}).gate() > 0.0
-    for name, bad in (("righted", 0.02), ("gain", -0.2), ("agreement", 0.9)):
+    for name, bad in (("righted", 0.01), ("gain", -0.3), ("agreement", 0.9), ("exchange", 0.05)):
         assert replace(spread, **{name: bad}).gate() == 0.0
 
 
@@ -251,7 +252,7 @@ def test_with_many_classes_a_measured_gain_stands_in_for_the_recovery_of_the_wor
     found = replace(GOOD, recovery=0.1)
     assert found.gate() == 0.0
     assert replace(found, classes=5).gate() == 1.0
-    assert replace(found, classes=5, gain=0.05).gate() == 0.0
+    assert replace(found, classes=5, gain=0.02).gate() == 0.0
 
 
 def test_slices_have_a_smaller_part_with_more_classes():
@@ -273,14 +274,16 @@ def test_the_gain_of_a_slice_is_the_rise_of_its_worst_cell_less_its_standard_err
     after = _probabilities(np.where(still, 0, y), 2)
     # The cell has 100 rows, 50 wrong before and 25 after: a rise of .25 with a paired variance of 3/16.
     expected = 0.25 - np.sqrt(0.25 * 0.75 / 100)
-    assert gain.slice_gain(side[None], y, [before] * 2, [after] * 2) == pytest.approx(expected)
+    assert gain.slice_gain(side[None], y, [before] * 2, [before] * 2, [after] * 2) == pytest.approx(expected)
     noise = np.arange(400) % 3 == 0
-    both = gain.slice_gain(np.stack([noise, side]), y, [before], [after])
+    both = gain.slice_gain(np.stack([noise, side]), y, [before], [before], [after])
     assert both == pytest.approx(expected)
-    assert gain.slice_gain(side[None], y, [after], [before]) < -0.25
-    assert gain.slice_gain(np.zeros((0, 400), bool), y, [before], [after]) == -1.0
+    assert gain.slice_gain(side[None], y, [after], [after], [before]) < -0.25
+    # What beats class balance and not the model without weights is no gain.
+    assert gain.slice_gain(side[None], y, [before], [after], [after]) == 0.0
+    assert gain.slice_gain(np.zeros((0, 400), bool), y, [before], [before], [after]) == -1.0
     few = np.arange(400) < 0
-    assert gain.slice_gain(few[None], y[:1].repeat(400), [before], [after]) == -1.0
+    assert gain.slice_gain(few[None], y[:1].repeat(400), [before], [before], [after]) == -1.0
 
 
 def test_mistakes_count_as_put_right_as_far_as_they_are_confident():
@@ -299,6 +302,16 @@ def test_mistakes_count_as_put_right_as_far_as_they_are_confident():
     assert found < 0
     assert gain.righted(y, [before], [_probabilities(y, 2)]) > 0.9
     assert gain.righted(y, [_probabilities(y, 2)], [before]) == -1.0
+
+
+def test_the_exchange_is_rows_put_right_for_each_made_wrong():
+    y = np.zeros(100, int)
+    before, after = np.zeros(100, int), np.zeros(100, int)
+    before[:20] = 1  # 20 wrong rows, of which 6 become right, while 3 others become wrong
+    after[6:23] = 1
+    pair = [_probabilities(before, 2)], [_probabilities(after, 2)]
+    assert gain.exchange(y, *pair) == pytest.approx(6 / 3)
+    assert gain.exchange(y, pair[0], pair[0]) == 0.0
 
 
 @pytest.mark.parametrize("cap", [2.0, 20.0])

@@ -62,7 +62,7 @@ def test_a_cue_of_five_classes_opens_the_gate_and_helps():
     label, ids = np.where(rng.random(n) < 0.04, (y + 1) % C, y), np.arange(n)
     state = fit(X, label, ids)
     assert state.evidence.recovery < 0.45  # of the worst class, which alone shut the gate before
-    assert state.blend > 0.9
+    assert state.blend > 0.6
     w, broken = weights(state, X, label, ids), y != cue
     Z = Scaler.from_rows(X).apply(X)
     right = [
@@ -164,10 +164,11 @@ def test_a_named_feature_that_decides_the_label_is_balanced_as_far_as_it_costs_l
     safe = fit(X, y, ids, Settings(spurious=name))
     assert bold.blend == 0.75
     assert bold.named_cost > 0.05
-    assert safe.blend in (0.5, 0.25)
+    assert safe.blend in (0.5, 0.25, 0.125)
     assert safe.named_cost < bold.named_cost / 2
     none = fit(X, y, ids, Settings(spurious=name, max_named_cost=0.0))
-    assert none.blend == 0.25
+    assert none.blend == 0.0
+    assert np.allclose(weights(none, X, y, ids), class_balance(y, 2))
     assert fit(X, y, ids, Settings(spurious=(Named((3,)),))).blend == 0.75  # costs nothing
 
 

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 
 from operators.class_shares import class_factors
 from operators.cues import Settings, WeightPath, choose, fit, full_factor, trade_off, weights
-from operators.cues.curve import measured_curve, published_strength
-from operators.cues.curve_report import curve_record, draw, summary_sentence, table_rows
+from operators.cues.curve import measured_curve
+from operators.cues.curve_report import curve_record, draw, joined, summary_sentence, table_rows
 from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.named import Named
@@ -178,7 +178,7 @@ def test_published_weights_lie_on_the_path(cue_problem: Any) -> None:
         state = fit(X, label, ids, settings)
         factor = full_factor(state, X, label, ids)
         path = WeightPath.fit(factor, label, np.bincount(label), cap=20.0, min_effective=0.2)
-        strength = published_strength(state)
+        strength = state.published_strength
         assert strength is not None
         published = weights(state, X, label, ids)
         np.testing.assert_allclose(path.weights(strength, factor, label), published, rtol=1e-6)
@@ -188,7 +188,7 @@ def test_the_curve_of_a_cue_rises_for_those_who_break_it(cue_problem: Any) -> No
     X, label, _, _, ids = cue_problem
     state = fit(X, label, ids)
     sample = SampledRows(X, label, ids)
-    record = measured_curve(state, sample, np.bincount(label).tolist(), ["no", "yes"], 0.2)
+    record = measured_curve(state, sample, ["no", "yes"])
     assert record is not None
     first, last = record["points"][0], record["points"][-1]
     assert last["worst_accuracy"] > first["worst_accuracy"] + 0.1
@@ -199,9 +199,9 @@ def test_the_curve_of_a_cue_rises_for_those_who_break_it(cue_problem: Any) -> No
 
 def test_classes_are_compared_where_the_evidence_is_weak(cue_problem: Any) -> None:
     X, label, _, _, ids = cue_problem
-    state = replace(fit(X, label, ids), blend=0.0)
-    sample = SampledRows(X, label, ids)
-    record = measured_curve(state, sample, np.bincount(label).tolist(), ["no", "yes"], 0.2)
+    noise = np.delete(X, 6, axis=1)
+    state = fit(noise, label, ids)
+    record = measured_curve(state, SampledRows(noise, label, ids), ["no", "yes"])
     assert record is not None
     assert record["grouping"] == "classes"
     assert record["published_strength"] == state.class_strength
@@ -217,16 +217,17 @@ def test_where_nothing_was_searched_for_the_factor_is_one(cue_problem: Any) -> N
 def test_the_report_has_a_picture_and_a_table(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, _, ids = cue_problem
     sample = SampledRows(X, label, ids)
-    record = measured_curve(fit(X, label, ids), sample, np.bincount(label).tolist(), ["no", "yes"], 0.2)
+    record = measured_curve(fit(X, label, ids), sample, ["no", "yes"])
     assert record is not None
     section = cue_section({**FOUND, "trade_off": record})
     (figure,) = (item for item in section.content if isinstance(item, ReportFigure))
     assert figure.image.axes[0].get_xlabel().startswith("strength")  # type: ignore[union-attr]
     table = [item for item in section.content if isinstance(item, ReportTable)][-1]
-    assert [row[0] for row in table.rows] == [f"{s:g}" for s in STRENGTHS]
+    assert [row[0] for row in table.rows] == [*(f"{s:g}" for s in STRENGTHS[:-1]), "2 (published)"]
     marked = table_rows(record, chosen=1.5)
     assert [row[0] for row in marked if "chosen" in row[0]] == ["1.5 (chosen)"]
     draw(record, 1.5).savefig(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 10_000
-    flat = {**record, "points": [{**p, "worst_accuracy": 0.2} for p in record["points"]]}
+    base = {**record["baseline"], "worst_accuracy": 0.2}
+    flat = {**record, "baseline": base, "points": [{**p, "worst_accuracy": 0.2} for p in record["points"]]}
     assert "No strength of weighting raises the worst group" in summary_sentence(flat)

@@ -137,7 +137,7 @@ def test_class_balanced_gives_every_class_the_same_sum() -> None:
 
 
 @pytest.mark.parametrize("method", ["robust", "class_balanced"])
-def test_a_class_of_few_rows_has_a_share_in_proportion_to_them(
+def test_a_class_of_few_rows_has_a_share_that_falls_with_their_square(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     y = np.repeat([0, 1, 2], [1500, 1425, 6])
@@ -145,9 +145,10 @@ def test_a_class_of_few_rows_has_a_share_in_proportion_to_them(
         weight, metrics = weigh([as_table(y, np.ones(len(y)))], method=method)
     totals = np.bincount(y, weight)
     assert totals[0] == pytest.approx(totals[1], rel=1e-4)
-    assert totals[2] == pytest.approx(totals[0] * 6 / 30, rel=1e-4)
-    assert metrics["effective_share"] > 0.2
-    assert "'c' (9 rows, 6 of them in training) 9.1%" in caplog.text
+    assert totals[2] == pytest.approx(totals[0] * (6 / 50) ** 2, rel=1e-4)
+    assert metrics["effective_share"] > 0.9
+    assert "'c' has 6 rows, each of which weighs at most 3.49 times the mean row" in caplog.text
+    assert "all of them 0.7% of the total" in caplog.text
     assert "cues alone is worth" not in caplog.text
 
 

@@ -1,0 +1,127 @@
+"""How far the weights go: one baseline for gate, curve and text; exact on small problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.class_shares import class_factors
+from operators.cues import Settings, fit, weights
+from operators.cues.curve import measured_curve
+from operators.cues.curve_report import baseline_of, baseline_sentence
+from operators.cues.decision import Sample, class_strength, decide, shortcut_groups
+from operators.cues.gather import SampledRows
+from operators.cues.strength import STRENGTHS, Trials, WeightPath, baseline, point_at
+
+RARE_ROWS = 9
+
+
+@pytest.fixture(scope="module")
+def churn() -> Any:
+    """4,200 rows: numbers with gaps, text as vectors, a plan that tells the class in 93 %, 9 random rows."""
+    rng = np.random.default_rng(0)
+    n, width = 4200, 32
+    y = (rng.random(n) < 0.3).astype(int)
+    template = rng.normal(size=(30, width))
+    text = template[rng.integers(0, 30, n)] + 0.3 * rng.normal(size=(n, width))
+    numbers = rng.normal(size=(n, 6))
+    numbers[:, :4] += (2 * y[:, None] - 1) * 0.8
+    gap = rng.random(n) < 0.1
+    numbers[gap, 0] = 0.0
+    plan = np.where(rng.random(n) < 0.93, y, 1 - y)
+    X = np.column_stack([numbers, gap, plan == 0, plan == 1, text]).astype(np.float32)
+    label = y.copy()
+    label[rng.choice(n, RARE_ROWS, replace=False)] = 2
+    return X, label, np.arange(n)
+
+
+def test_nine_random_rows_of_a_third_class_do_not_wreck_the_others(churn: Any) -> None:
+    X, label, ids = churn
+    state = fit(X, label, ids)
+    w = weights(state, X, label, ids)
+    assert w[label == 2].sum() < 0.02 * w.sum()
+    unweighted, balanced = (point_at(state.points, strength) for strength in (0.0, 1.0))
+    assert unweighted is not None
+    assert balanced is not None
+    assert balanced.mean > unweighted.mean - 0.02
+
+
+def test_gate_curve_and_text_share_one_baseline(churn: Any) -> None:
+    X, label, ids = churn
+    for settings in (Settings(), Settings(legitimate=frozenset({7, 8}))):
+        state = fit(X, label, ids, settings)
+        base = baseline(state.points)
+        assert base.worst == max(point.worst for point in state.points if point.strength in (0.0, 1.0))
+        assert state.published_strength is not None
+        reached = point_at(state.points, state.published_strength)
+        assert reached is not None
+        if state.blend > 0:
+            assert reached.worst > base.worst
+        record = measured_curve(state, SampledRows(X, label, ids), ["no", "yes", "z"])
+        assert record is not None
+        older = {name: value for name, value in record.items() if name != "baseline"}
+        assert baseline_of(older) == record["baseline"]
+        text = baseline_sentence(record)
+        assert f"is {record['baseline']['name']}: " in text
+        for point in (base, reached):
+            assert f"{point.worst:.3f}, all rows {point.mean:.3f}" in text
+
+
+def trials_of(right: dict[float, Any]) -> Trials:
+    n = len(next(iter(right.values())))
+    return Trials(tuple(right), np.array(list(right.values())), np.ones(n), (1.0,) * len(right))
+
+
+def test_the_baseline_is_the_better_of_the_two_ends() -> None:
+    y = np.repeat([0, 1], 100)
+    easy, hard = np.ones(200, bool), np.arange(200) % 2 == 0
+    for first, second, expected in ((easy, hard, 0.0), (hard, easy, 1.0), (easy, easy, 1.0)):
+        points = trials_of({0.0: first, 0.5: easy, 1.0: second}).points(y)
+        assert baseline(points).strength == expected
+
+
+def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
+    # The first feature follows the class in 90 % of the rows, the second tells it in earnest.
+    rng = np.random.default_rng(1)
+    y = (rng.random(3000) < 0.4).astype(int)
+    side = np.where(rng.random(3000) < 0.9, y, 1 - y)
+    Z = np.column_stack([2.0 * side - 1, 2.0 * y - 1 + rng.normal(size=3000)]).astype(np.float32)
+    counts, broken = np.bincount(y), side != y
+    harmful = np.where(broken, 0.2, 1.0)  # weighs up what the feature gets right
+    helpful = np.where(broken, 5.0, 1.0)
+    for factor, opens in ((harmful, False), (helpful, True)):
+        path = WeightPath.fit(factor, y, counts, cap=20.0, min_effective=0.2)
+        sample = Sample(Z, y, np.arange(3000), factor, broken)
+        found = decide(sample, path, 0.9, named=False, l2=1e-3, seed=0)
+        assert (found.blend == 0.9) == opens
+        published = [point.strength for point in found.points]
+        assert (1.9 in published) == opens
+        assert set(STRENGTHS) <= set(published)
+        assert decide(sample, path, 0.9, named=True, l2=1e-3, seed=0).blend == 0.9
+
+
+def test_classes_of_few_rows_are_not_divided_by_the_shortcut() -> None:
+    y = np.repeat([0, 1, 2], [100, 100, 9])
+    groups = shortcut_groups(y, np.ones(209, bool))
+    assert np.unique(groups).tolist() == [1, 3, 4]
+
+
+def test_less_class_balance_needs_a_rise_beyond_chance() -> None:
+    y = np.repeat([0, 1], [400, 400])
+    right = np.arange(800) % 400 < 300
+    few, many = right.copy(), right.copy()
+    few[300:303] = few[700:703] = True
+    few[0:2] = False  # class 0 gains 3 and loses 2 of 400, class 1 gains 3
+    many[300:340] = many[700:740] = True
+    assert class_strength(trials_of({0.0: few, 0.5: right, 1.0: right}), y) == 1.0
+    assert class_strength(trials_of({0.0: many, 0.5: right, 1.0: right}), y) == 0.0
+    assert class_strength(trials_of({0.0: right, 0.5: many, 1.0: right}), y) == 0.5
+
+
+def test_class_factors_of_the_decision_are_those_of_the_weights(churn: Any) -> None:
+    X, label, ids = churn
+    state = fit(X, label, ids)
+    expected = class_factors(np.bincount(label), strength=state.class_strength)
+    np.testing.assert_allclose(state.class_factor, expected)
