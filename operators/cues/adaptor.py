@@ -58,7 +58,7 @@ class Cues(Operator[CuesParams]):
 
     name = NAME
     version = 4
-    cpu_seconds_per_million_rows = 8.0
+    cost = Cost(101, 64.7, 83)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True

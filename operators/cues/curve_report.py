@@ -18,8 +18,6 @@ SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
 """What a strength is called where it is the baseline."""
-NAMED = 5
-"""Members of a pool that its name lists."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
     "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "
@@ -82,7 +80,7 @@ def _point_record(point: Point, name: Callable[[int], str]) -> dict[str, Any]:
         "worst_accuracy": point.worst,
         "worst_low": point.worst_low,
         "worst_high": point.worst_high,
-        "worst_group": joined([name(member) for member in point.group]),
+        "worst_group": pooled_name([name(member) for member in point.group]),
         "worst_rows": point.rows,
         "effective_share": point.effective_share,
     }
@@ -124,14 +122,6 @@ def baseline_sentence(record: Mapping[str, Any]) -> str:
         f"{text} With the published weights (strength {point['strength']:.3g}) the worst {word} "
         f"({point['worst_group']}) has {point['worst_accuracy']:.3f}, all rows {point['mean_accuracy']:.3f}."
     )
-
-
-def joined(names: Sequence[str]) -> str:
-    """Return one name for a group, or for several that are pooled."""
-    if len(names) == 1:
-        return names[0]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"small groups together: {', '.join(names[:NAMED])}{more}"
 
 
 def worst_word(record: Mapping[str, Any]) -> str:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
-from operators.cues.draws import Ids
 from operators.cues.gain import rise
-from operators.cues.linear import Floats, Ints
 from operators.cues.strength import (
     CLASS_BALANCE,
     STRENGTHS,
@@ -51,8 +50,8 @@ class Sample:
     """
 
     Z: Floats
-    y: Ints
-    ids: Ids
+    y: Integers
+    ids: Integers
     factor: Floats
     broken: npt.NDArray[np.bool_]
 
@@ -115,7 +114,7 @@ def decide(sample: Sample, path: WeightPath, gate: float, *, named: bool, l2: fl
     return Decision(class_strength(trials, y), 0.0, trials.points(y))
 
 
-def shortcut_groups(y: Ints, broken: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def shortcut_groups(y: Integers, broken: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     """Return the number of each row's group, shape (n,): 2 y where it follows the shortcut, else 2 y + 1.
 
     Classes with too few rows to be measured are not divided.
@@ -124,7 +123,7 @@ def shortcut_groups(y: Ints, broken: npt.NDArray[np.bool_]) -> npt.NDArray[np.in
     return np.asarray(2 * y + (broken & counted[y]), np.intp)
 
 
-def class_strength(trials: Trials, y: Ints) -> float:
+def class_strength(trials: Trials, y: Integers) -> float:
     """Return how far classes should be balanced, from 0 to 1: in full, unless the worst class is better with
     less.
 

@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from operators.cues.draws import Ids, halves
+from operators.arrays import Floats, Integers
+from operators.cues.draws import halves
 from operators.cues.environments import Twins
 from operators.cues.gain import exchange, righted, slice_gain
-from operators.cues.linear import Floats, Ints, fit_softmax, predict
+from operators.cues.linear import fit_softmax, predict
 
 # (value at which the gate is shut, value at which it is open)
 RAMPS = {
@@ -204,7 +205,7 @@ def measure(
     )
 
 
-def class_correlation(a: Floats, b: Floats, y: Ints) -> float:
+def class_correlation(a: Floats, b: Floats, y: Integers) -> float:
     """Return the mean over the classes of the correlation of ``a`` and ``b``, shapes (n,), within the class.
 
     A class with under 3 rows or with constant values counts as 0: no agreement has been seen.
@@ -230,12 +231,12 @@ def balanced_loss(before: Floats, after: Floats, y: Integers) -> float:
     return float((_recalls(before, y) - _recalls(after, y))[occurs].mean())
 
 
-def worst_recall(p: Floats, y: Ints) -> float:
+def worst_recall(p: Floats, y: Integers) -> float:
     """Return the accuracy of the worst class that occurs under probabilities ``p``, shape (n, C)."""
     return float(_recalls(p, y)[np.bincount(y, minlength=p.shape[1]) > 0].min())
 
 
-def _recalls(p: Floats, y: Ints) -> npt.NDArray[np.float64]:
+def _recalls(p: Floats, y: Integers) -> npt.NDArray[np.float64]:
     """Return the share of each class's rows that is predicted right, shape (C,); 0 without rows."""
     C = p.shape[1]
     right = np.bincount(y, p.argmax(axis=1) == y, minlength=C)

@@ -24,7 +24,7 @@ NO_GAIN = -1.0
 
 def slice_gain(
     sides: npt.NDArray[np.bool_],
-    y: Ints,
+    y: Integers,
     before: Sequence[Floats],
     plain: Sequence[Floats],
     after: Sequence[Floats],
@@ -81,7 +81,7 @@ def righted(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> f
     return float(np.mean(parts) - 2.0 * np.sqrt(np.mean(variances)))
 
 
-def rise(cell: Ints, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def rise(cell: Integers, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return the rise of the worst cell's accuracy and its standard error, of cells with at least 20 rows.
 
     With less than two such cells the rise is -1. The error is that of the paired change in the cell that was
@@ -101,7 +101,7 @@ def rise(cell: Ints, old: npt.NDArray[np.bool_], new: npt.NDArray[np.bool_]) -> 
     return float(then[worst_then] - first[worst]), float(np.sqrt(variance))
 
 
-def exchange(y: Ints, before: Sequence[Floats], after: Sequence[Floats]) -> float:
+def exchange(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> float:
     """Return how many rows the weights put right for each row that they make wrong, mean over the splits.
 
     Where a model relies on a shortcut, many of the rows that contradict it are put right. Where it does not,

@@ -10,7 +10,6 @@ from operators.cues.curve_report import (
     RULE,
     baseline_sentence,
     draw,
-    joined,
     summary_sentence,
     table_rows,
     worst_word,

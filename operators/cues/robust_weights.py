@@ -26,7 +26,7 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
 from operators.cues.decision import Decision, Sample, decide
-from operators.cues.draws import Ids, draw_sample
+from operators.cues.draws import draw_sample
 from operators.cues.environments import Twins, environment_factor, fit_twins, held_out, mean_errors
 from operators.cues.evidence import (
     Evidence,
@@ -313,7 +313,7 @@ def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) ->
 
 
 def _fit_searched(
-    Z: Floats, y: Ints, ids: Ids, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
 ) -> State:
     """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows."""
     Z = _mask(Z, s.legitimate)
@@ -351,7 +351,7 @@ def _fit_searched(
     )
 
 
-def _decide(found: State, X: Floats, y: Ints, ids: Ids, s: Settings, counts: Ints) -> Decision:
+def _decide(found: State, X: Floats, y: Integers, ids: Integers, s: Settings, counts: Integers) -> Decision:
     """Compare the weights of several strengths on all rows of the sample, those of rare classes included."""
     factor = full_factor(found, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
@@ -360,7 +360,7 @@ def _decide(found: State, X: Floats, y: Ints, ids: Ids, s: Settings, counts: Int
 
 
 def _finished(
-    found: State, decision: Decision, Z: Floats, y: Ints, ids: Ids, s: Settings, counts: Ints
+    found: State, decision: Decision, Z: Floats, y: Integers, ids: Integers, s: Settings, counts: Integers
 ) -> State:
     """Return the state whose weights go as far as decided, with the limits that belong to them."""
     C, slice_blend = len(counts), 0.0
@@ -379,7 +379,7 @@ def _finished(
     return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
 
 
-def _trial(factor: Floats, Z: Floats, y: Ints, ids: Ids, twins: Twins, s: Settings) -> list[Floats]:
+def _trial(factor: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, s: Settings) -> list[Floats]:
     """Return per split the held-out probabilities, shape (n, C), of models trained with a robust factor."""
     C = twins.before.shape[-1]
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)

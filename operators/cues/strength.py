@@ -161,7 +161,7 @@ class Trials:
         """Return which rows are right at one of the strengths, shape (n,)."""
         return np.asarray(self.right[self.strengths.index(strength)])
 
-    def points(self, groups: Ints) -> tuple[Point, ...]:
+    def points(self, groups: Integers) -> tuple[Point, ...]:
         """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled."""
         rows = zip(self.strengths, self.right, self.effective_share, strict=True)
         return tuple(_point(strength, right, self.mass, groups, share) for strength, right, share in rows)
@@ -230,11 +230,11 @@ def try_strengths(
 
 def trade_off(
     Z: Floats,
-    y: Ints,
-    ids: Ids,
+    y: Integers,
+    ids: Integers,
     path: WeightPath,
     factor: Floats,
-    groups: Ints | None = None,
+    groups: Integers | None = None,
     *,
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
@@ -299,7 +299,7 @@ def choose(points: Sequence[Point], max_mean_loss: float) -> int:
 
 
 def _point(
-    strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Ints, effective_share: float
+    strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, effective_share: float
 ) -> Point:
     compared = compare_groups(_count(groups), _count(groups[right]))
     worst = worst_of(compared)

@@ -85,7 +85,7 @@ class Weights(Operator[WeightsParams]):
 
     name = "weights"
     version = 10
-    cpu_seconds_per_million_rows = 40.0
+    cost = Cost(4.55, 1.34)
     Params = WeightsParams
     partial_fit_changes_rows = True
 

@@ -83,7 +83,7 @@ def rare_class_sentence(totals: Sequence[ClassTotal], min_class_rows: int) -> st
     if not rare:
         return ""
     parts = [
-        f"{t.name!r} has {t.rows:,} {'row' if t.rows == 1 else 'rows'}, each of which weighs at most "
+        f"{t.name!r} has {t.rows_text}, each of which weighs at most "
         f"{t.weight:.3g} times the mean row and all of them {t.rows * t.weight / n_rows:.1%} of the total"
         for t in rare[:5]
     ]

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from operators.class_shares import class_factors
 from operators.cues import Settings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.curve import measured_curve
-from operators.cues.curve_report import curve_record, draw, joined, summary_sentence, table_rows
+from operators.cues.curve_report import curve_record, draw, summary_sentence, table_rows
 from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.named import Named

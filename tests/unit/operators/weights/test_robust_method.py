@@ -147,7 +147,10 @@ def test_a_class_of_few_rows_has_a_share_that_falls_with_their_square(
     assert totals[0] == pytest.approx(totals[1], rel=1e-4)
     assert totals[2] == pytest.approx(totals[0] * (6 / 50) ** 2, rel=1e-4)
     assert metrics["effective_share"] > 0.9
-    assert "'c' has 6 rows, each of which weighs at most 3.49 times the mean row" in caplog.text
+    assert (
+        "'c' has 9 rows, 6 of them in training, each of which weighs at most 3.49 times the mean row"
+        in caplog.text
+    )
     assert "all of them 0.7% of the total" in caplog.text
     assert "cues alone is worth" not in caplog.text
 
