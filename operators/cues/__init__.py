@@ -3,11 +3,11 @@
 Map of the modules, from the bottom: ``draws`` (halves, flips and samples from row ids), ``linear`` (the
 probe), ``environments`` (XRM twins), ``slices`` (cuts and balance weights), ``evidence`` (do independent
 kinds of evidence agree), ``limits`` (cap and effective sample size), ``named`` (shortcuts that the user
-names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how far
-the weights go), ``robust_weights`` (fit and weights), ``suspects`` (the list for the report), ``serialise`` (the state as files), ``references`` (names of source
-columns as feature positions), ``params``, ``gather`` (the sample over shards), ``curve`` (the
-trade-off on the sample), ``adaptor`` (the operator ``cues``), ``listing`` (suspects in the words of the
-source), ``report`` and ``curve_report``.
+names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how
+far the weights go), ``robust_weights`` (fit and weights), ``suspects`` (the list for the report),
+``serialise`` (the state as files), ``references`` (names of source columns as feature positions),
+``params``, ``gather`` (the sample over shards), ``curve`` (the trade-off on the sample), ``adaptor`` (the
+operator ``cues``), ``listing`` (suspects in the words of the source), ``report`` and ``curve_report``.
 Importing this package imports no method.
 """
 
