@@ -5,7 +5,8 @@ random sequence of places, folder after folder, and runs the folder's unit tests
 until the time is over or enough mutants were tried. The same seed draws the same sequence.
 
 Outcomes are kept in ``outcomes.jsonl`` beside this file, so that several short runs make one sample. One
-counts while the mutated module stays as it was; a survivor is tried again when the folder's tests change.
+counts while the code of the mutated module stays as it was; a survivor is tried again when the folder's tests
+change.
 
     python -m tests.mutation [--minutes 15] [--most 1000] [--seed 0] [--only eos,dckm] [--workers 2] [--fresh]
 """
@@ -13,6 +14,7 @@ counts while the mutated module stays as it was; a survivor is tried again when 
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import hashlib
 import json
@@ -131,8 +133,29 @@ class Outcome:
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """Return a hash of the contents of files."""
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+    """Return a hash of the code of Python files, whatever their comments and docstrings."""
+    return hashlib.sha256("\0".join(code_of(path.read_text("utf-8")) for path in paths).encode()).hexdigest()[
+        :16
+    ]
+
+
+def code_of(text: str) -> str:
+    """Return the syntax tree of a module as text, without docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            kept = [one for one in body if not _is_text(one)]
+            node.body = kept  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def digest_of_tests(folder: str) -> str:

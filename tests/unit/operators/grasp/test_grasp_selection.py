@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from operators.grasp import GroupInference
 from operators.grasp.kernel import infer_class
 from operators.grasp.params import GroupsParams
-from operators.grasp.selection import _at_edge, group_counts
+from operators.grasp.selection import _at_edge, group_counts, min_samples_values
 from operators.grasp.state import class_record
 from tests.on_arrays import noise_shares, pick_cell, second_group_shares
 
@@ -168,3 +168,9 @@ def test_the_edge_of_a_grid_is_its_first_and_its_last_value(n_values: int) -> No
     """Of odd and of even lengths; a grid of one value has no edge."""
     found = [position for position in range(n_values) if _at_edge(position, n_values)]
     assert found == ([] if n_values == 1 else [0, n_values - 1])
+
+
+def test_counts_of_the_grid_are_those_of_a_thousand_rows_and_shares_beyond() -> None:
+    few = (5, 10, 20, 30, 40, 50, 60, 100)
+    assert min_samples_values("auto", 300) == min_samples_values("auto", 1_000) == few
+    assert min_samples_values("auto", 20_000) == tuple(20 * value for value in few)

@@ -104,6 +104,11 @@ def test_unknown_groups_weigh_one() -> None:
     assert balanced_weights(keys, {0: 1, 1: 1})[2] == 1.0
 
 
+def test_an_outlier_within_a_group_is_counted_in_it() -> None:
+    keys = balance_keys(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([True, False, True]))
+    assert keys.tolist() == [0, 0, 1]
+
+
 def test_unknown_methods_are_refused() -> None:
     with pytest.raises(ValidationError, match="group_balanced"):
         WeightsParams(method="balanced")  # type: ignore[arg-type]
