@@ -10,10 +10,10 @@ from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from connectors.encodings import UTF8
 from connectors.errors import ConnectorError, CorruptError
 from connectors.filters import Predicate
 from connectors.policy import SourcePolicy, current_policy
+from connectors.text_encoding import UTF8
 
 __all__ = [
     "MAX_SHARD",

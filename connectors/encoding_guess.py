@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from connectors.base import Connector, SourceSpec
-from connectors.encodings import MARKS, UTF8, UTF16
 from connectors.files import find_names
+from connectors.text_encoding import MARKS, UTF8, UTF16
 from connectors.text_source import BLOCK_BYTES, text_blocks
 
 HEAD_BYTES = 2**16

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from connectors.encodings import Encoding
+from connectors.text_encoding import Encoding
 
 LF, CR, SPACE, QUOTE = b'\n\r "'
 Bools = npt.NDArray[np.bool_]

@@ -22,11 +22,11 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.encodings import MARKS, UTF8, UTF16, Encoding
 from connectors.files import check_rows, each_file, find_names, identify, reading, resolve
 from connectors.locations import path_of
 from connectors.row_ranges import ByteRange, RowScanError, cut, first_failing, row_spans
 from connectors.schema import pick
+from connectors.text_encoding import MARKS, UTF8, UTF16, Encoding
 
 Shards = list[SourceShard]
 BLOCK_BYTES = 4 * 2**20

@@ -23,10 +23,10 @@ from pydantic import ValidationError
 
 from connectors import ConnectorError, Source, open_source
 from connectors.base import Listing, SourceShard
-from connectors.encodings import UTF8
 from connectors.registry import find_connector
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder
+from connectors.text_encoding import UTF8
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import write_json

@@ -13,7 +13,7 @@ from connectors import ConnectorError, open_source
 from connectors.base import SourceSpec
 from connectors.csv_source import Csv
 from connectors.encoding_guess import guess_encoding
-from connectors.encodings import UnknownEncodingError, find_encoding
+from connectors.text_encoding import UnknownEncodingError, find_encoding
 
 WORDS = {
     "latin-1": "Ångström Köln ÿ",
