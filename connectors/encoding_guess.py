@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from connectors.base import Connector, SourceSpec
+from connectors.base import Connector, ConnectorError, SourceSpec
 from connectors.files import find_names
-from connectors.text_encoding import MARKS, UTF8, UTF16
+from connectors.text_encoding import MARKS, STRAY_UTF8, UTF8, UTF16
 from connectors.text_source import BLOCK_BYTES, text_blocks
 
 HEAD_BYTES = 2**16
 """Bytes at the start of a file that tell UTF-16 without a mark."""
+MOST_HELD = 2**26
+"""Bytes of one line that are looked at together."""
 WORD = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 
 
 def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, str]:
     """Return the encoding of text files, and the reason for it; ``utf-8`` and no reason for UTF-8.
 
-    All bytes are read up to the first that is not UTF-8. Encodings of one byte a character cannot be told
-    from each other: ``cp1252`` is proposed, which has all printable characters of Latin-1, or ``latin-1``
-    where a byte stands for no character of it.
+    All bytes are read, unless files mix UTF-8 with another encoding. Encodings of one byte a character
+    cannot be told from each other: ``cp1252`` is proposed, which has all printable characters of Latin-1, or
+    ``latin-1`` where a byte stands for no character of it.
 
     Raises
     ------
     ConnectorError
-        A file cannot be read.
+        A file cannot be read, or some text is UTF-8 and some is not.
 
     """
+    utf8, other = "", ("", b"")
     for path in find_names(spec, kind):
         start = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES))
         if start[:2] in (MARKS["utf-16-le"], MARKS["utf-16-be"]):
@@ -38,29 +41,65 @@ def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, s
         if max(zeros) > len(start) / 4:
             name = "utf-16-le" if zeros[0] > zeros[1] else "utf-16-be"
             return name, "every other byte is zero"
-        block = _first_other_block(spec, path)
-        if block:
-            return _one_byte(block)
-    return UTF8, ""
+        letters, foreign = _look(spec, path)
+        utf8 = utf8 or letters
+        other = other if other[0] else foreign
+        if utf8 and other[0]:
+            raise ConnectorError(
+                f"The files mix encodings: {utf8} is UTF-8, {other[0]} is not. No one encoding reads both: "
+                f"write the file that is not UTF-8 again, for example with: iconv -f cp1252 -t utf-8 (give "
+                f"the encoding it was written in)."
+            )
+    return _one_byte(other[1]) if other[0] else (UTF8, "")
 
 
-def _first_other_block(spec: SourceSpec, path: str) -> bytes:
-    """Return the first block of a file with bytes that are not UTF-8; empty if there is none."""
-    decoder = codecs.getincrementaldecoder(UTF8)()
-    block = b""
-    for block in text_blocks(spec, path, 0, sys.maxsize, BLOCK_BYTES):
-        pending = decoder.getstate()[0]
-        if not pending and block.isascii():
-            continue
-        try:
-            decoder.decode(block)
-        except UnicodeDecodeError:
-            return bytes(pending) + block
+def _look(spec: SourceSpec, path: str) -> tuple[str, tuple[str, bytes]]:
+    """Return the first place with letters in UTF-8, and the first that is not UTF-8 with text around it.
+
+    A place is a phrase for people, and empty where there is none. All of the file is read unless it has both.
+    """
+    utf8, other, offset, line, rest = "", ("", b""), 0, 1, b""
+    blocks = text_blocks(spec, path, 0, sys.maxsize, BLOCK_BYTES)
+    for block, is_last in _with_last(blocks):
+        whole = rest + block
+        end = len(whole) if is_last or len(whole) > MOST_HELD else _last_line_end(whole)
+        data, rest = whole[:end], whole[end:]
+        if not data.isascii():
+            found = None if utf8 else STRAY_UTF8.search(data)
+            if found is not None:
+                place = line + data.count(b"\n", 0, found.start())
+                utf8 = f"{path}, line {place} ({found[0][:24].decode(UTF8, 'ignore')!r}),"
+            bad = -1 if other[0] else _first_bad(data)
+            if bad >= 0:
+                place = line + data.count(b"\n", 0, bad)
+                other = f"{path}, line {place}, byte {offset + bad}", data
+            if utf8 and other[0]:
+                break
+        offset += len(data)
+        line += data.count(b"\n")
+    return utf8, other
+
+
+def _last_line_end(data: bytes) -> int:
+    return max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+
+
+def _with_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield each block, and whether it is the last."""
+    held = next(blocks, b"")
+    for block in blocks:
+        yield held, False
+        held = block
+    yield held, True
+
+
+def _first_bad(data: bytes) -> int:
+    """Return the offset of the first byte that is not UTF-8; -1 if all are."""
     try:
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return block
-    return b""
+        data.decode(UTF8)
+    except UnicodeDecodeError as error:
+        return error.start
+    return -1
 
 
 def _one_byte(block: bytes) -> tuple[str, str]:

@@ -31,7 +31,7 @@ class ByteRange:
 
 
 class RowScanError(Exception):
-    """The text cannot be cut: ``offset`` says where, ``kind`` why ("encoding" or "quote")."""
+    """The text cannot be cut: ``offset`` says where, ``kind`` why ("encoding", "mixed" or "quote")."""
 
     def __init__(self, offset: int, kind: str) -> None:
         super().__init__(f"{kind} at byte {offset}")
@@ -121,6 +121,9 @@ class RowScanner:
             self._decoder.decode(block, final)
         except UnicodeDecodeError as error:
             raise RowScanError(self.offset - pending + error.start, "encoding") from error
+        stray = self.encoding.stray_utf8(block)
+        if stray is not None:
+            raise RowScanError(self.offset + stray, "mixed")
 
 
 class _RangeBuilder:
@@ -158,7 +161,8 @@ def cut(
     Raises
     ------
     RowScanError
-        The text is not in the encoding, a quote stands inside an unquoted field, or one is never closed.
+        The text is not in the encoding, or holds UTF-8 beside it, a quote stands inside an unquoted field, or
+        one is never closed.
 
     """
     scanner = RowScanner(start, separator=separator, encoding=encoding)

@@ -8,6 +8,7 @@ decoding them. In UTF-16 a code unit has two bytes, which are looked at as one.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,19 @@ WIDE = frozenset(
     ]
 )
 """Encodings of one to four bytes a character whose further bytes are 0x30 or more, as Python names them."""
+WESTERN = frozenset(["cp1252", "iso8859-1", "iso8859-15"])
+"""Encodings in which almost any bytes are text, so that UTF-8 read as one of them gives wrong letters."""
+_QUOTES = rb"\x80\x85\x91-\x97\x99\xa0\xab\xb0\xbb"
+"""Bytes of cp1252 that may follow a capital letter: quotation marks, dashes, dots, spaces, degrees."""
+_UTF8_LETTERS = (
+    rb"(?:\xc3[\x80-\xbf]|\xe2\x80[\x90-\xaf]|\xe2\x82\xac)*"
+    rb"(?:\xc3(?![" + _QUOTES + rb"])[\x80-\xbf]|\xe2\x80[\x90-\xaf]|\xe2\x82\xac)"
+    rb"(?:\xc3[\x80-\xbf]|\xe2\x80[\x90-\xaf]|\xe2\x82\xac)*"
+    rb"|(?:[\xce\xcf][\x80-\xbf]){2,}|(?:[\xd0\xd1][\x80-\xbf]){2,}|(?:[\xe3-\xe9][\x80-\xbf]{2}){2,}"
+)
+STRAY_UTF8 = re.compile(rb"(?<=[\x00-\x7f])(?:" + _UTF8_LETTERS + rb")(?=[\x00-\x7f])")
+"""Letters and marks in UTF-8 between ASCII characters, which no text in a Western encoding of one byte a
+character holds: an accented letter, a typographic mark, or Greek, Cyrillic, Chinese or Japanese letters."""
 OTHER = 0x80
 """Stands for a code unit that is no ASCII character."""
 
@@ -75,6 +89,13 @@ class Encoding:
         kind = np.dtype("<u2" if self.name == "utf-16-le" else ">u2")
         units = np.frombuffer(data, kind, count=len(data) // 2)
         return np.where(units < OTHER, units, OTHER).astype(np.uint8).tobytes()
+
+    def stray_utf8(self, data: bytes) -> int | None:
+        """Return where text of a Western encoding holds letters in UTF-8 instead; None if nowhere."""
+        if self.name not in WESTERN or data.isascii():
+            return None
+        found = STRAY_UTF8.search(data)
+        return None if found is None else found.start()
 
     def whole_units(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the same bytes in blocks of whole code units; an odd last byte is left in the last block."""

@@ -187,6 +187,15 @@ class TextSource(FileSource, ABC):
                 f"field or never closed. Put the whole field in quotes and double each quote inside it "
                 f'("5"" pipe").'
             )
+        if error.kind == "mixed":
+            text = first_run(self.spec, path, error.offset)
+            return CorruptError(
+                f"{path}, line {line}: {text.decode(UTF8, 'replace')!r} is written in UTF-8, but "
+                f"source.encoding is {self.spec.encoding}, in which it reads "
+                f"{text.decode(self.spec.encoding, 'replace')!r}. Take the key away if all files are UTF-8; "
+                f"else they mix encodings: write them again in one, for example with: iconv -f "
+                f"{self.spec.encoding} -t utf-8 for those that are not UTF-8."
+            )
         byte = b"".join(text_blocks(self.spec, path, error.offset, error.offset + 1, 1))
         place = f"{path}, line {line}: byte {error.offset} (0x{byte.hex()}) is not"
         if self.spec.encoding != UTF8:
@@ -300,6 +309,12 @@ def text_blocks(spec: SourceSpec, path: str, start: int, stop: int, size: int) -
         while start < stop and (block := _unpacked(path, stream, min(size, stop - start))):
             start += len(block)
             yield block
+
+
+def first_run(spec: SourceSpec, path: str, offset: int) -> bytes:
+    """Return the bytes from ``offset`` to the next ASCII character, at most 60. Raises ConnectorError."""
+    data = b"".join(text_blocks(spec, path, offset, offset + 60, 60))
+    return data[: next((place for place, byte in enumerate(data) if byte < 0x80), len(data))]
 
 
 def _skip(path: str, stream: pa.NativeFile, n_bytes: int, size: int) -> None:

@@ -141,3 +141,45 @@ def test_encodings_are_guessed(tmp_path: Path, data: bytes, expected: str) -> No
     assert found == expected
     assert (not why) == (expected == "utf-8")
     assert "Köln" in why or expected != "cp1252" or len(data) < 20
+
+
+UTF8_TEXT = "id,name\n1,abc\n2,André Köln\n".encode()
+LATIN = "id,name\n1,Café\n2,abc\n".encode("latin-1")
+MIXED = {
+    "two files": ([UTF8_TEXT, LATIN], "0.csv, line 3 ('é'), is UTF-8, DIR/1.csv, line 2, byte 13 is not"),
+    "the other order": ([LATIN, UTF8_TEXT], "1.csv, line 3 ('é'), is UTF-8, DIR/0.csv, line 2"),
+    "one file": ([UTF8_TEXT + LATIN[8:]], "0.csv, line 3 ('é'), is UTF-8, DIR/0.csv, line 4"),
+    "one line": (["id,name,x\n1,é,".encode() + b"K\xf6ln\n"], "line 2 ('é'), is UTF-8, DIR/0.csv, line 2"),
+    "quotes": (["id,name\n1,a “b’s\n".encode() + LATIN[8:]], "line 2 ('“'), is UTF-8"),
+    "Cyrillic": (["id,name\n1,Москва\n".encode() + LATIN[8:]], "line 2 ('Москва'), is UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", MIXED)
+@pytest.mark.parametrize("block", [16, 2**20])
+def test_mixed_encodings_are_refused_with_both_places(
+    case: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, text = MIXED[case]
+    monkeypatch.setattr("connectors.encoding_guess.BLOCK_BYTES", block)
+    for part, data in enumerate(files):
+        (tmp_path / f"{part}.csv").write_bytes(data)
+    with pytest.raises(ConnectorError) as error:
+        guess_encoding(SourceSpec(str(tmp_path)), Csv)
+    assert text.replace("DIR", str(tmp_path)) in str(error.value)
+    source = open_source(str(tmp_path), encoding="cp1252")  # some UTF-8 holds bytes that cp1252 lacks
+    with pytest.raises(
+        ConnectorError, match=r"is written in UTF-8, but source.encoding is|0x..\) is not cp1252"
+    ):
+        source.list()
+
+
+@pytest.mark.parametrize("text", ["“CAFÉ”", "HYVÄ” – Ã…", "À «été»", "30 °C à 5 €", "Šíř É’S é…”x", "ÀÉÎÕÜ"])
+def test_texts_of_one_byte_a_character_are_not_taken_for_utf8(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f"id,name\n1,{text}\n".encode("cp1252", "replace"))
+    assert guess_encoding(SourceSpec(str(tmp_path / "a.csv")), Csv)[0] == "cp1252"
+    source = open_source(str(tmp_path / "a.csv"), encoding="cp1252")
+    listing = source.list()
+    (shard,) = listing.shards
+    expected = text.encode("cp1252", "replace").decode("cp1252")
+    assert source.read(shard, ["name"], listing.schema)["name"].to_pylist() == [expected]
