@@ -342,11 +342,12 @@ def page(outcomes: list[Outcome], seed: int) -> str:
         "# Mutation score of the numerical kernels",
         "",
         f"Written by `make mutants` (cosmic-ray, seed {seed}): a sample of places, one mutant each, tried by",
-        "the folder's unit tests without the slow ones. `reasons.json` explains survivors. Below 100",
-        "mutants it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
+        "the folder's unit tests without the slow ones. `reasons.json` explains survivors; one that changes no",
+        "result, at most the time, is called equivalent, and the last column leaves it out. Below 100 mutants",
+        "it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
         "",
-        "| folder | tried | killed | survived | of these explained | score |",
-        "|---|---|---|---|---|---|",
+        "| folder | tried | killed | survived | explained | equivalent | killed of all | of those not equivalent |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     by_folder = defaultdict(list)
     for outcome in outcomes:
@@ -354,10 +355,10 @@ def page(outcomes: list[Outcome], seed: int) -> str:
     for folder, some in [*sorted(by_folder.items()), ("all", outcomes)]:
         killed = sum(one.killed for one in some)
         explained = sum(not one.killed and one.key in reasons for one in some)
-        share = killed / len(some) if some else 0.0
-        lines.append(
-            f"| {folder} | {len(some)} | {killed} | {len(some) - killed} | {explained} | {share:.0%} |"
-        )
+        same = sum(not one.killed and reasons.get(one.key, "").startswith("equivalent") for one in some)
+        shares = [f"{killed / max(1, n):.0%}" for n in (len(some), len(some) - same)]
+        figures = [folder, len(some), killed, len(some) - killed, explained, same, *shares]
+        lines.append(f"| {' | '.join(map(str, figures))} |")
     lines += ["", "## Survivors", ""]
     for one in sorted(outcomes, key=lambda one: (one.mutant.module, one.mutant.line)):
         if not one.killed:
