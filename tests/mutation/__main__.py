@@ -342,11 +342,11 @@ def page(outcomes: list[Outcome], seed: int) -> str:
         "# Mutation score of the numerical kernels",
         "",
         f"Written by `make mutants` (cosmic-ray, seed {seed}): a sample of places, one mutant each, tried by",
-        "the folder's unit tests without the slow ones. `reasons.json` explains survivors; one that changes no",
-        "result, at most the time, is called equivalent, and the last column leaves it out. Below 100 mutants",
-        "it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
+        "the folder's unit tests without the slow ones. `reasons.json` explains survivors; those that change",
+        "no result, at most the time, are called equivalent, and the last column leaves them out. Below 100",
+        "mutants it says little of a folder: `make mutants` again goes on where it ended (`outcomes.jsonl`).",
         "",
-        "| folder | tried | killed | survived | explained | equivalent | killed of all | of those not equivalent |",
+        "| folder | tried | killed | survived | explained | equivalent | score | without equivalent ones |",
         "|---|---|---|---|---|---|---|---|",
     ]
     by_folder = defaultdict(list)
