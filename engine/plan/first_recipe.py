@@ -51,6 +51,8 @@ DOUBTFUL = ("None", "...")
 """Words for missing that may be a category."""
 MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
+MOST_SET_ASIDE = 0.1
+"""Share of rows that a drafted recipe sets aside at most."""
 PREFIX = "rowsieve_"
 """Of the added columns where the source has columns of their names."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -89,6 +91,8 @@ class Draft:
         The plan of the recipe, and what can be told before it runs.
     leaks
         Columns that predict the label on their own.
+    excluded
+        Columns that the recipe leaves out, these among them, with the reasons.
     estimate
         Expected time and memory.
 
@@ -101,6 +105,7 @@ class Draft:
     plan: Plan
     preview: Preview
     leaks: tuple[Leak, ...]
+    excluded: Mapping[str, str]
     estimate: Estimate
 
 
@@ -150,20 +155,30 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     made = _planned(name, path, label, keys, output, operators)
     check(made.preview)
     leaks = made.preview.leaks
+    reasons = {
+        leak.name: f"alone right on {share_text(leak.score)} of unseen rows, classes balanced"
+        for leak in leaks
+    }
     if leaks:
         why = "Likely leaks, each of which tells the label on its own. Keep one only if it is known first."
         keys["exclude"] = Choice([leak.name for leak in leaks], why)
         made = _planned(name, path, label, keys, output, operators)
-    unusable = _unusable(made.preview)
-    if unusable:
-        keys |= unusable
+    rates, crowded = _unusable(made.preview)
+    reasons |= crowded
+    if crowded:
+        why = "Columns that tell the label on their own, or whose values most rows could not use."
+        keys["exclude"] = Choice(
+            [*reasons], why if leaks else "Columns with many values that no feature holds."
+        )
+    if rates or crowded:
+        keys |= rates
         made = _planned(name, path, label, keys, output, operators)
     rows = [shard.n_rows for shard in made.plan.listing.shards]
     kinds = [column.use.kind for column in made.preview.columns]
     images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
     costs = {of.operator.name: of.operator.cost for of in made.plan.operators if of.operator.name != "embed"}
     cost = estimate(costs, sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
-    return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, cost)
+    return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, reasons, cost)
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
@@ -370,7 +385,8 @@ def _check_label(look: _Look, label: str) -> None:
 
 def _image_network(look: _Look) -> dict[str, dict[str, Any]]:
     """The operator that makes features of images, where a column holds some. Raises InputError without it."""
-    images = [name for name, summary in look.summaries.items() if summary.form == Form.IMAGE]
+    found = look.summaries.items()
+    images = [name for name, one in found if one.form == Form.IMAGE and 2 * one.images > one.present]
     if not images:
         return {}
     if not _installed("efficientnet_lite0"):
@@ -392,18 +408,29 @@ def _installed(model: str) -> bool:
     return all(find_spec(package) is not None for package in NEEDS[model])
 
 
-def _unusable(found: Preview) -> dict[str, Choice]:
-    """Keys that set rows with infinite numbers aside, if there are any."""
-    shares = {
-        column.name: column.summary.unusable / column.summary.rows
+def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
+    """Keys that set a few rows with values out of range aside, and columns to leave out, with the reasons."""
+    counts = {
+        column.name: column.summary.unusable + column.summary.other_widths
         for column in found.columns
-        if column.use.used and column.summary is not None and column.summary.unusable
+        if column.use.used and column.summary is not None
     }
+    rows = {column.name: column.summary.rows for column in found.columns if column.summary is not None}
+    shares = {name: n / rows[name] for name, n in sorted(counts.items(), key=lambda item: item[1]) if n}
+    crowded: dict[str, str] = {}
+    while shares and _rate(shares) > MOST_SET_ASIDE:
+        name, share = shares.popitem()
+        crowded[name] = f"{share_text(share)} of its values are infinite, out of range or of another length"
     if not shares:
-        return {}
-    rate = min(1.0, round(1.5 * sum(shares.values()) + 0.01, 2))
-    why = f"infinite numbers in {', '.join([*shares][:3])}: such rows are set aside"
-    return {"on_error": Choice("quarantine", why), "max_error_rate": Choice(rate, "share that may be")}
+        return {}, crowded
+    why = f"infinite or too large numbers in {', '.join([*shares][:3])}: such rows are set aside"
+    rate = Choice(_rate(shares), "share that may be")
+    return {"on_error": Choice("quarantine", why), "max_error_rate": rate}, crowded
+
+
+def _rate(shares: Mapping[str, float]) -> float:
+    """Share of rows that may be set aside: more than all of them have, for those that were not looked at."""
+    return round(1.5 * sum(shares.values()) + 0.01, 2)
 
 
 def _n_features(found: Preview) -> int:

@@ -84,16 +84,12 @@ def _source(draft: Draft) -> Iterator[str]:
     more = ", ..." if len(label.counts) > 4 else ""
     where = "" if label.is_exact else " in a sample"
     yield _with(f"  label: {inline(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")
-    scores = {leak.name: leak.score for leak in draft.leaks}
     for key, choice in draft.source.items():
         if key == "exclude":
             yield from _wrapped(choice.why, "  ")
             yield "  exclude:"
             for name in choice.value:
-                score = share_text(scores[name])
-                yield _with(
-                    f"    - {inline(name)}", f"alone right on {score} of unseen rows, classes balanced"
-                )
+                yield _with(f"    - {inline(name)}", draft.excluded[name])
             continue
         if len(choice.why) > LONGEST:
             yield from _wrapped(f"{key}: {choice.why}", "  ")

@@ -107,9 +107,18 @@ def describe_values(summary: ColumnSummary, *, free_text: bool = False) -> list[
         found.append(_span(summary, summary.histogram))
     if summary.missing:
         found.append(f"{share_text(summary.missing_share)} missing")
-    if summary.unusable:
-        found.append(f"{summary.unusable:,} infinite: faults of their rows")
-    return found
+    return [*found, *faults(summary)]
+
+
+def faults(summary: ColumnSummary) -> list[str]:
+    """Return phrases about the values that are faults of their rows: how many, and what is wrong."""
+    beyond = summary.unusable - summary.infinite
+    counts = {
+        "infinite": summary.infinite,
+        "beyond the range of float32 (3.4e38)": beyond,
+        "of another length": summary.other_widths,
+    }
+    return [f"{n:,} {what}: faults of their rows" for what, n in counts.items() if n]
 
 
 def _span(summary: ColumnSummary, histogram: Histogram) -> str:

@@ -38,7 +38,7 @@ class Encode(Operator[EncodeParams]):
     """
 
     name = NAME
-    version = 4
+    version = 5
     Params = EncodeParams
 
     @property

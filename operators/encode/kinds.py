@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import OperatorError
+from operators.encode.images import FORMATS
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary, Form, form_of
 from operators.encode.texts import DATES
@@ -25,6 +26,9 @@ NAMED_UNIQUE = 0.5
 """The same for a column whose name says that it is an identifier: a patient may have several rows."""
 MIN_UNIQUE_ROWS = 50
 """Rows with a value below which no column is called an identifier: a small table may lack repetitions."""
+MOST_UNUSABLE = 0.1
+"""Share of rows without a usable number, or with a vector of another length, up to which they are faults of
+their rows. Beyond it vectors are none."""
 NUMBERING = 1.5
 """Nearly unique whole numbers that span at most so many times their number of rows number the rows."""
 MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
@@ -64,6 +68,7 @@ class Unused(StrEnum):
     TRUTH = "truth"
     EXCLUDED = "excluded"
     MISSING = "all missing"
+    RANGE = "no usable number"
     TEXT = "text without a model"
     IMAGE = "image"
     TYPE = "unsupported type"
@@ -150,6 +155,8 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
         return _unsupported(summary)
     if not summary.present:
         return unused(Unused.MISSING, f"none of its {summary.rows:,} rows has a value")
+    if summary.unusable == summary.present:
+        return _out_of_range(summary)
     if options.kind is not None:
         return _as_told(summary, options)
     found = _by_values(summary, options)
@@ -165,12 +172,14 @@ def looks_like_id(name: str) -> bool:
 
 def _by_values(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     if summary.form == Form.VECTOR:
-        return ColumnUse(Kind.VECTOR)
+        return unused(Unused.TYPE, _lengths(summary)) if _is_ragged(summary) else ColumnUse(Kind.VECTOR)
     if summary.form == Form.TAGS:
         return _by_tags(summary)
-    if summary.distinct == 1 and not summary.missing and not options.explicit:
-        shown = (summary.examples(1) or ["infinite"])[0]
-        return unused(Unused.CONSTANT, f"all rows have the value {shown!r}")
+    whole = not summary.missing and not summary.unusable
+    if summary.distinct == 1 and whole and not options.explicit:
+        return unused(Unused.CONSTANT, f"all rows have the value {summary.examples(1)[0]!r}")
+    if len(summary.large) and summary.distinct > 1 and _is_one_number(summary):
+        return _told_apart_by_integers(summary)
     if summary.form == Form.BOOLEAN:
         return ColumnUse(Kind.BOOLEAN)
     if summary.form == Form.TIME:
@@ -233,6 +242,10 @@ def _as_told(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
     formats = [key for key in DATES if key in summary.parsed]
     if kind == Kind.DATETIME and formats and not options.date_format:
         return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+    if kind == Kind.VECTOR and form == Form.VECTOR and _is_ragged(summary):
+        raise OperatorError(
+            f"operators.encode.columns: {summary.name!r} cannot be vector: {_lengths(summary)}."
+        )
     same = (Kind.BOOLEAN, Form.BOOLEAN), (Kind.VECTOR, Form.VECTOR)
     return ColumnUse(kind) if kind and (kind, form) in same else _refused(summary, str(kind))
 
@@ -307,6 +320,49 @@ def _identifier(summary: ColumnSummary) -> ColumnUse:
     )
 
 
+def _out_of_range(summary: ColumnSummary) -> ColumnUse:
+    """Decide about a column of numbers, none of which a feature can hold."""
+    beyond = summary.unusable - summary.infinite
+    parts = [f"{summary.infinite:,} are infinite"] * bool(summary.infinite)
+    parts += [f"{beyond:,} are beyond the range of float32 (3.4e38)"] * bool(beyond)
+    return unused(
+        Unused.RANGE,
+        f"of its {summary.present:,} numbers {' and '.join(parts)}; scale it at the source, such as by its "
+        "logarithm",
+    )
+
+
+def _is_one_number(summary: ColumnSummary) -> bool:
+    """Whether float64 rounds all values to one."""
+    return summary.histogram is not None and summary.histogram.distinct == 1
+
+
+def _told_apart_by_integers(summary: ColumnSummary) -> ColumnUse:
+    """Decide about whole numbers of which float64 makes a single one."""
+    about = "" if summary.is_exact else "about "
+    return unused(
+        Unused.IDENTIFIER,
+        f"{about}{summary.distinct:,} distinct whole numbers beyond 2^53, which as features are one number; "
+        f"used if operators.encode.columns says `{summary.name}: categorical`",
+    )
+
+
+def _is_ragged(summary: ColumnSummary) -> bool:
+    return summary.width is None or summary.other_widths > MOST_UNUSABLE * summary.present
+
+
+def _lengths(summary: ColumnSummary) -> str:
+    """Say that lists of numbers are no vectors, with the remedy."""
+    rows = summary.present - summary.other_widths
+    about = (
+        f"{rows:,} of {summary.present:,} rows have {summary.width:,} numbers" if summary.width else "many"
+    )
+    return (
+        f"its lists have different lengths ({about}): write vectors of one length at the source, or figures "
+        f"such as their mean as columns"
+    )
+
+
 def _no_model() -> ColumnUse:
     return unused(
         Unused.TEXT,
@@ -331,6 +387,12 @@ def unsupported_type(name: str, kind: pa.DataType | str) -> str:
 
 def _unsupported(summary: ColumnSummary) -> ColumnUse:
     kind = ", ".join(summary.types)
+    if summary.form == Form.IMAGE and summary.present and not summary.images:
+        return unused(
+            Unused.TYPE,
+            f"the type {kind} has no encoding, and no value that was looked at begins as an image does "
+            f"({FORMATS}): write it as numbers or text",
+        )
     if summary.form == Form.IMAGE:
         return unused(Unused.IMAGE, unsupported_type(summary.name, pa.binary()).replace("binary", kind, 1))
     return unused(Unused.TYPE, unsupported_type(summary.name, kind))

@@ -221,6 +221,21 @@ class ValueCounts:
         return list(zip(texts, self.counts[order].tolist(), strict=True))
 
 
+def hashes_of_integers(values: npt.NDArray[np.integer]) -> Hashes:
+    """Return the smallest hashes of distinct whole numbers, which float64 may not tell apart."""
+    return _smallest(row_hashes(np.ascontiguousarray(values).view(np.int64), 0, "encode/distinct"))
+
+
+def merged_hashes(mine: Hashes, other: Hashes) -> Hashes:
+    """Return the smallest hashes of two sets."""
+    return _smallest(np.concatenate([mine, other]))
+
+
+def distinct_of(hashes: Hashes) -> int:
+    """Return how many distinct values the smallest hashes stand for; an estimate for many."""
+    return _estimate(hashes)
+
+
 def _starts(changes: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     """Return where runs start, given whether each entry but the first begins one."""
     return np.concatenate([[0], np.flatnonzero(changes) + 1]).astype(np.intp)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,13 +19,26 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float64
 from operators.base import OperatorError
-from operators.encode.sketches import Histogram, ValueCounts
+from operators.encode.images import count_images
+from operators.encode.sketches import (
+    MAX_HASHES,
+    Histogram,
+    ValueCounts,
+    distinct_of,
+    hashes_of_integers,
+    merged_hashes,
+)
 from operators.encode.tags import count_tags, is_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
+from operators.hashing import Hashes
 from operators.ingest.kernel import FLOAT32_MAX, is_vector
 
 NUMBER = "number"
 """Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
+EXACT = 2**53
+"""float64 holds all whole numbers up to this one, and not all beyond it."""
+MANY_LENGTHS, TOO_MANY = 64, -1
+"""Lengths of lists that are counted one by one, and the key that stands for more of them."""
 TOP = 20
 """Most frequent values that :meth:`ColumnSummary.to_json` names."""
 SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
@@ -94,6 +108,12 @@ class ColumnSummary:
         Rows without a value: null, NaN, or a text that stands for one.
     unusable
         Rows with an infinite number, or one beyond the range of float32.
+    infinite
+        Those of them with an infinite number.
+    large
+        The smallest hashes of the whole numbers that float64 cannot tell from their neighbours.
+    images
+        For bytes: the rows whose value begins as a file of an image does.
     histogram
         The usable numbers, or the points in time in seconds since 1970; None for other forms.
     values
@@ -105,8 +125,8 @@ class ColumnSummary:
         For texts: the rows that each reading fits.
     characters, words, longest
         For texts: sums of characters and words over the rows, and the most bytes of one value.
-    width
-        For vectors: the length of the first one; None while no row has one.
+    lengths
+        For vectors: the rows of each length; of more than ``MANY_LENGTHS`` lengths, all rows under -1.
     zone
         Time zone of a timestamp; empty without one.
 
@@ -118,6 +138,9 @@ class ColumnSummary:
     rows: int
     missing: int
     unusable: int = 0
+    infinite: int = 0
+    large: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    images: int = 0
     histogram: Histogram | None = None
     values: ValueCounts | None = None
     parsed: Mapping[str, Histogram] = field(default_factory=dict)
@@ -125,7 +148,7 @@ class ColumnSummary:
     characters: int = 0
     words: int = 0
     longest: int = 0
-    width: int | None = None
+    lengths: Mapping[int, int] = field(default_factory=dict)
     zone: str = ""
 
     @property
@@ -138,13 +161,14 @@ class ColumnSummary:
         """Number of distinct values; 0 for forms whose values are not counted."""
         if self.values is not None:
             return self.values.distinct
-        return 0 if self.histogram is None else self.histogram.distinct
+        found = 0 if self.histogram is None else self.histogram.distinct
+        return max(found, distinct_of(self.large))
 
     @property
     def is_exact(self) -> bool:
         """Whether the number of distinct values is exact."""
         sketch = self.values or self.histogram
-        return sketch is None or sketch.is_exact
+        return (sketch is None or sketch.is_exact) and len(self.large) < MAX_HASHES
 
     @property
     def missing_share(self) -> float:
@@ -168,6 +192,9 @@ class ColumnSummary:
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
             unusable=self.unusable + other.unusable,
+            infinite=self.infinite + other.infinite,
+            large=merged_hashes(self.large, other.large),
+            images=self.images + other.images,
             histogram=_merged(self.histogram, other.histogram),
             values=_merged(self.values, other.values),
             parsed=_joined_readings(self, other),
@@ -178,8 +205,21 @@ class ColumnSummary:
             characters=self.characters + other.characters,
             words=self.words + other.words,
             longest=max(self.longest, other.longest),
-            width=other.width if self.width is None else self.width,
+            lengths=_bounded_lengths(Counter(self.lengths) + Counter(other.lengths) or self.lengths),
             zone=self.zone or other.zone,
+        )
+
+    @property
+    def width(self) -> int | None:
+        """For vectors: the most frequent length; None while no row has one, or there are too many."""
+        found = max(self.lengths, key=lambda length: (self.lengths[length], -length), default=TOO_MANY)
+        return None if found == TOO_MANY else found
+
+    @property
+    def other_widths(self) -> int:
+        """For vectors: the rows whose length is not the most frequent one."""
+        return sum(self.lengths.values()) - self.lengths.get(
+            TOO_MANY if self.width is None else self.width, 0
         )
 
     def examples(self, n: int = 3) -> list[str]:
@@ -208,6 +248,7 @@ class ColumnSummary:
             "rows": self.rows,
             "missing": self.missing,
             "unusable": self.unusable,
+            "infinite": self.infinite,
             "distinct": self.distinct,
             "distinct_is_exact": self.is_exact,
             "examples": self.examples(),
@@ -335,14 +376,21 @@ def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSumm
         missing, usable = np.isnan(values), np.abs(values) <= FLOAT32_MAX
         unusable = rows - int(missing.sum()) - int(usable.sum())
         return replace(
-            found, missing=int(missing.sum()), unusable=unusable, histogram=Histogram.of(values[usable])
+            found,
+            missing=int(missing.sum()),
+            unusable=unusable,
+            infinite=int(np.isinf(values).sum()),
+            large=_large(column) if form == Form.INTEGER else found.large,
+            histogram=Histogram.of(values[usable]),
         )
     if form == Form.TIME:
         seconds = as_seconds(column)
         zone = (kind.tz or "") if pa.types.is_timestamp(kind) else ""
         return replace(found, histogram=Histogram.of(seconds[~np.isnan(seconds)]), zone=zone)
     if form == Form.VECTOR:
-        return replace(found, width=_first_length(column))
+        return replace(found, lengths=_lengths(column))
+    if form == Form.IMAGE:
+        return replace(found, images=count_images(column))
     if form == Form.TAGS:
         tags = count_tags(column, strip=rules.strip, fold_case=rules.fold_case, missing=rules.missing)
         return replace(found, values=tags)
@@ -379,11 +427,30 @@ def _dot(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:
     return int((lengths.to_numpy(zero_copy_only=False).astype(np.int64) * rows).sum())
 
 
-def _first_length(column: pa.ChunkedArray) -> int | None:
+def _lengths(column: pa.ChunkedArray) -> dict[int, int]:
+    """Return the rows of each length of a column of lists."""
     if pa.types.is_fixed_size_list(column.type):
-        return int(column.type.list_size)
-    lengths = pc.list_value_length(column).drop_null()
-    return int(lengths[0].as_py()) if len(lengths) else None
+        return {int(column.type.list_size): len(column) - column.null_count}
+    counted = pc.value_counts(pc.list_value_length(column).drop_null())
+    lengths, rows = counted.field("values").to_pylist(), counted.field("counts").to_pylist()
+    return _bounded_lengths(dict(zip(lengths, rows, strict=True)))
+
+
+def _bounded_lengths(lengths: Mapping[int, int]) -> dict[int, int]:
+    many = len(lengths) > MANY_LENGTHS or TOO_MANY in lengths
+    return {TOO_MANY: sum(lengths.values())} if many else dict(lengths)
+
+
+def _large(column: pa.ChunkedArray) -> Hashes:
+    """Return the smallest hashes of the whole numbers from 2^53 on, which float64 rounds."""
+    if column.type.bit_width < 64 or column.null_count == len(column):
+        return np.empty(0, np.uint64)
+    span = pc.min_max(column)
+    if max(abs(span["min"].as_py()), abs(span["max"].as_py())) <= EXACT:
+        return np.empty(0, np.uint64)
+    values = column.drop_null().to_numpy()
+    rounded = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
+    return hashes_of_integers(values[rounded])
 
 
 def _is_binary(kind: pa.DataType) -> bool:

@@ -174,6 +174,23 @@ def test_words_among_numbers_of_json_and_late_in_csv(tmp_path: Path) -> None:
     assert drafted("a.jsonl", "y")["missing"] == ["?"]
 
 
+def test_columns_that_no_feature_can_hold_do_not_set_rows_aside(tmp_path: Path) -> None:
+    some = np.where(np.arange(N) % 3 > 0, 1e300, PEOPLE["pay"])
+    few = np.where(np.arange(N) == 7, np.inf, PEOPLE["pay"])
+    keys = [bytes([row % 250, 1, 2, 3]) for row in range(N)]
+    none = np.full(N, np.inf)
+    table = pa.table({"some": some, "few": few, "none": none, "hash": keys, "y": PEOPLE["income"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    source = drafted("a.parquet", "y")
+    assert source["exclude"] == ["some"]
+    assert (source["on_error"], source["max_error_rate"]) == ("quarantine", 0.01)
+    text = Path("r.yaml").read_text()
+    assert "- some" in text
+    assert "66.5% of its values are infinite, out of range" in text
+    assert "none  unused" in text
+    assert "embed" not in yaml.safe_load(text)["operators"]
+
+
 def test_structs_are_flattened(tmp_path: Path) -> None:
     person = pa.array([{"age": int(age), "id": f"p{row}"} for row, age in enumerate(PEOPLE["age"])])
     pq.write_table(pa.table({"person": person, "y": PEOPLE["income"]}), tmp_path / "a.parquet")

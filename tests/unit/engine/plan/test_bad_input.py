@@ -15,18 +15,24 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.recipe.recipe import STANDARD_CHAIN
 
 N = 120
 LABEL = ["a", "b"] * (N // 2)
 NUMBERS = np.arange(N) % 17 / 4
 
 
-def validated(folder: Path, *tables: pa.Table, **source: Any) -> Any:
+def validated(folder: Path, *tables: pa.Table, recipe: dict[str, Any] | None = None, **source: Any) -> Any:
     data = folder / "data"
     data.mkdir()
     for part, table in enumerate(tables):
         pq.write_table(table, data / f"{part}.parquet")
-    recipe = {"name": "r", "source": {"path": str(data), "label": "y", **source}, "output": {"path": "out"}}
+    recipe = {
+        "name": "r",
+        "source": {"path": str(data), "label": "y", **source},
+        "output": {"path": "out"},
+        **(recipe or {}),
+    }
     (folder / "r.yaml").write_text(yaml.safe_dump(recipe))
     return CliRunner().invoke(app, ["validate", str(folder / "r.yaml")])
 
@@ -51,6 +57,29 @@ USED: dict[str, tuple[Any, list[str]]] = {
     "infinite": (
         np.where(np.arange(N) == 3, np.inf, NUMBERS),
         ["numeric", "1 infinite: faults of their rows"],
+    ),
+    "all infinite": (np.full(N, np.inf), ["unused", "no usable number", "120 are infinite"]),
+    "beyond float32": (
+        np.array([1e300, -1e300, 3.0] * (N // 3)),
+        ["numeric", "80 beyond the range of float32 (3.4e38): faults"],
+    ),
+    "all beyond float32": (
+        np.array([1e39, 2e39] * (N // 2)),
+        ["unused", "no usable number", "120 are beyond the range of float32"],
+    ),
+    "large integers": (
+        2**60 + np.arange(N) % 5,
+        ["unused", "identifier: 5 distinct whole numbers beyond 2^53", "`c: categorical`"],
+    ),
+    "large unsigned integers": (
+        np.uint64(2**63) + np.arange(N, dtype=np.uint64) % 5,
+        ["unused", "identifier: 5 distinct whole numbers beyond 2^53"],
+    ),
+    "bytes": ([bytes([row, 0, 1, 2]) for row in range(N)], ["unused", "begins as an image does (JPEG"]),
+    "images": ([b"\x89PNG\r\n\x1a\n" + bytes([row]) for row in range(N)], ["unused", "operator `embed`"]),
+    "lists of different lengths": (
+        [[0.5] * (1 + row % 3) for row in range(N)],
+        ["unused", "different lengths (22 of 64 rows have 1 numbers)"],
     ),
     "subnormal": (NUMBERS * 5e-324, ["numeric"]),
     "old and far dates": (
@@ -109,6 +138,22 @@ def test_labels_that_name_no_classes_are_refused(table: pa.Table, said: str, tmp
     done = validated(tmp_path, table)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_large_integers_are_categories_where_the_recipe_says_so(tmp_path: Path) -> None:
+    table = with_column(2**60 + np.arange(N) % 5)
+    recipe = {"operators": {"encode": {"columns": {"c": "categorical"}}, **STANDARD_CHAIN}}
+    line = use(validated(tmp_path, table, recipe=recipe))
+    assert "categorical" in line
+    assert "5 values: 1152921504606846976 20%" in line
+
+
+def test_lists_of_different_lengths_are_refused_as_vectors(tmp_path: Path) -> None:
+    lists = [[0.5] * (1 + row % 3) for row in range(N)]
+    done = validated(tmp_path, with_column(lists), features=["n", "c"])
+    assert done.exit_code == 2
+    assert "'c' cannot be used" in done.stderr
+    assert "different lengths" in done.stderr
 
 
 def test_a_feature_that_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:

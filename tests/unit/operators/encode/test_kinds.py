@@ -42,7 +42,11 @@ def rows(n=300, seed=0):
             "constant": pa.array(["x"] * n),
             "empty": pa.array([""] * n),
             "nothing": pa.nulls(n),
-            "image": pa.array([b"x"] * n),
+            "image": pa.array([b"\xff\xd8\xff\xe0"] * n),
+            "digest": pa.array([b"x"] * n),
+            "snowflake": 2**60 + np.arange(n) % 7,
+            "huge": np.where(np.arange(n) < n // 2, np.inf, 1e300),
+            "ragged": pa.array([[1.0] * (1 + k % 3) for k in range(n)]),
             "place": pa.array([{"lat": 1.0}] * n),
         }
     )
@@ -74,6 +78,10 @@ REASONS = {
     "empty": Unused.MISSING,
     "nothing": Unused.MISSING,
     "image": Unused.IMAGE,
+    "digest": Unused.TYPE,
+    "snowflake": Unused.IDENTIFIER,
+    "huge": Unused.RANGE,
+    "ragged": Unused.TYPE,
     "place": Unused.TYPE,
 }
 
