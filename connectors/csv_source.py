@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,11 +17,11 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, SourceOptions, SourceShard, SourceSpec
 from connectors.cells import CellRules, clean_texts, read_rows
-from connectors.files import find_names
+from connectors.files import each, find_names
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
 from connectors.schema import check_names, check_same_names, how_to_tell_apart, number_repeated, told_apart
-from connectors.text_source import CODECS, TextSource, quote_value
+from connectors.text_source import CODECS, TextSource, compression, quote_value
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
@@ -199,6 +200,32 @@ class CsvSource(TextSource):
         types = {name: pa.string() for name in self.spec.text_columns}
         found = self._read(path, data, names, types, guess=True).schema
         return pa.schema([(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in found])
+
+    def _widened(self, schema: pa.Schema, shards: Sequence[SourceShard]) -> pa.Schema:
+        """Return the first shard's types, with fractions where the first rows of another shard have some."""
+        whole = [one.name for one in schema if pa.types.is_integer(one.type)]
+        heads: dict[str, list[SourceShard]] = {}
+        for shard in shards[1:] if whole else ():
+            if not (compression(shard.path) and shard.path in heads):
+                heads.setdefault(shard.path, []).append(shard)
+        found = each(self.spec, [*heads], lambda path: [self._fractions(one, whole) for one in heads[path]])
+        fractions = {name for file in found for names in file for name in names}
+        return pa.schema(
+            [pa.field(one.name, pa.float64()) if one.name in fractions else one for one in schema]
+        )
+
+    def _fractions(self, shard: SourceShard, names: list[str]) -> list[str]:
+        """Return which columns have fractions in a shard's first rows; none where they do not parse."""
+        blocks = self._blocks(shard.path, shard.start, shard.stop, HEADER_BYTES)
+        piece = next(self._pieces(shard.path, blocks, shard.start, HEADER_BYTES), None)
+        if piece is None:
+            return []
+        data = self._text(shard.path, piece.start, piece.stop)
+        try:
+            found = self._read(shard.path, data, names, {}, guess=True).schema
+        except pa.ArrowInvalid:
+            return []
+        return [one.name for one in found if pa.types.is_floating(one.type)]
 
     def _check_inferred(self, shard: SourceShard, data: bytes, schema: pa.Schema) -> None:
         """Refuse a column of numbers that one word made text, which then is no feature."""

@@ -47,7 +47,9 @@ MOST_CANDIDATES, MOST_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
 CELL_BYTES = 16 * 2**20
 """Bytes of CSV whose cells are looked at as text."""
-DOUBTFUL = ("None", "...")
+LONE_MARKS = ("-", "--", "---", ".", "–", "—", "none", "NONE", "Null", "na", "n.a.", "N.A.")
+"""Further texts that stand for a missing value where all others of a column are numbers."""
+DOUBTFUL = ("None", "...", *LONE_MARKS)
 """Words for missing that may be a category."""
 MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
@@ -61,7 +63,7 @@ OTHER_VALUE = re.compile(
 )
 """An error that names a value which does not fit those of its column before."""
 AMONG = "read as null: it stands among numbers"
-WORDS = tuple(word for word in MISSING_TEXTS if word)
+WORDS = (*(word for word in MISSING_TEXTS if word), *LONE_MARKS)
 """Texts that stand for a missing value where a file has them."""
 
 
@@ -262,7 +264,8 @@ def _look_text(
 ) -> _Look:
     """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
     cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
-    return _look_typed(spec.path, format, "csv", keys | _cell_keys(cells), shards)
+    keys = keys | _cell_keys(cells) | _code_keys(cells)
+    return _look_typed(spec.path, format, "csv", keys, shards)
 
 
 def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> _Look:
@@ -344,6 +347,23 @@ def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
     return keys
 
 
+def _code_keys(cells: pa.Table) -> dict[str, Choice]:
+    """The key ``text_columns`` for columns of digits with leading zeros, which a number would lose."""
+    words = pa.array([*WORDS, ""])
+    codes = {}
+    for name, column in zip(cells.column_names, cells.columns, strict=True):
+        trimmed = pc.utf8_trim_whitespace(column)
+        values = pc.filter(trimmed, pc.invert(pc.is_in(trimmed, words)))
+        padded = pc.filter(values, pc.match_substring_regex(values, "^0[0-9]+$"))
+        if len(padded) and pc.all(pc.match_substring_regex(values, "^[0-9]+$")).as_py():
+            codes[name] = padded[0].as_py()
+    if not codes:
+        return {}
+    shown = ", ".join(f"{value!r} in {name}" for name, value in [*codes.items()][:3])
+    why = f"read as text: numbers would lose the leading zeros of {shown}"
+    return {"text_columns": Choice([*codes], why)}
+
+
 def _counted(column: pa.ChunkedArray) -> Iterable[tuple[str, int]]:
     for entry in pc.value_counts(pc.filter(column, pc.is_in(column, pa.array(WORDS, column.type)))):
         yield entry["values"].as_py(), entry["counts"].as_py()
@@ -367,7 +387,7 @@ def _label_keys(look: _Look, label: str) -> dict[str, Choice]:
     joined = merging_map(counts, strip=spaces)
     if joined:
         keys["label_map"] = Choice(joined, "labels that look like one class; take out those that are not")
-    if counts.missing:
+    if counts.missing and counts.counts:
         clause = Choice([[label, "!=", None]], f"{counts.missing:,} rows that were looked at have no label")
         keys["filter"] = clause
     return keys

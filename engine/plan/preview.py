@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from engine.core.suggestions import nearest
 from engine.plan.likely_leaks import leak_text, likely_leaks
 from engine.plan.model import Plan
 from engine.plan.sample import count_label, draw_sample, sample_note, unmatched_labels
-from engine.plan.source_columns import SourceColumn, account_for_columns
+from engine.plan.source_columns import SourceColumn, account_for_columns, faults, share_text
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
 
@@ -35,6 +35,8 @@ class Preview:
         Which rows were looked at; empty if all were.
     leaks
         Columns in use that tell the label of these rows on their own.
+    faults
+        Columns in use with values that would end the run, with the remedy.
 
     """
 
@@ -43,6 +45,7 @@ class Preview:
     findings: tuple[LabelFinding, ...]
     note: str
     leaks: tuple[Leak, ...] = ()
+    faults: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
@@ -63,6 +66,7 @@ class Preview:
     def warnings(self) -> Iterator[tuple[str, str]]:
         """Yield the kind and the text of everything that is wrong or doubtful."""
         yield from ((finding.kind, finding.text) for finding in self.findings)
+        yield from (("fault", text) for text in self.faults)
         yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
 
@@ -88,7 +92,28 @@ def preview(plan: Plan) -> Preview:
     )
     findings += _unmapped(plan)
     leaks = likely_leaks(plan, sample)
-    return Preview(columns, label, tuple(findings), sample_note(sample, plan.listing), leaks)
+    note = sample_note(sample, plan.listing)
+    return Preview(columns, label, tuple(findings), note, leaks, _faulty(plan, columns))
+
+
+def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
+    """Name the columns whose values would end the run, as their rows are not set aside or are too many."""
+    source = plan.recipe.source
+    tolerated = source.max_error_rate if source.on_error == "quarantine" else 0.0
+    found = []
+    for column in columns:
+        summary = column.summary
+        if not column.use.used or summary is None or not summary.rows:
+            continue
+        share = (summary.unusable + summary.other_widths) / summary.rows
+        if share > tolerated:
+            found.append(
+                f"column {column.name!r}: {'; '.join(faults(summary))}, {share_text(share)} of the rows, and "
+                f"the run would stop. Set them aside with source.on_error: quarantine and "
+                f"source.max_error_rate: {min(1.0, round(share * 1.1 + 0.005, 2))}, or leave the column out "
+                f"with source.exclude: [{column.name}]."
+            )
+    return tuple(found)
 
 
 def _unmapped(plan: Plan) -> list[LabelFinding]:

@@ -191,6 +191,37 @@ def test_columns_that_no_feature_can_hold_do_not_set_rows_aside(tmp_path: Path) 
     assert "embed" not in yaml.safe_load(text)["operators"]
 
 
+@pytest.mark.parametrize("mark", ["-", "--", ".", "none", "?"])
+def test_lone_marks_among_numbers_are_missing(mark: str, tmp_path: Path) -> None:
+    rows = [f"{mark if row % 20 == 0 else row % 37},{row % 2}" for row in range(N)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *rows]))
+    assert drafted("a.csv", "y")["missing"] == [mark]
+
+
+def test_codes_with_leading_zeros_stay_text(tmp_path: Path) -> None:
+    rows = [f"{(row % 7) * 1501:05},{row % 37},{row % 2}" for row in range(N)]
+    (tmp_path / "a.csv").write_text("\n".join(["zip,x,y", *rows]))
+    assert drafted("a.csv", "y")["text_columns"] == ["zip"]
+    assert "leading zeros of '00000' in zip" in Path("r.yaml").read_text()
+    assert "01501" in command("validate", "r.yaml").output
+
+
+def test_whole_numbers_in_one_file_and_fractions_in_the_next(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for part, end in enumerate(["", ".5"]):
+        rows = [f"{row % 37}{end},{row % 2}" for row in range(N)]
+        (tmp_path / "d" / f"{part}.csv").write_text("\n".join(["x,y", *rows]))
+    drafted("d", "y")
+    assert "0 to 36.5" in command("validate", "r.yaml").output
+
+
+def test_a_label_without_values_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *(f"{row % 37}," for row in range(N))]))
+    done = init("a.csv", "--label", "y")
+    assert done.exit_code == 2
+    assert "The label 'y' has no value" in done.stderr
+
+
 def test_structs_are_flattened(tmp_path: Path) -> None:
     person = pa.array([{"age": int(age), "id": f"p{row}"} for row, age in enumerate(PEOPLE["age"])])
     pq.write_table(pa.table({"person": person, "y": PEOPLE["income"]}), tmp_path / "a.parquet")

@@ -148,6 +148,16 @@ def test_large_integers_are_categories_where_the_recipe_says_so(tmp_path: Path) 
     assert "5 values: 1152921504606846976 20%" in line
 
 
+def test_values_that_end_the_run_are_warned_of(tmp_path: Path) -> None:
+    table = with_column(np.where(np.arange(N) == 3, np.inf, NUMBERS))
+    told = "column 'c': 1 infinite: faults of their rows, 0.8% of the rows, and the run would stop"
+    assert told in validated(tmp_path, table).stdout
+    aside = ["--set", "source.on_error=quarantine", "--set", "source.max_error_rate=0.01"]
+    done = CliRunner().invoke(app, ["validate", str(tmp_path / "r.yaml"), *aside])
+    assert done.exit_code == 0
+    assert "would stop" not in done.stdout
+
+
 def test_lists_of_different_lengths_are_refused_as_vectors(tmp_path: Path) -> None:
     lists = [[0.5] * (1 + row % 3) for row in range(N)]
     done = validated(tmp_path, with_column(lists), features=["n", "c"])
