@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import OperatorError
+from operators.encode.hints import hint
 from operators.encode.images import FORMATS
 from operators.encode.sketches import MAX_VALUES
 from operators.encode.summary import NUMBER, ColumnSummary, Form, form_of
@@ -29,6 +30,8 @@ MIN_UNIQUE_ROWS = 50
 MOST_UNUSABLE = 0.1
 """Share of rows without a usable number, or with a vector of another length, up to which they are faults of
 their rows. Beyond it vectors are none."""
+HINTED = 20
+"""Texts of a column that are looked at for dates and numbers of other forms."""
 NUMBERING = 1.5
 """Nearly unique whole numbers that span at most so many times their number of rows number the rows."""
 MIN_WORDS, MIN_CHARACTERS, MIN_TEXT_DISTINCT = 4.0, 20.0, 0.3
@@ -200,6 +203,10 @@ def _by_texts(summary: ColumnSummary, options: KindOptions) -> ColumnUse:
         formats = [format for format in DATES if format in summary.parsed]
         if formats:
             return ColumnUse(Kind.DATETIME, note=_dates_note(formats), parameters=_parse(formats[0]))
+        told = hint(summary.name, summary.examples(HINTED))
+        if told:
+            unique = _nearly_unique(summary) and summary.present >= MIN_UNIQUE_ROWS and not options.explicit
+            return unused(Unused.IDENTIFIER, told) if unique else ColumnUse(Kind.CATEGORICAL, note=told)
         if _is_free_text(summary):
             return ColumnUse(Kind.TEXT)
     if _nearly_unique(summary) and summary.present >= MIN_UNIQUE_ROWS and not options.explicit:

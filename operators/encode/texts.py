@@ -112,7 +112,7 @@ def dates(values: pa.Array, format: str) -> Float64:
     """
     if format not in DATES:
         parsed = pc.strptime(values.cast(pa.string()), format=format, unit="us", error_is_null=True)
-        microseconds = parsed.cast(pa.int64()).cast(pa.float64())
+        microseconds = parsed.cast(pa.int64()).cast(pa.float64(), safe=False)
         return np.asarray(microseconds.to_numpy(zero_copy_only=False)) / 1e6
     found = np.full(len(values), np.nan)
     fits = pc.fill_null(pc.match_substring_regex(values, LIKELY_DATE), False)

@@ -250,3 +250,30 @@ def test_form_of_types():
     assert form_of(pa.time32("s")) == Form.NUMBER
     assert form_of(pa.list_(pa.string())) == Form.TAGS
     assert form_of(pa.list_(pa.float32(), 3)) == Form.VECTOR
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (["01-Mar-2000", "15-Apr-2001"], "`c: {format: '%d-%b-%Y'}`"),
+        (["Jan 1, 2000", "Mar 12, 2001"], "`c: {format: '%b %d, %Y'}`"),
+        (["2010-01", "2011-12"], "`c: {format: '%Y-%m'}`"),
+        (["1/1/2020 3:45 PM", "2/3/2020 11:05 AM"], "`c: {format: '%m/%d/%Y %I:%M %p'}` or '%d/%m/%Y"),
+        (["$1,234.50", "$12.00"], "numbers written with signs or thousands marks, such as '$1,234.50'"),
+        (["12.3%", "4%"], "such as '12.3%'"),
+        (["1,234", "12"], "source.options.thousands"),
+        (["00502", "10001"], ""),
+        (["a", "b"], ""),
+        (["10-12", "3-4"], ""),
+    ],
+)
+def test_texts_that_could_be_dates_or_numbers_are_told(values, told):
+    use = decide_kind(summary_of(*values * 3))
+    assert use.kind == Kind.CATEGORICAL
+    assert told in use.note
+    assert bool(told) == bool(use.note)
+    format = told.partition("format: '")[2].partition("'")[0]
+    if format:
+        rules = TextRules(formats={"c": format})
+        options = KindOptions(Kind.DATETIME, date_format=format)
+        assert decide_kind(summary_of(*values, rules=rules), options).kind == Kind.DATETIME

@@ -1,0 +1,68 @@
+"""What texts might be that ``encode`` takes as they are: dates of other formats, numbers with signs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from operators.arrays import Float64
+from operators.encode.texts import dates
+
+FORMATS = (
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%d %b %Y",
+    "%b %d, %Y",
+    "%b %d %Y",
+    "%Y-%m",
+    "%m/%Y",
+    "%b %Y",
+    "%m-%d-%Y",
+    "%d-%m-%Y",
+    "%m/%d/%y",
+    "%d/%m/%y",
+    "%m/%d/%Y %I:%M %p",
+    "%d/%m/%Y %I:%M %p",
+    "%m/%d/%Y %I:%M:%S %p",
+)
+"""Formats of dates that are not read unless the recipe names them, as some leave a part open."""
+NEAR = 500 * 365.25 * 86_400.0
+"""Seconds from 1970 within which dates are likely: `10-12` is no month of the year 10."""
+SIGN = "[$€£¥]"
+NUMBER = re.compile(rf"[+-]?{SIGN}? ?[+-]?\d+([,.']\d{{3}})*([.,]\d+)? ?({SIGN}|%)?")
+MARKED = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
+
+
+def hint(name: str, examples: Sequence[str]) -> str:
+    """Return how texts could be used as dates or numbers, with the remedy; empty if they are neither.
+
+    Parameters
+    ----------
+    name : the column.
+    examples : its most frequent texts.
+    """
+    if not examples:
+        return ""
+    if all(NUMBER.fullmatch(text) for text in examples) and any(map(MARKED.search, examples)):
+        shown = next(text for text in examples if MARKED.search(text))
+        return (
+            f"numbers written with signs or thousands marks, such as {shown!r}: used as numbers if the "
+            f"source has them without (in CSV, source.options.thousands names what stands between thousands)"
+        )
+    texts = pa.array(examples, pa.large_string())
+    fits = [format for format in FORMATS if _all_near(dates(texts, format))]
+    if not fits:
+        return ""
+    also = f" or {fits[1]!r}" if len(fits) > 1 else ""
+    return (
+        f"dates such as {examples[0]!r}: used as dates if operators.encode.columns says "
+        f"`{name}: {{format: {fits[0]!r}}}`{also}"
+    )
+
+
+def _all_near(seconds: Float64) -> bool:
+    """Whether all are points in time of years that people write in full."""
+    return bool((np.abs(seconds) < NEAR).all())  # NaN is not
