@@ -5,11 +5,13 @@ Rowsieve itself composes them over shards; these functions call the same kernels
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.runs.compare.scores import Cell
 from operators.arrays import NOISE, Float64, Integers
 from operators.eos.kernel import merged, statistics_of_losses
 from operators.grasp.selection import Pick, Rule, grid_facts, pick_by_facts
@@ -79,3 +81,10 @@ def trust_on_arrays(
     ]
     priors = class_priors(by_class, spec.n_classes).tolist()
     return trust_of(models, X, y, keys, folds, largest, priors)
+
+
+def counts_of_rows(y: Any, group: Any, true_group: Any, true_outlier: Any | None) -> Counter[Cell]:
+    """Counts of rows by class, group and truth, all (n,); rows in no group are marked as outliers."""
+    known = [None] * len(y) if true_outlier is None else true_outlier.tolist()
+    names = [str(name) for name in true_group.tolist()]
+    return Counter(map(Cell, y.tolist(), group.tolist(), (group == NOISE).tolist(), names, known))

@@ -43,11 +43,12 @@ def _show(found: dict[str, Any]) -> None:
         also = f" (also {escape(', '.join(one['also']))})" if one["also"] else ""
         console.print(f"\n[bold]suspected shortcut[/] {escape(one['slice'])}{also}", soft_wrap=True)
         console.print(f"  {escape(one['description'])}", soft_wrap=True)
-    console.print(
-        "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how many "
-        "times the group's share of its class the share among these rows is. --json has everything.",
-        soft_wrap=True,
-    )
+    if any(entry["rule"] for entry in found["groups"]):
+        console.print(
+            "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how "
+            "many times the group's share of its class the share among these rows is. --json has everything.",
+            soft_wrap=True,
+        )
 
 
 def _show_group(entry: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def encoding_section(context: ReportContext) -> ReportSection:
         "Columns",
         [text, table],
         findings=findings,
-        point_maps=vector_maps(context, FEATURES, "Feature space"),
+        point_maps=vector_maps(context, FEATURES, "Feature space", scaled=True),
     )
 
 

@@ -149,9 +149,11 @@ class Ingest(Operator[IngestParams]):
 
         state = json.loads((context.state / STATE).read_text("utf-8"))
         counts = dict(zip(state["classes"], state.get("counts", ()), strict=False))
-        label = LabelCounts(self.params.label, {value: rows for value, rows in counts.items() if rows}, 0)
+        present = {value: rows for value, rows in counts.items() if rows}
+        label = LabelCounts(self.params.label, present, 0, counted="rows to learn from")
         checked = check_labels(label, classes=self.params.classes, balanced=False) if counts else []
-        maps = vector_maps(context, FEATURES, "Feature space") if self.params.features else []
+        names = self.params.features or ()
+        maps = vector_maps(context, FEATURES, "Feature space", scaled=len(names) > 1) if names else []
         findings = [Finding(found.text, "warning") for found in checked]
         return (
             ReportSection("Feature space", findings=findings, point_maps=maps) if maps or findings else None

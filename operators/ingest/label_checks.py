@@ -59,6 +59,8 @@ class LabelCounts:
         Rows without a value.
     is_exact
         Whether all rows were counted; else a sample of them.
+    counted
+        What the rows are called.
 
     """
 
@@ -66,6 +68,7 @@ class LabelCounts:
     counts: Mapping[Any, int]
     missing: int
     is_exact: bool = True
+    counted: str = "rows"
 
     @property
     def rows(self) -> int:
@@ -237,9 +240,9 @@ def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
         else ""
     )
     text = (
-        f"The class {shorten(value)} of the label {label.name!r} has {count:,} of {rows:,} rows (fewer than "
-        f"{FEW_ROWS}{others}).{weight} Join it with another by source.label_map, leave it out with "
-        f"source.filter: [[{label.name}, '!=', {_as_yaml(value)}]], or keep it knowingly."
+        f"The class {shorten(value)} of the label {label.name!r} has {count:,} of {rows:,} {label.counted} "
+        f"(fewer than {FEW_ROWS}{others}).{weight} Join it with another by source.label_map, leave it out "
+        f"with source.filter: [[{label.name}, '!=', {_as_yaml(value)}]], or keep it knowingly."
     )
     return [LabelFinding("rare", text)]
 

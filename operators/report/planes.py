@@ -26,11 +26,22 @@ def classes_of(sample: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield y, sample.filter(pa.array(labels == y))
 
 
-def vector_maps(context: ReportContext, column: str, title: str) -> list[PointMap]:
-    """Project the sampled vectors of each class to their first two principal components."""
+def vector_maps(context: ReportContext, column: str, title: str, *, scaled: bool = False) -> list[PointMap]:
+    """Project the sampled vectors of each class to their first two principal components.
+
+    Parameters
+    ----------
+    scaled : divide each component of the vectors by its standard deviation over the sample, where they have
+        different units; else the one with the largest numbers decides.
+    """
+    sample = context.sample([column])
+    scale = np.ones(1)
+    if scaled:
+        scale = vectors_to_numpy(sample.column(column)).astype(np.float64).std(axis=0)
+        scale[scale < np.finfo(np.float32).tiny] = 1.0
     maps = []
-    for y, rows in classes_of(context.sample([column])):
-        vectors = vectors_to_numpy(rows.column(column)).astype(np.float64)
+    for y, rows in classes_of(sample):
+        vectors = vectors_to_numpy(rows.column(column)).astype(np.float64) / scale
         maps.append(point_map(title, y, rows, *principal_plane(vectors)))
     return maps
 

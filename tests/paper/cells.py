@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.json_files import write_json
-from engine.runs.compare.scores import count, score
+from engine.runs.compare.scores import score
+from tests.on_arrays import counts_of_rows
 from tests.paper.data_sets import Problem, SkippedError, load
 from tests.paper.ways import ways_for
 
@@ -87,7 +88,7 @@ def evaluate(problem: Problem, ways: Mapping[str, Callable[[Problem], Any]]) -> 
         started = time.process_time()
         labels = way(problem)
         seconds = time.process_time() - started
-        scores = score(count(problem.y, labels, problem.group, None, problem.damaged))
+        scores = score(counts_of_rows(problem.y, labels, problem.group, problem.damaged))
         row = {
             "ari": scores.ari,
             "floor": scores.floor,

@@ -6,14 +6,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from operators.base import FEATURES, LABEL, ROW_ID
+from operators.columns import numpy_to_vectors
 from operators.dckm.report import balance_section
 from operators.eos.report import eos_section
 from operators.neighbours.graph import DuplicateSets
 from operators.neighbours.params import NeighboursParams
 from operators.neighbours.report import duplicate_sentence
 from operators.report import Notice, ReportFigure, ReportSection
+from operators.report.planes import vector_maps
 from operators.splits.report import split_section
 from operators.weights.report import weight_section
 
@@ -80,3 +84,14 @@ def test_duplicates_state_what_counts_as_near() -> None:
     assert text.startswith("5 rows (10 %) have a near duplicate of the same class: their")
     assert "differ by at most 0.01 in cosine distance" in text
     assert "4 pairs in 2 sets; the largest set has 3 or more rows" in text
+
+
+def test_a_map_of_columns_in_different_units_is_not_that_of_the_largest_numbers() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(60, 3)) * [1.0, 1.0, 1e9]
+    table = pa.table({LABEL: np.zeros(60, int), ROW_ID: np.arange(60), FEATURES: numpy_to_vectors(rows)})
+    context: Any = SimpleNamespace(sample=lambda columns: table)
+    (plain,), (scaled,) = (vector_maps(context, FEATURES, "map", scaled=scaled) for scaled in (False, True))
+    assert "100%" in plain.axes[0]
+    assert "100%" not in scaled.axes[0]
+    assert np.corrcoef(plain.points[:, 0], rows[:, 2])[0, 1] ** 2 > 0.999
