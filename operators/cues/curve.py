@@ -32,11 +32,13 @@ def measured_curve(state: State, sample: SampledRows, classes: Sequence[str]) ->
         return None
     split = state.blend > 0
     y = sample.y
-    groups = shortcut_groups(y, breaks(state, sample.X, y, sample.ids)) if split else y
+    groups = shortcut_groups(y, breaks(state, sample.X, y, sample.ids), len(classes)) if split else y
 
     def name(group: int) -> str:
         if not split:
             return f"class {classes[group]}"
+        if group == 2 * len(classes):
+            return "rows that break the shortcut"
         return f"class {classes[group // 2]}, {'breaks' if group % 2 else 'follows'} the shortcut"
 
     return curve_record(

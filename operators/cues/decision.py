@@ -25,6 +25,7 @@ from operators.cues.strength import (
     point_at,
     try_strengths,
 )
+from operators.metrics.group_scores import MIN_ROWS
 
 CLASS_STRENGTHS = (0.0, 0.5)
 """Strengths of class balance that are tried beside 1."""
@@ -99,7 +100,7 @@ def decide(sample: Sample, path: WeightPath, gate: float, *, named: bool, l2: fl
     except ValueError:
         return Decision(CLASS_BALANCE, gate, ())
     if gate > 0:
-        points = trials.points(shortcut_groups(y, sample.broken))
+        points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
         reached = point_at(points, published)
         if named or (reached is not None and reached.worst > baseline(points).worst):
             return Decision(CLASS_BALANCE, gate, points)
@@ -114,13 +115,23 @@ def decide(sample: Sample, path: WeightPath, gate: float, *, named: bool, l2: fl
     return Decision(class_strength(trials, y), 0.0, trials.points(y))
 
 
-def shortcut_groups(y: Integers, broken: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+def shortcut_groups(y: Integers, broken: npt.NDArray[np.bool_], n_classes: int) -> npt.NDArray[np.intp]:
     """Return the number of each row's group, shape (n,): 2 y where it follows the shortcut, else 2 y + 1.
 
-    Classes with too few rows to be measured are not divided.
+    Classes with too few rows to be measured are not divided. Where those rows of a class that break the
+    shortcut are too few, they form one group, ``2 * n_classes``, with those of the classes that have the
+    fewest: what the weights are for has to be among the groups that are compared.
     """
-    counted = counted_classes(np.bincount(y))
-    return np.asarray(2 * y + (broken & counted[y]), np.intp)
+    divided = broken & counted_classes(np.bincount(y))[y]
+    groups = np.asarray(2 * y + divided, np.intp)
+    rows = np.bincount(y[divided], minlength=n_classes)
+    pooled = list[int]()
+    for c in np.argsort(rows, kind="stable").tolist():
+        if rows[c] and (rows[c] < MIN_ROWS or 0 < rows[pooled].sum() < MIN_ROWS):
+            pooled.append(c)
+    if rows[pooled].sum() >= MIN_ROWS:
+        groups[divided & np.isin(y, pooled)] = 2 * n_classes
+    return groups
 
 
 def class_strength(trials: Trials, y: Integers) -> float:

@@ -229,13 +229,13 @@ def test_a_report_is_drawn_again_only_if_its_inputs_change(
     source, columns = made()
     drawn = []
     monkeypatch.setattr("engine.report.page.render", lambda *arguments: drawn.append(arguments) or "<html>")
-    path = tmp_path / "reports" / "v123.html"
     plan = plan_over(tmp_path / "a", source, columns)
+    path = plan.output / "reports" / "v123.html"
     steps: list[tuple[Any, dict[str, Any], dict[str, dict[str, float]]]] = [
         (plan, MANIFEST, {}),
         (plan, {**MANIFEST, "content": "other"}, {}),
         (plan, MANIFEST, {"groups": {"found": 4.0}}),
-        (plan_over(tmp_path / "b", source, columns, report={"title": "Other"}), MANIFEST, {}),
+        (plan_over(tmp_path / "a", source, columns, report={"title": "Other"}), MANIFEST, {}),
     ]
     for n, (one, manifest, metrics) in enumerate(steps, 1):
         for _ in range(2):

@@ -104,8 +104,27 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
 
 def test_classes_of_few_rows_are_not_divided_by_the_shortcut() -> None:
     y = np.repeat([0, 1, 2], [100, 100, 9])
-    groups = shortcut_groups(y, np.ones(209, bool))
+    groups = shortcut_groups(y, np.ones(209, bool), 3)
     assert np.unique(groups).tolist() == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ((60, 70, 80), [1, 3, 5]),
+        ((20, 70, 80), [5, 6]),  # 20 rows cannot be measured: they are with the next fewest
+        ((20, 40, 80), [5, 6]),
+        ((20, 0, 0), [1]),
+    ],
+)
+def test_few_rows_that_break_the_shortcut_are_compared_together(
+    broken: tuple[int, ...], expected: list[int]
+) -> None:
+    y = np.repeat([0, 1, 2], 100)
+    breaks = np.concatenate([np.arange(100) < count for count in broken])
+    groups = shortcut_groups(y, breaks, 3)
+    assert np.unique(groups[breaks]).tolist() == expected
+    assert groups[~breaks].tolist() == (2 * y[~breaks]).tolist()
 
 
 def test_less_class_balance_needs_a_rise_beyond_chance() -> None:
