@@ -150,3 +150,8 @@ def test_counts_are_compared_as_scipy_does() -> None:
 def test_constant_columns_and_no_columns_do_not_move() -> None:
     assert column_shift(np.ones((50, 2)), np.ones((9, 2))).p == 1.0
     assert column_shift(np.empty((50, 0)), np.empty((9, 0))).p == 1.0
+
+
+def test_a_column_of_few_values_moves_by_the_total_variation() -> None:
+    before, after = np.repeat([0.0, 1.0], [900, 100])[:, None], np.repeat([0.0, 1.0], [50, 50])[:, None]
+    assert column_shift(before, after).value == pytest.approx(0.4)

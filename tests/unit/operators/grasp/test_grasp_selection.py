@@ -141,6 +141,7 @@ def test_the_kernel_takes_the_pick_and_records_all_grids() -> None:
 
 def test_the_record_is_plain_json() -> None:
     selection = infer_class(scattered())[1]
+    assert selection.drawn_from == 0
     record = json.loads(json.dumps(class_record(3, "name", selection)))
     assert (record["class"], record["rule"], record["within_limits"]) == (3, "coverage", True)
     for key in ("scores", "rule_scores", "noise_grid", "groups_grid"):

@@ -18,7 +18,7 @@ from operators.metrics import mmd
 from operators.splits import ConstrainedFolds, ConstrainedKernelKMeans
 from operators.splits.features import blocks, check_gamma, make_map
 from operators.splits.folds import deal
-from operators.splits.in_memory import FeatureRows
+from operators.splits.in_memory import FeatureRows, GramRows
 from operators.splits.kernel import Pair, iterate, random_mmd
 from operators.splits.selection import Disjoint, Marginals, make_quotas, smallest
 from operators.splits.start import pick_landmarks
@@ -353,6 +353,14 @@ def test_two_groupings_fit_through_the_program() -> None:
         share = np.bincount(column[model.validation_mask_]) - 0.25 * np.bincount(column)
         assert np.abs(share).max() < 1
     assert model.mmd_ > 0.9 * pairs.mmd_
+
+
+def test_distances_to_a_row_are_those_of_its_features() -> None:
+    phi = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    selector = Disjoint(np.zeros(12, np.int64), 0.5, 0.0)
+    for rows in (FeatureRows(phi, selector), GramRows(phi.astype(np.float64) @ phi.T, selector)):
+        expected = ((phi - phi[4]) ** 2).sum(axis=1)
+        np.testing.assert_allclose(rows.square_distances(4), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_folds_have_equal_shares_and_their_objective() -> None:

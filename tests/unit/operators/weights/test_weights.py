@@ -176,6 +176,7 @@ def test_a_label_as_likely_as_its_class_keeps_its_weight() -> None:
     sizes = {(0, 0): 300, (0, 1): 100, (0, 2): 200, (1, 3): 200, (1, -2): 50}
     priors = class_priors(sizes, 3)
     np.testing.assert_allclose(priors, np.array([600, 250, 0]) / 850)
+    assert class_priors({}, 4).tolist() == [0.25] * 4
     assert trusted_share(np.zeros(1), np.zeros(1)) == [1.0]  # nothing is known of such a label
     share = trusted_share(np.array([0.8, 0.3, 0.147, 0.5]), priors[[0, 1, 1, 2]])
     np.testing.assert_allclose(share, [1, 1, 0.147 * 850 / 250, 1])
