@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from importlib.metadata import EntryPoint
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -230,12 +231,13 @@ def test_a_report_is_drawn_again_only_if_its_inputs_change(
     drawn = []
     monkeypatch.setattr("engine.report.page.render", lambda *arguments: drawn.append(arguments) or "<html>")
     plan = plan_over(tmp_path / "a", source, columns)
+    other = plan.recipe.report.model_copy(update={"title": "Other"})
     path = plan.output / "reports" / "v123.html"
     steps: list[tuple[Any, dict[str, Any], dict[str, dict[str, float]]]] = [
         (plan, MANIFEST, {}),
         (plan, {**MANIFEST, "content": "other"}, {}),
         (plan, MANIFEST, {"groups": {"found": 4.0}}),
-        (plan_over(tmp_path / "a", source, columns, report={"title": "Other"}), MANIFEST, {}),
+        (replace(plan, recipe=plan.recipe.model_copy(update={"report": other})), MANIFEST, {}),
     ]
     for n, (one, manifest, metrics) in enumerate(steps, 1):
         for _ in range(2):
