@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from importlib.metadata import EntryPoint
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
 
