@@ -80,12 +80,16 @@ def fit_place(event: Event) -> str:
 def describe(event: Event) -> str:
     """Return the line of a finished or reused operator; an empty text for other events."""
     if event.kind == "reused":
-        return f"{event.operator:<10} reused   {event.shards} of {event.total_shards} shards"
+        return f"{event.operator:<10} reused   {event.shards} of {_shards(event.total_shards)}"
     if event.kind == "finish":
-        shards = f", {event.shards} shards" if event.shards else ""
+        shards = f", {_shards(event.shards)}" if event.shards else ""
         rows = f"{event.rows:,} rows{shards}, {_rates(event)}, " if event.rows else ""
         return f"{event.operator:<10} done     {rows}{event.seconds:.1f} s"
     return ""
+
+
+def _shards(number: int) -> str:
+    return f"{number} shard{'' if number == 1 else 's'}"
 
 
 def _rates(event: Event) -> str:

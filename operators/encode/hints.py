@@ -1,4 +1,4 @@
-"""What texts might be that ``encode`` takes as they are: dates of other formats, numbers with signs."""
+"""Hints on texts that ``encode`` takes as categories: dates of other formats, numbers with signs."""
 
 from __future__ import annotations
 

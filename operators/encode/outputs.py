@@ -13,7 +13,7 @@ Role: TypeAlias = Literal["value", "category", "missing", "infrequent", "part", 
 
 @dataclass(frozen=True)
 class Output:
-    """One feature.
+    """One feature that ``encode`` makes of a source column.
 
     Attributes
     ----------
