@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.report.survey import Survey
 from operators.arrays import NOISE
+from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.report import RowStatistics
 from operators.report.text import count, percent
 
@@ -29,7 +30,8 @@ class GroupRow:
     rank: int
     """Position among all groups, which decides the colour."""
     clearly_worse: bool
-    """Whether the whole interval of its accuracy lies below the accuracy over all rows."""
+    """Whether the whole interval of its accuracy lies below the accuracy over all rows. Never true of
+    a group with fewer than ``MIN_ROWS`` rows."""
 
     @property
     def is_noise(self) -> bool:
@@ -40,6 +42,48 @@ class GroupRow:
     def label(self) -> str:
         """Name in the report's sentences."""
         return f"the noise of class {self.class_name}" if self.is_noise else f"group {self.group}"
+
+
+@dataclass(frozen=True)
+class WorstGroup:
+    """The group on which the classifier is least accurate, or all small groups pooled.
+
+    Attributes
+    ----------
+    members
+        The group; where it is the pool, every group that has fewer than ``MIN_ROWS`` rows.
+    stat
+        Sums over the rows of all members.
+    clearly_worse
+        Whether the whole interval of its accuracy, which holds for all compared groups at once, lies below
+        the accuracy over all rows.
+
+    """
+
+    members: tuple[GroupRow, ...]
+    stat: RowStatistics
+    clearly_worse: bool
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it consists of several groups."""
+        return len(self.members) > 1
+
+    @property
+    def share(self) -> float:
+        """Share of all rows."""
+        return sum(row.share for row in self.members)
+
+    @property
+    def name(self) -> str:
+        """Name in a sentence, with the number of rows."""
+        size = f"{count(self.stat.rows, 'row')}, {percent(self.share)}"
+        if not self.pooled:
+            return f"{self.members[0].label} (class {self.members[0].class_name}, {size})"
+        labels = [str(row.group) for row in self.members]
+        more = f" and {len(labels) - MOST_NAMED} more" if len(labels) > MOST_NAMED else ""
+        named = ", ".join(labels[:MOST_NAMED]) + more
+        return f"the groups with fewer than {MIN_ROWS} rows taken together (groups {named}; {size})"
 
 
 def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
@@ -63,22 +107,49 @@ def group_rows(found: Survey, classes: list[str]) -> list[GroupRow]:
                 splits=assigned,
                 outliers=marked.get((y, group, True), RowStatistics()).rows,
                 rank=sum(not row.is_noise for row in rows),
-                clearly_worse=stat.interval[1] < everything.accuracy,
+                clearly_worse=stat.interval[1] < everything.accuracy
+                and (group == NOISE or stat.rows >= MIN_ROWS),
             )
         )
     return rows
 
 
-def worst_group(rows: list[GroupRow]) -> GroupRow | None:
-    """Return the group with the lowest accuracy, the larger one of ties. Noise is not a group."""
-    known = [row for row in rows if not row.is_noise and not math.isnan(row.stat.accuracy)]
-    return min(known, key=lambda row: (row.stat.accuracy, -row.stat.rows), default=None)
+def worst_group(rows: list[GroupRow]) -> WorstGroup | None:
+    """Return the group with the lowest accuracy, the larger one of ties. Noise is not a group.
+
+    Groups with fewer than ``MIN_ROWS`` rows are compared as one, since the accuracy of a few rows is mostly
+    chance. None where there is nothing to compare: no predictions, or only small groups.
+    """
+    known = {
+        (row.y, row.group): row for row in rows if not row.is_noise and not math.isnan(row.stat.accuracy)
+    }
+    compared = compare_groups(
+        {key: row.stat.rows for key, row in known.items()},
+        {key: row.stat.right for key, row in known.items()},
+    )
+    worst = worst_of(compared)
+    if worst is None or worst.rows < MIN_ROWS or not any(row.stat.rows >= MIN_ROWS for row in known.values()):
+        return None
+    members = tuple(known[key] for key in worst.members)
+    return WorstGroup(
+        members, sum((row.stat for row in members), RowStatistics()), worst.high < _overall(rows)
+    )
 
 
 def group_to_inspect(rows: list[GroupRow]) -> GroupRow | None:
-    """Return the group or noise with the lowest accuracy that is not chance, else :func:`worst_group`."""
+    """Return the group or noise with the lowest accuracy that is not chance.
+
+    Where there is none, that of :func:`worst_group`; of pooled groups the least accurate one.
+    """
     low = [row for row in rows if row.clearly_worse]
-    return min(low, key=lambda row: row.stat.accuracy, default=worst_group(rows))
+    worst = worst_group(rows)
+    low = low or list(worst.members if worst else ())
+    return min(low, key=lambda row: row.stat.accuracy, default=None)
+
+
+def _overall(rows: list[GroupRow]) -> float:
+    """Return the accuracy over all rows, noise included."""
+    return sum(row.stat.right for row in rows) / max(sum(row.stat.rows for row in rows), 1)
 
 
 def summary_sentences(rows: list[GroupRow], n_classes: int, quarantined: int) -> list[str]:
@@ -106,19 +177,17 @@ def summary_sentences(rows: list[GroupRow], n_classes: int, quarantined: int) ->
 
 def accuracy_sentences(rows: list[GroupRow], n_classes: int) -> list[str]:
     """Say on which group the classifier is worst, and whether that can be chance."""
+    groups = [row for row in rows if not row.is_noise]
     worst = worst_group(rows)
     if worst is None:
-        return []
-    groups = [row for row in rows if not row.is_noise]
-    overall = sum(row.stat.right for row in rows) / max(sum(row.stat.rows for row in rows), 1)
-    name = (
-        f"{worst.label} (class {worst.class_name}, {count(worst.stat.rows, 'row')}, {percent(worst.share)})"
-    )
-    against = f"{percent(worst.stat.accuracy)}, against {percent(overall)} over all rows"
+        small = groups and not any(math.isnan(row.stat.accuracy) for row in groups)
+        few = f"Every group has fewer than {MIN_ROWS} rows, too few to say on which the classifier is worst."
+        return [few] if small else []
+    against = f"{percent(worst.stat.accuracy)}, against {percent(_overall(rows))} over all rows"
     if not worst.clearly_worse:
-        return [f"No group stands out. The classifier has its lowest accuracy on {name}: {against}."]
-    smallest = len(groups) > 1 and min(groups, key=lambda g: g.stat.rows) is worst
-    which = f"the smallest group, {name}" if smallest else name
+        return [f"No group stands out. The classifier has its lowest accuracy on {worst.name}: {against}."]
+    smallest = len(groups) > 1 and min(groups, key=lambda g: g.stat.rows) in worst.members
+    which = f"the smallest group, {worst.name}" if smallest and not worst.pooled else worst.name
     advice = " A model trained on all rows alike is likely to fail on these rows."
     advice = advice if len(groups) > n_classes else ""
     return [f"The classifier has its lowest accuracy on {which}: {against}.{advice}"]

@@ -20,6 +20,7 @@ from engine.report.templates import template
 from engine.report.times import time_section
 from engine.report.words import words_of
 from operators.base import PREDICTION, Executor
+from operators.metrics.group_scores import MIN_ROWS
 from operators.report import (
     Content,
     ExampleRows,
@@ -100,10 +101,13 @@ def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
     """Return the values that the table of groups is made from."""
     there = {name for group in groups for name in group.splits}
     splits = [name for name in SPLITS if name in there] + sorted(there.difference(SPLITS))
+    worst = worst_group(groups)
     return {
         "groups": groups,
         "everything": found.everything,
-        "worst": worst_group(groups),
+        "worst": worst,
+        "least_rows": MIN_ROWS,
+        "worst_members": {(group.y, group.group) for group in worst.members} if worst else set(),
         "inspect": group_to_inspect(groups),
         "splits": splits,
         "split_rows": {name: sum(group.splits.get(name, 0) for group in groups) for name in splits},

@@ -234,8 +234,9 @@ def _rare(label: LabelCounts, balanced: bool) -> list[LabelFinding]:
     others = f", as {'have' if len(rare) > 2 else 'has'} {len(rare) - 1} more" if len(rare) > 1 else ""
     share = float(class_shares(np.array(list(label.counts.values())))[list(label.counts).index(value)])
     weight = (
-        f" Class balance gives it {share:.1%} of all weight, so that each of its rows weighs as much as "
-        f"{share * rows / count:,.0f} average ones."
+        f" Class balance gives it about {share:.1%} of all weight, so that each of its rows weighs about "
+        f"{share * rows / count:.2g} times the mean row. This is an estimate from all rows; the run's figure "
+        "is that of the rows in training."
         if balanced
         else ""
     )

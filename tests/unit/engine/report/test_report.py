@@ -33,7 +33,16 @@ def test_the_table_of_groups_holds_the_counts(tmp_path: Path) -> None:
         assert [int(v) for v in row[9:]] == [(own & (split == s)).sum() for s in ("train", "test")]
     assert "87 rows in 2 classes; 4 groups were inferred." in html
     assert "3 rows could not be used" in html
-    assert re.search(r'<tr class="worst">\s*<td class="t"><span[^>]*>[^<]*</span>1 ', html)
+
+
+def test_the_worst_group_is_marked_unless_it_has_too_few_rows(tmp_path: Path) -> None:
+    def marked(n: int) -> list[str]:
+        source, columns = made(n)
+        html = html_of(plan_over(tmp_path / str(n), source, columns))
+        return re.findall(r'<tr class="worst">\s*<td class="t"><span[^>]*>[^<]*</span>(\d+) <span', html)
+
+    assert marked(600) == ["1"]
+    assert "1" not in marked(200)  # there it has 18 rows
 
 
 def test_the_file_is_self_contained_and_the_same_again(tmp_path: Path) -> None:

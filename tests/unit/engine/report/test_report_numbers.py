@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn.metrics import adjusted_rand_score, precision_score, recall_score
 
-from engine.report.groups import GroupRow, group_to_inspect, summary_sentences
+from engine.report.groups import GroupRow, group_to_inspect, summary_sentences, worst_group
 from engine.report.rows import flat_numbers, scaled
 from engine.report.scores import adjusted_rand_index, outlier_scores
 from engine.report.survey import ROW, Key, Survey, first_per_group, keep_strongest
@@ -154,22 +154,44 @@ def said(*groups: GroupRow, quarantined: int = 0) -> str:
 
 
 def test_the_worst_group_is_named_with_its_numbers() -> None:
-    text = said(row(0, 0, 50, 50), row(0, 1, 10, 1, worse=True), row(1, 2, 40, 40))
-    assert "100 rows in 2 classes; 3 groups were inferred." in text
+    text = said(row(0, 0, 500, 500), row(0, 1, 100, 10, worse=True), row(1, 2, 400, 400))
+    assert "1,000 rows in 2 classes; 3 groups were inferred." in text
     assert (
-        "lowest accuracy on the smallest group, group 1 (class a, 10 rows, 10 %): 10 %, against 91 %" in text
+        "lowest accuracy on the smallest group, group 1 (class a, 100 rows, 100 %): 10 %, against 91 %"
+        in text
     )
     assert "likely to fail" in text
     assert "no noise. No row is marked" in text
 
 
+def test_a_handful_of_rows_is_never_the_worst_group() -> None:
+    large = [row(0, 0, 500, 500), row(1, 1, 400, 380)]
+    handful = row(0, 2, 8, 0)
+    worst = worst_group([*large, handful])
+    assert worst is not None
+    assert worst.members == (large[1],)
+    assert "accuracy on group 1 (class b" in said(*large, handful)
+    pool = [row(0, group, 20, 2) for group in (2, 3, 4)]
+    worst = worst_group([*large, *pool])
+    assert worst is not None
+    assert worst.members == tuple(pool)
+    assert worst.clearly_worse
+    assert worst.stat.rows == 60
+    assert worst.pooled
+    text = said(*large, *pool)
+    assert "the groups with fewer than 50 rows taken together (groups 2, 3, 4; 60 rows, 60 %): 10 %" in text
+    assert group_to_inspect([*large, *pool]) is pool[0]
+    assert worst_group(pool[:2]) is None
+    assert "Every group has fewer than 50 rows, too few to say on which" in said(*pool[:2])
+
+
 def test_groups_that_all_do_well_are_not_called_worst() -> None:
-    groups = [row(0, 0, 50, 50), row(1, 1, 40, 39), row(1, -1, 10, 1, worse=True, outliers=10)]
+    groups = [row(0, 0, 50, 50), row(1, 1, 60, 59), row(1, -1, 10, 1, worse=True, outliers=10)]
     text = said(*groups)
     assert "No group stands out" in text
     assert "No class was split" in text
     assert "likely to fail" not in text
-    assert "10 rows (10 %) are in no group (noise, group -1), and as many are marked as outliers." in text
+    assert "10 rows (8.3 %) are in no group (noise, group -1), and as many are marked as outliers." in text
     assert "poor on the rows in no group of class b (accuracy 10 %)" in text
     assert group_to_inspect(groups) is groups[2]
     assert group_to_inspect(groups[:2]) is groups[1]

@@ -53,7 +53,9 @@ def test_a_class_of_six_rows_is_named_with_its_weight() -> None:
     counts = {"a": 2000, "b": 925, "c": 6}
     said = text(counts)
     assert "'c' of the label 'y' has 6 of 2,931 rows" in said
-    assert "0.7% of all weight, so that each of its rows weighs as much as 3 average ones" in said
+    assert (
+        "about 0.7% of all weight, so that each of its rows weighs about 3.5 times the mean row. This" in said
+    )
     assert "source.filter: [[y, '!=', c]]" in said
     assert "Class balance" not in text(counts, balanced=False)
     assert kinds({"a": 50, "b": 50}) == []
