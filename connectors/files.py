@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import stat
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -278,24 +279,44 @@ def _below(
     base, query = split_query(folder)
     base = f"{base.rstrip('/')}/" if base else ""
     for info in filesystem.get_file_info(fs.FileSelector(where, recursive=deep)):
-        name = info.path[len(where) :].lstrip("/")
+        name = _path(info)[len(where) :].lstrip("/")
         if info.type != fs.FileType.File or any(part[0] in "._" for part in name.split("/")):
             continue
         shown = quote(name, safe="/=") if is_quoted(folder) else name
         yield File(f"{base}{shown}{query}", info.size, info.mtime_ns)
 
 
-def check_links(folder: str, *, deep: bool = True) -> None:
+def _path(info: fs.FileInfo) -> str:
+    """Return the path of a file. Raises ConnectorError where it is no text."""
+    try:
+        return str(info.path)
+    except UnicodeDecodeError as error:
+        raise ConnectorError(f"The name is not UTF-8: {error.object!r}. Rename that file or folder.") from None
+
+
+def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool = False) -> None:
     """Raise ConnectorError where a symbolic link in a local folder leads out of it.
 
-    Names that start with ``.`` or ``_`` are passed over, as they are when files are listed.
+    Parameters
+    ----------
+    below : part of the folder to look through, itself included; default: all of it.
+    deep : also look into folders in it.
+    hidden : also look at names that start with ``.`` or ``_``, as tables have them, and refuse pipes and
+        devices, at which a library that reads the table would wait for ever. Default: both are passed
+        over, as they are when files are listed.
+
     """
-    waiting = [folder]
+    waiting = [os.path.join(folder, below) if below else folder]
+    if below:
+        check_inside(folder, waiting[0])
     while waiting:
         with os.scandir(waiting.pop()) as entries:
-            shown = [entry for entry in entries if entry.name[0] not in "._"]
-        for link in (entry.path for entry in shown if entry.is_symlink()):
-            check_inside(folder, link)
+            shown = [entry for entry in entries if hidden or entry.name[0] not in "._"]
+        for entry in shown:
+            if hidden:
+                check_regular(folder, entry.path)
+            elif entry.is_symlink():
+                check_inside(folder, entry.path)
         if deep:
             waiting += [entry.path for entry in shown if entry.is_dir(follow_symlinks=False)]
 
@@ -308,6 +329,17 @@ def check_inside(folder: str, path: str) -> None:
             f"{path} is a symbolic link to {target}, which lies outside of {folder}. Copy the file into the "
             f"folder, or name its own place in source.path."
         )
+
+
+def check_regular(folder: str, path: str) -> None:
+    """Raise ConnectorError where a local path, with its links followed, does not lie in ``folder``, or is a
+    pipe or a device. A path that does not exist passes.
+    """
+    check_inside(folder, path)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise ConnectorError(f"{path} is a pipe or a device, not a file. Remove it.")
 
 
 def nothing_fits(path: str, names: Sequence[str], format: str) -> ConnectorError:

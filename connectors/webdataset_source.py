@@ -184,7 +184,8 @@ def type_of(path: str, name: str, samples: Callable[[], Sequence[Sample]]) -> pa
         return _whole_column(path, name, lambda: infer_json(lines)).field(name).type
     if kind == "npy":
         first = next(sample for sample in samples() if name in sample.fields)
-        return pa.list_(pa.from_numpy_dtype(_value(path, name, first).dtype))
+        numbers = _value(path, name, first).dtype
+        return pa.list_(_whole_column(path, name, lambda: pa.from_numpy_dtype(numbers)))
     return pa.string() if kind in TEXTS else pa.int64() if kind in NUMBERS else pa.binary()
 
 
@@ -209,7 +210,7 @@ def _kind(name: str) -> str:
 def _whole_column(path: str, name: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, TypeError) as error:  # a date of NumPy in a list is a TypeError
         raise CorruptError(
             f"{path}: the values of .{name} are not of one type: {str(error).splitlines()[0].rstrip('. ')}. "
             f"Write them with one type in all samples."
@@ -301,5 +302,9 @@ def _file(tar: tarfile.TarFile, info: tarfile.TarInfo, *, with_data: bool) -> It
     if info.sparse is not None:  # a few bytes may stand for any size
         raise tarfile.ReadError(f"{info.name} is a sparse file")
     stop = info.offset_data + -(-info.size // BLOCK) * BLOCK
+    try:
+        info.name.encode()
+    except UnicodeEncodeError:
+        raise tarfile.ReadError(f"the name {info.name!a} is not UTF-8") from None
     content = tar.extractfile(info) if with_data else None
     yield Member(info.name, info.offset, stop, content.read() if content else b"")

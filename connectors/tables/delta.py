@@ -26,10 +26,11 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import check_inside, no_row, resolve
+from connectors.files import check_regular, no_row, resolve
 from connectors.policy import current_policy
 from connectors.schema import pick
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
+from connectors.tables.delta_log import check_log_links, check_vectors
 
 if TYPE_CHECKING:
     import pyarrow.dataset as pd
@@ -53,6 +54,7 @@ class Delta(Connector[DeltaOptions]):
         """Return a source over one version of the table, found here. Raises ConnectorError."""
         deltalake = library("deltalake", "delta")
         uri = location(spec.path, spec.root)
+        check_log_links(uri)
         with reading_table(spec.path, "Delta", library("deltalake.exceptions", "delta").DeltaError):
             version = deltalake.DeltaTable(uri, version=options.version).version()
         return DeltaSource(spec, uri, int(version))
@@ -182,6 +184,7 @@ def _read_log(uri: str, version: int) -> tuple[pa.Schema, tuple[DataFile, ...]]:
     """Return the schema and data files of a version, in the order in which they were added; a
     process reads it once.
     """
+    check_log_links(uri)
     table = library("deltalake", "delta").DeltaTable(uri, version=version)
     _check_names(uri, table)
     rows = pa.table(table.get_add_actions()).to_pylist()
@@ -210,7 +213,7 @@ def _check_below(uri: str, name: str) -> None:
         )
     if not current_policy().outside_links and ("://" not in uri or uri.startswith("file://")):
         folder = resolve(uri)[1]
-        check_inside(folder, os.path.join(folder, name))
+        check_regular(folder, os.path.join(folder, name))
 
 
 def _deletion_vectors(uri: str, table: Any, names: Collection[str]) -> dict[str, NDArray[np.int64]]:
@@ -222,6 +225,7 @@ def _deletion_vectors(uri: str, table: Any, names: Collection[str]) -> dict[str,
     """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
+    check_vectors(uri, table.version())
     root = unquote(table.table_uri).partition("://")[2].rstrip("/") + "/"
     found = {}
     for batch in table.deletion_vectors():

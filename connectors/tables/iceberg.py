@@ -18,13 +18,14 @@ from pydantic import Field
 from connectors.base import (
     Connector,
     ConnectorError,
+    CorruptError,
     FileSource,
     Listing,
     SourceOptions,
     SourceShard,
     SourceSpec,
 )
-from connectors.files import check_inside, no_row
+from connectors.files import check_links, check_regular, no_row, reading, resolve
 from connectors.filters import Clause, Predicate
 from connectors.policy import SourcePolicy, current_policy, hosts_named, names_a_host
 from connectors.tables.common import (
@@ -60,6 +61,10 @@ IMPORTING_MODULES = (
     "pyiceberg.table.locations",
 )
 """Modules that import what a property names."""
+CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
+"""Packages whose own errors say that a catalog cannot be read."""
+CONFIGURATION = ".pyiceberg.yaml"
+MOST_HINT_BYTES = 1024
 OWN_MODULES = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
 OWN_KEYS = {
     "s3": ("s3.access-key-id", "client.access-key-id", "s3.anonymous"),
@@ -124,9 +129,12 @@ def open_table(path: str, catalog: Catalog, root: str = "") -> Any:
     """Open a table of a catalog, or from its files alone."""
     if catalog is not None:
         _check_sqlite(catalog)
+        if isinstance(catalog, dict) and catalog.get("uri", "").startswith(("sqlite", "postgres")):
+            catalog = catalog | {"init_catalog_tables": "false"}  # reading writes nothing into a database
         return load_catalog(catalog).load_table(path)
     guard_imports()
     where = location(path, root)
+    _check_metadata_files(where)
     table = library("pyiceberg.table", "iceberg").StaticTable.from_metadata(where)
     check_location(where, table.metadata.location)
     return table
@@ -138,6 +146,7 @@ def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catal
     Raises ConnectorError, which names ``key``, for properties that a recipe may not set.
     """
     guard_imports()
+    _check_configuration(key)
     load = library("pyiceberg.catalog", "iceberg").load_catalog
     if isinstance(catalog, str):
         return load(catalog)
@@ -150,6 +159,22 @@ def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catal
             f"be joined with these properties. Write catalog: {name} alone, or another name."
         )
     return load(name, **properties)
+
+
+def _check_configuration(key: str) -> None:
+    """Raise ConnectorError where pyiceberg has read its settings from the working directory.
+
+    That may be a folder of data. pyiceberg joins what a file there says with the catalogs of the environment,
+    so that it could send their credentials elsewhere.
+    """
+    named = [os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~")]
+    files = [os.path.join(folder, CONFIGURATION) for folder in named if folder]
+    here = os.path.abspath(CONFIGURATION)
+    if os.path.isfile(here) and not any(map(os.path.isfile, files)):
+        raise ConnectorError(
+            f"{key}: pyiceberg would take its catalogs from {here}, in the working directory. If you trust "
+            f"that file, set PYICEBERG_HOME={os.path.dirname(here)} in the environment; else remove it."
+        )
 
 
 def _check_sqlite(catalog: str | dict[str, str]) -> None:
@@ -209,6 +234,28 @@ def _check_url(policy: SourcePolicy, value: str, key: str) -> None:
         policy.check_uri(f"{scheme.partition('+')[0] if scheme != 'thrift' else 'https'}{mark}{rest}", key)
 
 
+def _check_metadata_files(where: str) -> None:
+    """Raise ConnectorError where the metadata files of a table lie elsewhere: by links, or by the hint that
+    names the current one.
+    """
+    folder = _bare(_folder_of_table(where))
+    if "://" not in folder and not current_policy().outside_links and os.path.isdir(folder):
+        metadata = os.path.join(folder, "metadata")
+        if os.path.isdir(metadata):
+            check_links(folder, below="metadata", hidden=True)
+    if where.endswith(".metadata.json"):
+        return
+    hint = f"{where.rstrip('/')}/metadata/version-hint.text"
+    filesystem, path = resolve(hint)
+    with reading(hint), filesystem.open_input_stream(path) as stream:
+        name = stream.read(MOST_HINT_BYTES).decode("utf-8", "replace")
+    if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
+        raise ConnectorError(
+            f"source.path: {hint} holds {name!r}, which is neither a number nor the name of a metadata file. "
+            f"It may be forged to read other files. Name the table's .metadata.json file in source.path."
+        )
+
+
 def check_location(where: str, stated: str) -> None:
     """Raise ConnectorError unless the location that a metadata file states is the table's own folder."""
     folder = _folder_of_table(where)
@@ -226,7 +273,7 @@ def check_file(table: Any, path: str) -> None:
     policy.check_uri(path)
     inside = bare.startswith(_bare(folder) + "/") and ".." not in unquote(path).split("/")
     if inside and "://" not in bare and not policy.outside_links:
-        check_inside(_bare(folder), bare)
+        check_regular(_bare(folder), bare)
     if not inside:
         raise ConnectorError(
             f"source.path: the metadata of the table name the file {path}, which is not below {folder}. "
@@ -290,11 +337,19 @@ def guard_imports() -> None:
 
 @contextmanager
 def reading_iceberg(path: str) -> Iterator[None]:
-    """Turn what pyiceberg raises while it reads ``path`` into a ConnectorError."""
-    errors = vars(library("pyiceberg.exceptions", "iceberg")).values()
-    own = [error for error in errors if isinstance(error, type) and issubclass(error, Exception)]
-    with reading_table(path, "Iceberg", ValueError, *own):
-        yield
+    """Turn what pyiceberg and the clients of its catalogs raise while they read ``path`` into a
+    ConnectorError.
+    """
+    try:
+        with reading_table(path, "Iceberg", ValueError):
+            yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in CLIENTS:
+            raise
+        raise CorruptError(
+            f"{path} cannot be read by Iceberg: {' '.join(str(error).split())[:500].rstrip('. ')}. Correct "
+            f"its address, the catalog or permissions."
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +21,8 @@ from connectors.base import (
     SourceShard,
     SourceSpec,
 )
-from connectors.files import no_row
+from connectors.files import check_links, no_row, resolve
+from connectors.policy import current_policy
 from connectors.tables.common import fingerprint, gather, library, location, plain, reading_table
 
 
@@ -44,6 +46,7 @@ class Lance(Connector[LanceOptions]):
         if options.version and options.tag:
             raise ConnectorError("source.options: version and tag are both set. Remove one of the two.")
         uri = location(spec.path, spec.root)
+        check_dataset_links(uri)
         with reading_table(spec.path, "Lance", ValueError):
             newest = library("lance", "lance").dataset(uri, version=options.tag or options.version)
             version = int(newest.version)
@@ -53,6 +56,7 @@ class Lance(Connector[LanceOptions]):
 @lru_cache(maxsize=4)
 def _opened(uri: str, version: int) -> Any:
     """Open a version, once for each process, since it never changes."""
+    check_dataset_links(uri)
     return library("lance", "lance").dataset(uri, version=version)
 
 
@@ -98,6 +102,13 @@ class LanceSource(FileSource):
                 columns=[*columns], offset=shard.start, limit=shard.stop - shard.start
             )
             return gather(self.spec, shard, batches, columns, schema)
+
+
+def check_dataset_links(uri: str) -> None:
+    """Raise ConnectorError where a link in the folder of a local dataset leads out of it."""
+    local = "://" not in uri or uri.startswith("file://")
+    if local and not current_policy().outside_links and os.path.isdir(folder := resolve(uri)[1]):
+        check_links(folder, hidden=True)
 
 
 def check_fragments(path: str, dataset: Any) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import os
 import re
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from connectors import open_source
 from connectors.base import ConnectorError, SourceSpec
 from connectors.cells import CellRules, nulls_for_missing
+from tests.unit import formats
 
 N = 10_000
 RULES = {
@@ -85,3 +92,30 @@ def test_two_columns_of_a_long_name_are_told_apart_at_once(tmp_path: Path) -> No
             open_source(str(file)).list()
 
     assert seconds(refused) < 1
+
+
+def test_names_that_are_not_utf8_are_errors_of_the_file(tmp_path: Path) -> None:
+    """Names of files, and names in tars, may be any bytes. The second was found by fuzzing."""
+    (tmp_path / "files").mkdir()
+    os.close(os.open(os.fsencode(tmp_path / "files") + b"/b\xff.csv", os.O_CREAT))
+    with pytest.raises(ConnectorError, match=r"name is not UTF-8: .*/b\\xff\.csv"):
+        open_source(str(tmp_path / "files"), format="csv").list()
+    for name in ("a.js\udcffn", "a\udcff.json"):
+        with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+            formats.add(tar, name, b"{}")
+        with pytest.raises(ConnectorError, match=r"x\.tar .*\\udcff.* is not UTF-8"):
+            open_source(str(tmp_path / "x.tar")).list()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [np.array([1j]), np.zeros(1, "i4,i4"), np.array(["2020-01-01"], "M8[D]"), np.zeros(1, np.longdouble)],
+)
+def test_numbers_of_a_tar_that_no_column_holds(values: npt.NDArray[Any], tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    np.save(stream, values)
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        formats.add(tar, "a.npy", stream.getvalue())
+    source = open_source(str(tmp_path / "x.tar"))
+    with pytest.raises(ConnectorError, match=r"x\.tar: the values of \.npy"):
+        source.read((listing := source.list()).shards[0], ["npy"], listing.schema)

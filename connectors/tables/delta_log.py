@@ -1,0 +1,152 @@
+"""Checks of a Delta table's log before a library follows it: a log may be forged to open other files.
+
+The library reads data files only when it is asked to, and their names are checked then. Deletion vectors and
+the parts of a checkpoint it opens by itself, by absolute paths too. So the log is read here first, for these
+two alone. Source: the Delta protocol, "Deletion Vector Descriptor Schema" and "V2 Checkpoint Table Feature".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.fs as fs
+import pyarrow.parquet as pq
+
+from connectors.base import ConnectorError
+from connectors.files import check_links, resolve
+from connectors.policy import current_policy
+
+LOG = "_delta_log"
+VECTOR = {"storageType", "pathOrInlineDv"}
+ENCODED_UUID = 20
+"""Characters of a vector's file name, by Z85, at the end of a relative path; what is before is a folder."""
+_VERSION = re.compile(r"\d{20}")
+_AMBIGUOUS = re.compile(r"[\x00-\x1f\\]")
+"""Signs that readers of URLs leave out, or take for a slash."""
+
+
+def check_log_links(uri: str) -> None:
+    """Raise ConnectorError where a link in the log of a local table leads out of the table."""
+    if current_policy().outside_links or not _is_local(uri):
+        return
+    folder = resolve(uri)[1]
+    log = os.path.join(folder, LOG)
+    if os.path.isdir(log):
+        check_links(folder, below=LOG, hidden=True)
+
+
+def check_vectors(uri: str, version: int) -> None:
+    """Raise ConnectorError where the log of a version names a deletion vector or a part of a checkpoint
+    outside of the table.
+
+    Parameters
+    ----------
+    uri : the table's folder or URI.
+    version : commits after it are not read.
+
+    """
+    filesystem, where = resolve(uri)
+    infos = filesystem.get_file_info(fs.FileSelector(f"{where.rstrip('/')}/{LOG}", recursive=True))
+    for info in sorted(infos, key=lambda info: info.path):
+        if info.type != fs.FileType.File or not _is_read(info.base_name, version):
+            continue
+        try:
+            for found in _descriptors(filesystem, info.path):
+                _check(uri, where, found)
+        except ConnectorError:
+            raise
+        except (ValueError, OSError, RecursionError, AttributeError, TypeError) as error:
+            raise ConnectorError(
+                f"source.path: {info.path} is no log of a Delta table: {type(error).__name__} while its "
+                f"deletion vectors were looked for. Write the table anew."
+            ) from error
+    if _is_local(uri) and not current_policy().outside_links:
+        check_links(where, hidden=True)  # files of deletion vectors lie anywhere in the table
+
+
+def _is_local(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file://")
+
+
+def _is_read(name: str, version: int) -> bool:
+    """Whether a file of the log may count for a version: parts of checkpoints have names without one."""
+    numbered = _VERSION.match(name)
+    return name.endswith((".json", ".parquet")) and (numbered is None or int(numbered[0]) <= version)
+
+
+def _descriptors(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    """Yield every deletion vector and every part of a checkpoint that a file of the log names."""
+    if path.endswith(".parquet"):
+        yield from _of_checkpoint(filesystem, path)
+        return
+    found: list[dict[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Keep what is looked for. Readers disagree which one counts where a key is there twice."""
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            raise ValueError("a key is there twice")
+        found.extend([value] if value.keys() & VECTOR else [value.get("sidecar") or {}])
+        return value
+
+    with filesystem.open_input_stream(path) as stream:
+        for line in stream.read().decode().splitlines():
+            if line.strip():
+                json.loads(line, object_pairs_hook=keep)
+            yield from found
+            found.clear()
+
+
+def _of_checkpoint(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    with filesystem.open_input_file(path) as file:
+        parquet = pq.ParquetFile(file)
+        actions = {"add": "add.deletionVector", "sidecar": "sidecar.path"}
+        wanted = [part for name, part in actions.items() if name in parquet.schema_arrow.names]
+        rows = (row for batch in parquet.iter_batches(columns=wanted) for row in batch.to_pylist())
+        for row in rows:
+            yield (row.get("add") or {}).get("deletionVector") or {}
+            yield row.get("sidecar") or {}
+
+
+def _check(uri: str, where: str, found: dict[str, Any]) -> None:
+    """Raise ConnectorError unless a deletion vector, or a part of a checkpoint, lies in the table."""
+    name = found.get("pathOrInlineDv")
+    if name is not None and found.get("storageType", "u") != "i":
+        absolute = found.get("storageType") == "p"
+        inside = (
+            _is_below(where, str(name)) if absolute else _is_plain(str(name)[:-ENCODED_UUID], folder=True)
+        )
+        if not inside:
+            raise _outside(uri, "deletion vector", str(name))
+    if "path" in found and not _is_plain(str(found["path"]), folder=False):
+        raise _outside(uri, "part of a checkpoint", str(found["path"]))
+
+
+def _is_below(where: str, name: str) -> bool:
+    """Whether an absolute path or URI lies in the table's folder, of which ``where`` is the bare path."""
+    bare = unquote(re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//)?", "", name))
+    root = where.rstrip("/") + "/"
+    plain = not _AMBIGUOUS.search(name) and bare.startswith(root)
+    return plain and not {"", ".", ".."} & {*bare.removeprefix(root).split("/")}
+
+
+def _is_plain(name: str, *, folder: bool) -> bool:
+    """Whether a relative name stays where it is: one name, or with ``folder`` none or several."""
+    parts = unquote(name).split("/")
+    if folder:
+        parts = parts[:-1] if parts[-1] == "" else parts
+    elif len(parts) > 1:
+        return False
+    return not _AMBIGUOUS.search(name) and not any(part in ("", ".", "..") or ":" in part for part in parts)
+
+
+def _outside(uri: str, what: str, name: str) -> ConnectorError:
+    return ConnectorError(
+        f"source.path: the log of {uri} names the {what} {name!r}, which is not below the table. A log may "
+        f"be forged to read other files. Copy the data into the table; make a shallow clone a deep one."
+    )

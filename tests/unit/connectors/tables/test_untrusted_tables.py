@@ -1,0 +1,278 @@
+"""Tables whose logs and metadata are forged: what they name outside of the table is not opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectors import ConnectorError, open_source
+from connectors.tables import delta, lance
+from connectors.tables.delta_log import check_vectors
+from tests import tables
+
+ROWS = pa.table({"k": [1, 2, 3], "y": ["a", "b", "a"]})
+NAME = "ab^-aqEH.-t@S}K{vb[*k^"
+"""What the protocol's example calls a deletion vector: the folder ab and a UUID."""
+
+
+def refused(*words: str, path: Path | str, **settings: Any) -> None:
+    """The source is refused by one paragraph that holds the words."""
+    delta._read_log.cache_clear()
+    lance._opened.cache_clear()
+    with pytest.raises(ConnectorError) as caught:
+        open_source(str(path), **settings).list()
+    text = str(caught.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text
+
+
+def made(kind: str, folder: Path) -> Path:
+    folder.mkdir()
+    found = tables.new(kind, folder)
+    tables.append(found, ROWS)
+    return Path(found.path)
+
+
+def edit(table: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change every action of the log in place."""
+    for log in (table / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            change(action)
+        log.write_text("\n".join(map(json.dumps, actions)))
+
+
+# Delta: deletion vectors and checkpoints are opened by the library itself
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    pytest.importorskip("deltalake")
+    return made("delta", tmp_path / "lake")
+
+
+def with_vector(table: Path, vector: dict[str, Any]) -> None:
+    def change(action: dict[str, Any]) -> None:
+        if "protocol" in action:
+            features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+        if "add" in action:
+            action["add"]["deletionVector"] = {"offset": 1, "sizeInBytes": 34, "cardinality": 1, **vector}
+
+    edit(table, change)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("p", "file://{out}"),
+        ("p", "{out}"),
+        ("p", "file:///dev/zero"),
+        ("p", "file://{table}/../../secret.bin"),
+        ("p", "file://{table}/%2e%2e/%2e%2e/secret.bin"),
+        ("p", "file://{table}/..\\..\\secret.bin"),
+        ("p", "file://{table}/.\t./secret.bin"),
+        ("p", "http://127.0.0.1:1/x"),
+        ("p", "s3://bucket/x"),
+        ("u", f"../../{NAME}"),
+        ("u", f"a/%2e%2e/%2e%2e/{NAME}"),
+        ("u", f"/etc/{NAME}"),
+        ("u", f"http://127.0.0.1:1/{NAME}"),
+    ],
+)
+def test_the_deletion_vectors_of_a_delta_table_lie_below_it(kind: str, name: str, lake: Path) -> None:
+    out = lake.parent.parent / "secret.bin"
+    out.write_bytes(b"secret" * 10)
+    with_vector(
+        lake,
+        {
+            "storageType": kind,
+            "pathOrInlineDv": name.replace("{out}", str(out)).replace("{table}", str(lake)),
+        },
+    )
+    refused("source.path", "deletion vector", path=lake, format="delta")
+
+
+def test_a_deletion_vector_of_a_checkpoint_lies_below_the_table(lake: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    with_vector(lake, {"storageType": "u", "pathOrInlineDv": NAME[-20:]})
+    check_vectors(str(lake), 1)
+    deltalake.DeltaTable(str(lake)).create_checkpoint()
+    file = next((lake / "_delta_log").glob("*.checkpoint.parquet"))
+    change_adds(
+        file, lambda add: add["deletionVector"].update(storageType="p", pathOrInlineDv="file:///dev/zero")
+    )
+    refused("source.path", "/dev/zero", path=lake, format="delta")
+
+
+def change_adds(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the data files that a checkpoint names."""
+    held = pq.read_table(file)
+    place, adds = held.schema.get_field_index("add"), held["add"].to_pylist()
+    for add in filter(None, adds):
+        change(add)
+    pq.write_table(held.set_column(place, held.schema.field("add"), pa.array(adds, held["add"].type)), file)
+
+
+@pytest.mark.parametrize("name", ["../outside.parquet", "%252e%252e/x.parquet", "file:///etc/x", "//etc/x"])
+def test_the_files_of_a_checkpoint_lie_below_the_table(name: str, lake: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.DeltaTable(str(lake)).create_checkpoint()
+    file = next((lake / "_delta_log").glob("*.checkpoint.parquet"))
+    change_adds(file, lambda add: add.update(path=name))
+    refused("source.path", "data file", path=lake, format="delta")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"sidecar": {"path": "../../x.parquet"}}',
+        '{"sidecar": {"path": "file:///etc/x.parquet"}}',
+        '{"add": {"path": "a", "deletionVector": {"pathOrInlineDv": "x", "pathOrInlineDv": "/etc/y"}}}',
+        '{"add": {"deletion\\u0056ector": {"storageType": "p", "path\\u004frInlineDv": "/etc/x"}}}',
+        '{"x": ' + "[" * 200_000,
+        "no JSON",
+    ],
+)
+def test_other_forged_lines_of_a_log(line: str, lake: Path) -> None:
+    """Of parts of a checkpoint, of keys that are there twice or are spelt otherwise, and of deep JSON."""
+    (lake / "_delta_log" / "00000000000000000001.json").write_text(line)
+    check_vectors(str(lake), 0)  # later commits do not count
+    with pytest.raises(ConnectorError, match=r"^source\.path: [^\n]*$"):
+        check_vectors(str(lake), 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["_delta_log", "_delta_log/00000000000000000000.json", "_delta_log/_last_checkpoint"]
+)
+def test_links_in_a_log_lead_nowhere(name: str, lake: Path) -> None:
+    outside = lake.parent.parent / "outside"
+    if (lake / name).exists():
+        (lake / name).rename(outside)
+    else:
+        outside.write_text("{}")
+    (lake / name).symlink_to(outside)
+    refused("lies outside of", path=lake, format="delta")
+    refused("lies outside of", path=f"file://{lake}", format="delta")
+
+
+def test_a_pipe_in_a_table_is_not_waited_for(lake: Path) -> None:
+    data = next(lake.glob("*.parquet"))
+    data.unlink()
+    os.mkfifo(data)
+    refused("is a pipe or a device", str(data), path=lake, format="delta")
+    os.mkfifo(lake / "_delta_log" / "_last_checkpoint")
+    refused("is a pipe or a device", path=lake, format="delta")
+
+
+# Lance
+
+
+@pytest.mark.parametrize("folder", ["_versions", "data", "_deletions"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_links_in_a_lance_dataset_lead_nowhere(folder: str, whole: bool, tmp_path: Path) -> None:
+    library = pytest.importorskip("lance")
+    path = made("lance", tmp_path / "lake")
+    library.dataset(str(path)).delete("k = 2")
+    assert sum(shard.n_rows for shard in open_source(str(path), format="lance").list().shards) == 2
+    place = path / folder if whole else next(path.glob(f"{folder}/*.*"))
+    place.rename(tmp_path / "outside")
+    place.symlink_to(tmp_path / "outside")
+    refused("lies outside of", path=path, format="lance")
+    refused("lies outside of", path=f"file://{path}", format="lance")
+
+
+# Iceberg
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Path:
+    """The folder of a table, which is also named by a hint."""
+    pytest.importorskip("pyiceberg")
+    found = tables.new("iceberg", tmp_path)
+    tables.append(found, ROWS)
+    place = tables.catalog_of(found).load_table(found.path).metadata_location.removeprefix("file://")
+    (Path(place).parent / "version-hint.text").write_text(Path(place).name)
+    return Path(place).parent.parent
+
+
+@pytest.mark.parametrize("hint", ["../../../../x", "/etc/x.metadata.json", "%2e%2e/x", "9\n", "", "a/../b"])
+def test_the_hint_of_an_iceberg_table_names_a_file_of_its_own(hint: str, iceberg: Path) -> None:
+    assert sum(shard.n_rows for shard in open_source(str(iceberg), format="iceberg").list().shards) == 3
+    (iceberg / "metadata" / "version-hint.text").write_text(hint)
+    refused("source.path", "version-hint.text", path=iceberg, format="iceberg")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_metadata_of_an_iceberg_table_are_files(kind: str, iceberg: Path) -> None:
+    current = iceberg / "metadata" / (iceberg / "metadata" / "version-hint.text").read_text()
+    current.rename(iceberg.parent.parent.parent / "outside")
+    if kind == "link":
+        current.symlink_to(iceberg.parent.parent.parent / "outside")
+    else:
+        os.mkfifo(current)
+    refused(str(current), path=iceberg, format="iceberg")
+
+
+def test_reading_writes_nothing_into_the_database_of_a_catalog(tmp_path: Path) -> None:
+    """pyiceberg makes its own tables in any database that it is given."""
+    pytest.importorskip("pyiceberg")
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("create table t (k int)")
+    before = (tmp_path / "other.db").read_bytes()
+    for extra in ({}, {"type": "sql"}, {"init_catalog_tables": "true"}):
+        catalog = {"uri": f"sqlite:///{tmp_path}/other.db", **extra}
+        refused("a.b cannot be read by Iceberg", path="a.b", format="iceberg", options={"catalog": catalog})
+        assert (tmp_path / "other.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {"type": "in-memory", "uri": "http://127.0.0.1:1"},
+        {"type": "sql", "uri": "duckdb:////tmp/x.db"},
+        {"type": "glue"},
+    ],
+)
+def test_an_error_of_a_catalogs_client_is_one_paragraph(
+    catalog: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyiceberg")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    refused("a.b cannot be read by Iceberg", path="a.b", format="iceberg", options={"catalog": catalog})
+
+
+def test_settings_of_the_working_directory_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of data may hold a file that sends the credentials of the environment's catalog elsewhere."""
+    pytest.importorskip("pyiceberg")
+    from connectors.tables.iceberg import load_catalog
+
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / ".pyiceberg.yaml"
+    file.write_text("catalog:\n  prod:\n    uri: http://127.0.0.1:1\n")
+    monkeypatch.chdir(tmp_path / "data")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PYICEBERG_HOME", raising=False)
+    for catalog in ("prod", {"uri": "sqlite://"}):
+        refused(
+            "source.options.catalog",
+            str(file),
+            "PYICEBERG_HOME",
+            path="a.b",
+            format="iceberg",
+            options={"catalog": catalog},
+        )
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path / "data"))  # the operator trusts it
+    load_catalog({"type": "sql", "uri": "sqlite://"})
