@@ -291,7 +291,9 @@ def _path(info: fs.FileInfo) -> str:
     try:
         return str(info.path)
     except UnicodeDecodeError as error:
-        raise ConnectorError(f"The name is not UTF-8: {error.object!r}. Rename that file or folder.") from None
+        raise ConnectorError(
+            f"The name is not UTF-8: {error.object!r}. Rename that file or folder."
+        ) from None
 
 
 def check_links(folder: str, *, below: str = "", deep: bool = True, hidden: bool = False) -> None:
