@@ -32,7 +32,7 @@ from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
 
 if TYPE_CHECKING:
-    from operators.cues.robust_weights import State
+    from operators.cues.state import State
     from operators.cues.strength import WeightPath
 
 RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
@@ -107,7 +107,7 @@ class Factor:
         if self.state is None:
             keys = zip(rows.y.tolist(), numbers.tolist(), strict=True)
             return np.array([self.cells.get(key, 1.0) for key in keys])
-        from operators.cues.robust_weights import full_factor
+        from operators.cues.row_weights import full_factor
 
         return full_factor(self.state, rows.X, rows.y, rows.row_id)
 

@@ -1,14 +1,17 @@
 """Robust row weights without group labels: suspected shortcuts, the evidence for them, and what to do.
 
-Map of the modules, from the bottom: ``draws`` (halves, flips and samples from row ids), ``linear`` (the
-probe), ``environments`` (XRM twins), ``slices`` (cuts and balance weights), ``evidence`` (do independent
-kinds of evidence agree), ``limits`` (cap and effective sample size), ``named`` (shortcuts that the user
-names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how
-far the weights go), ``robust_weights`` (fit and weights), ``suspects`` (the list for the report),
-``serialise`` (the state as files), ``references`` (names of source columns as feature positions),
-``params``, ``gather`` (the sample over shards), ``curve`` (the trade-off on the sample), ``adaptor`` (the
-operator ``cues``), ``listing`` (suspects in the words of the source), ``report`` and ``curve_report``.
-Importing this package imports no method.
+Map of the modules, from the bottom. The kernel: ``draws`` (halves, flips and samples from row ids),
+``linear`` (the probe), ``environments`` (XRM twins), ``slices`` (cuts and balance weights), ``limits`` (cap
+and effective sample size), ``cross_fitting`` (models judged on rows that they have not seen), ``gain`` and
+``evidence`` (whether independent kinds of evidence agree), ``named`` (sides of shortcuts that the user
+names), ``strength`` (weights of any strength, the trade-off over it and the baseline), ``decision`` (how far
+the weights go), ``state`` (settings and the fitted state), ``row_weights`` (the weight of each row),
+``fit_searched`` and ``fit_named`` (the two fits), ``robust_weights`` (``fit``, which chooses between them),
+``suspects`` (suspected shortcuts with their measurements). Around it: ``params``, ``references`` (names of
+source columns as feature positions), ``gather`` (the sample over shards), ``serialise`` (the state as files),
+``adaptor`` (the operator ``cues``), ``curve`` (the trade-off on the sample), ``listing`` (suspects in the
+words of the source), ``explanation`` (facts about one row), ``report`` and ``curve_report`` (sections of the
+report). Importing this package imports no method.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from operators.lazy import lazy
 
 if TYPE_CHECKING:
     from operators.cues.named import Named
-    from operators.cues.robust_weights import Settings, State, breaks, fit, full_factor, summary, weights
+    from operators.cues.robust_weights import fit
+    from operators.cues.row_weights import breaks, full_factor, weights
     from operators.cues.serialise import load_state, save_state
+    from operators.cues.state import Settings, State, summary
     from operators.cues.strength import Point, WeightPath, choose, trade_off
     from operators.cues.suspects import Suspect, list_suspects
 
@@ -46,20 +51,20 @@ __all__ = [
 _HOMES = {
     "Named": "named",
     "Point": "strength",
-    "Settings": "robust_weights",
-    "State": "robust_weights",
+    "Settings": "state",
+    "State": "state",
     "Suspect": "suspects",
     "WeightPath": "strength",
-    "breaks": "robust_weights",
+    "breaks": "row_weights",
     "choose": "strength",
     "fit": "robust_weights",
-    "full_factor": "robust_weights",
+    "full_factor": "row_weights",
     "list_suspects": "suspects",
     "load_state": "serialise",
     "save_state": "serialise",
-    "summary": "robust_weights",
+    "summary": "state",
     "trade_off": "strength",
-    "weights": "robust_weights",
+    "weights": "row_weights",
 }
 
 __getattr__ = lazy(__name__, _HOMES)

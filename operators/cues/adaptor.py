@@ -38,7 +38,7 @@ from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.cues.named import Named
-    from operators.cues.robust_weights import Settings, State
+    from operators.cues.state import Settings, State
     from operators.cues.suspects import Suspect
 
 NAME = "cues"
@@ -302,7 +302,7 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
 
 def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> Settings:
     from operators.cues.listing import Answers
-    from operators.cues.robust_weights import Settings
+    from operators.cues.state import Settings
 
     return Settings(
         setting=params.robustness,
@@ -350,7 +350,7 @@ def _weigh(state: State, table: pa.Table) -> pa.Array:
     """Return the weights of a shard's rows, block by block."""
     from threadpoolctl import threadpool_limits
 
-    from operators.cues.robust_weights import weights
+    from operators.cues.row_weights import weights
 
     y, ids = table[LABEL].to_numpy().astype(np.int64), table[ROW_ID].to_numpy()
     found = np.empty(table.num_rows, np.float32)

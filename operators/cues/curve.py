@@ -8,7 +8,8 @@ from typing import Any
 from operators.cues.curve_report import curve_record
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
-from operators.cues.robust_weights import State, breaks
+from operators.cues.row_weights import breaks
+from operators.cues.state import State
 from operators.cues.strength import compared_groups
 
 

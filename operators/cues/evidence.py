@@ -19,10 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
-from operators.cues.draws import halves
-from operators.cues.environments import Twins
 from operators.cues.gain import exchange, righted, slice_gain
-from operators.cues.linear import fit_softmax, predict
 
 # (value at which the gate is shut, value at which it is open)
 RAMPS = {
@@ -257,35 +254,6 @@ def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Integers, n_class
     if count[~large].sum() > 0:
         parts.append(float(total[~large].sum() / max(count[~large].sum(), MIN_HARD_ROWS)))
     return float(min(parts)) if parts else 0.0
-
-
-def cross_fit(
-    Z: Floats, y: Integers, ids: Integers, twins: Twins, split: int, w: Floats, l2: float
-) -> Floats:
-    """Return probabilities (n, C) of models trained with ``w`` on the half that does not hold the row.
-
-    Parameters
-    ----------
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
-    twins
-        Trained twins; the fits start from their models.
-    split
-        Which halving of the rows: two fits of half of them, or one fit of the probe.
-    w
-        Row weights, class balance included, shape (n,).
-    l2
-        Ridge penalty.
-
-    """
-    half = halves(ids, twins.seed, split)
-    C = twins.before.shape[-1]
-    p = np.empty((len(y), C))
-    for h in (0, 1):
-        part = half == h
-        coef = fit_softmax(Z[part], y[part], w[part], C, l2=l2, start=twins.before[split, h])
-        p[~part] = predict(coef, Z[~part])
-    return p
 
 
 def _ramp(value: float, shut: float, open_: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from operators.base import FEATURES, LABEL
 from operators.columns import vectors_to_numpy
 from operators.cues.listing import read_suspects
-from operators.cues.robust_weights import breaks
+from operators.cues.row_weights import breaks
 from operators.cues.serialise import load_state
 from operators.explanations import ExplainedRow, Fact
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from operators.cues.params import CueSlice, CuesParams, Reference, names_of
 from operators.cues.references import FeatureColumns
-from operators.cues.robust_weights import State, summary
+from operators.cues.state import State, summary
 from operators.cues.suspects import Suspect
 
 SUSPECTS = "suspects.json"

@@ -18,8 +18,8 @@ from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Sides
-from operators.cues.robust_weights import State
 from operators.cues.slices import Slices
+from operators.cues.state import State
 from operators.cues.strength import Point
 
 STRUCTURE, ARRAYS = "cues.json", "cues.npz"

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import counted_classes
+from operators.cues.cross_fitting import cross_fit, cross_fit_halves
 from operators.cues.draws import draw_sample, halves
 from operators.cues.environments import fit_twins, held_out
-from operators.cues.evidence import class_mean, cross_fit
+from operators.cues.evidence import class_mean
 from operators.cues.gain import MIN_CELL_ROWS
-from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.robust_weights import Settings
+from operators.cues.linear import Scaler, class_balance
 from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
+from operators.cues.state import Settings
 
 
 @dataclass(frozen=True)
@@ -164,16 +165,10 @@ def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect
     )
 
 
-def _cross_fit(sample: Sample, w: Floats) -> npt.NDArray[np.float64]:
+def _cross_fit(sample: Sample, w: Floats) -> Floats:
     """Return probabilities (n, C) of models trained with weights ``w`` on the half without the row."""
     half = halves(sample.ids, sample.seed, 0)
-    C = sample.before.shape[1]
-    p = np.empty((len(sample.y), C))
-    for h in (0, 1):
-        part = half == h
-        coef = fit_softmax(sample.Z[part], sample.y[part], w[part], C, l2=sample.l2)
-        p[~part] = predict(coef, sample.Z[~part])
-    return p
+    return cross_fit_halves(sample.Z, sample.y, half, w, sample.before.shape[1], l2=sample.l2)
 
 
 def _count(inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:

@@ -101,9 +101,9 @@ def breaks_shortcut(folder: Path) -> Breaks:
     """Return a function from rows to whether each breaks the shortcut, shape (n,), from the state of
     ``cues``.
 
-    ``operators.cues.robust_weights.breaks`` defines it. No row breaks anything where the gate is shut.
+    ``operators.cues.row_weights.breaks`` defines it. No row breaks anything where the gate is shut.
     """
-    from operators.cues.robust_weights import breaks
+    from operators.cues.row_weights import breaks
     from operators.cues.serialise import load_state
 
     state = load_state(folder)

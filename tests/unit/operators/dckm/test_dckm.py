@@ -414,6 +414,11 @@ def test_wrong_parameters_say_what_is_right(changed: dict[str, Any], message: st
         model.fit(problem(0).Z)
 
 
+def test_one_row_has_no_correlation_to_remove() -> None:
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
+        DecorrelatedKMeans(1).fit(problem(0).Z[:1])
+
+
 tried_settings = st.lists(
     st.builds(
         Tried,

@@ -123,6 +123,8 @@ def test_auto_keeps_both_classes(loss: str) -> None:
 
 
 def test_rows_that_are_all_alike_have_equal_weights() -> None:
+    (point,) = effective_sample_size_curve(rows_of(np.ones((20, 2))), Gaussian())
+    assert (point.effective_share, point.flagged_share, point.worst_share) == (1, 0, 0)
     model = EntropicOutlierSparsification(random_state=0).fit(np.ones((20, 2)))
     np.testing.assert_allclose(model.weights_, 1 / 20)
     assert not model.outlier_mask_.any()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import sem
 from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_score
 
 from operators import metrics
@@ -110,6 +111,14 @@ def test_sums_over_shards_add_up_to_the_silhouettes(cuts: list[int]) -> None:
     values = sums_module.coefficients(sums, sizes, labels[:, drawn], n_clusters)
     found = sums_module.mean_and_error(values, 700)
     np.testing.assert_allclose(found, mean_silhouettes(X, labels, sample_size=150, random_state=5), rtol=1e-5)
+
+
+@pytest.mark.parametrize("s", [2, 3, 40, 50])
+def test_the_standard_error_of_a_sample_without_replacement_is_corrected(s: int) -> None:
+    values = np.random.default_rng(s).normal(size=(6, s))
+    mean, error = sums_module.mean_and_error(values, 50)
+    np.testing.assert_allclose(mean, values.mean(axis=1))
+    np.testing.assert_allclose(error, sem(values, axis=1) * np.sqrt(1 - s / 50), atol=1e-15)
 
 
 def test_equal_rows_have_no_distance() -> None:

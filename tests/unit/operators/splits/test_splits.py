@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
+from scipy.optimize import linear_sum_assignment, linprog
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_approximation import Nystroem
@@ -241,6 +241,13 @@ def test_landmarks_by_kmeans_do_not_depend_on_units() -> None:
     np.testing.assert_allclose(found[0] * units, found[1], rtol=1e-4)
 
 
+def test_landmarks_by_kmeans_follow_the_seed() -> None:
+    sample = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    first, again, other = (pick_landmarks(sample, 8, "kmeans", seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+
+
 @pytest.mark.parametrize("way", ["uniform", "kmeans", "density"])
 def test_landmarks_give_the_split_of_the_exact_kernel(digits: tuple[Any, ...], way: Any) -> None:
     if way == "density":
@@ -378,6 +385,21 @@ def test_folds_have_equal_shares_and_their_objective() -> None:
     assert model.objective_[-1] == pytest.approx(inertia)
     np.testing.assert_allclose(model.centroids_[1], by_hand[model.labels_ == 1].mean(axis=0))
     assert (model.predict(X, groups) == model.labels_).mean() > 0.95
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_folds_end_where_another_assignment_is_no_better(seed: int) -> None:
+    """Every recorded step lowered the objective; the next one, assigned by scipy, does not."""
+    X, _ = problem(60, seed)
+    model = ConstrainedFolds(3, n_init=1, random_state=seed).fit(X)
+    assert len(model.objective_) < model.max_iter
+    assert (np.diff(model.objective_) < 0).all()
+    phi = model.feature_map_.features(X).astype(np.float64)
+    places = np.repeat(np.arange(3), 20)  # a fold takes 20 rows
+    distances = np.square(phi[:, None] - model.centroids_[places]).sum(axis=-1)
+    labels = places[linear_sum_assignment(distances)[1]]
+    again = sum(np.square(phi[labels == k] - phi[labels == k].mean(axis=0)).sum() for k in range(3))
+    assert again == pytest.approx(model.objective_[-1])
 
 
 def test_other_rows_keep_the_shares_of_the_folds_on_average() -> None:

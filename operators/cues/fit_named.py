@@ -1,0 +1,92 @@
+"""Fit where the user names shortcuts: each is balanced against the label as far as that costs little.
+
+``named`` counts the sides of a shortcut. This module chooses the cut, and the part of the balance that is
+used by what it costs on held-out rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrays import Floats, Integers
+from operators.cues.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.environments import Twins, fit_twins, held_out
+from operators.cues.evidence import balanced_loss, worst_recall
+from operators.cues.limits import effective_share, fit_limits
+from operators.cues.linear import Scaler
+from operators.cues.named import Sides, best_cut, fit_sides
+from operators.cues.slices import Slices, find_slices
+from operators.cues.state import Settings, State
+
+NAMED_PARTS = (1.0, 2 / 3, 1 / 3, 1 / 6)
+"""Parts of ``Settings.named_share`` that are tried for named shortcuts, the largest first."""
+CLASS_COST_PART = 0.5
+"""Part of ``max_named_cost`` that the worst class's accuracy may lose, per class. It is looser than the limit
+on the mean, because the least of many figures moves more."""
+
+
+def fit_named(
+    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+) -> State:
+    """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most."""
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
+    before = held_out(twins.before, Z, ids, s.seed)
+    slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
+    named = _named_sides(slices, Z, y, s, C, scaler)
+    robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
+    blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
+    factor = 1.0 - blend + blend * robust
+    limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
+    share = effective_share(limits.apply(factor, y), y, C)
+    return State(
+        scaler,
+        class_factor,
+        None,
+        np.empty(0),
+        slices,
+        named,
+        blend,
+        0.0,
+        limits,
+        None,
+        share,
+        s.legitimate,
+        s.seed,
+        named_cost=cost,
+    )
+
+
+def _affordable(
+    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: Settings
+) -> tuple[float, float]:
+    """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
+
+    The largest part whose cost on held-out rows is bearable, over all classes and in the worst one, else 0:
+    to balance a feature that decides the label takes away what is right in it.
+    """
+    n_classes = len(np.unique(y))
+    limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf
+    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    floor = [max(worst_recall(p, y), worst_recall(q, y)) for p, q in zip(before, plain, strict=True)]
+    for part in NAMED_PARTS:
+        blend = part * s.named_share
+        tried = cross_fit_factor(Z, y, ids, twins, 1.0 - blend + blend * robust, s)
+        cost = float(np.mean([balanced_loss(p, q, y) for p, q in zip(before, tried, strict=True)]))
+        lost = float(np.mean([worst - worst_recall(q, y) for worst, q in zip(floor, tried, strict=True)]))
+        if cost <= s.max_named_cost and lost <= limit:
+            return blend, cost
+    return 0.0, cost
+
+
+def _named_sides(
+    slices: Slices, Z: Floats, y: Integers, s: Settings, C: int, scaler: Scaler
+) -> tuple[Sides, ...]:
+    """Return the sides of every named shortcut that has a usable cut."""
+    found = []
+    for name in s.spurious:
+        cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
+        if name.cut is not None:
+            cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])
+        if cut is not None:
+            found.append(fit_sides(name, Z, y, C, cut))
+    return tuple(found)

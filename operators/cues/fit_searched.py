@@ -1,0 +1,54 @@
+"""Fit where no shortcut is named: twins, slices, and the evidence that decides how far both are trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from operators.arrays import Floats, Integers
+from operators.cues.cross_fitting import cross_fit, cross_fit_factor
+from operators.cues.environments import environment_factor, fit_twins, held_out, mean_errors
+from operators.cues.evidence import class_correlation, measure, slice_part
+from operators.cues.limits import fit_limits
+from operators.cues.linear import Scaler
+from operators.cues.row_weights import combine, mask_columns
+from operators.cues.slices import find_slices, slice_factor, strongest
+from operators.cues.state import Settings, State
+
+
+def fit_searched(
+    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
+) -> State:
+    """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows."""
+    Z = mask_columns(Z, s.legitimate)
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
+    before, after = held_out(twins.before, Z, ids, s.seed), held_out(twins.after, Z, ids, s.seed)
+    slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
+    errors = mean_errors(after, y, C)
+    pointed = len(np.unique(y))
+    by_slices = slice_factor(slices, Z, y)
+    by_halves = environment_factor(after, y, errors, 2)  # evidence must not depend on the number of classes
+    agreement = class_correlation(np.log(by_slices), np.log(by_halves), y)
+    halved = cross_fit_factor(Z, y, ids, twins, combine(by_slices, by_halves, slice_part(agreement)), s)
+    part = slice_part(agreement, pointed)
+    robust = combine(by_slices, environment_factor(after, y, errors, pointed), part)
+    tried = halved if pointed <= 2 else cross_fit_factor(Z, y, ids, twins, robust, s)
+    plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
+    sides = slices.sides(strongest(slices), Z)
+    evidence = measure(y, agreement, before, plain, after, halved, tried, sides)
+    return State(
+        scaler=scaler,
+        class_factor=class_factor,
+        twins=twins,
+        mean_error=errors,
+        slices=slices,
+        named=None,
+        blend=evidence.gate(),
+        slice_blend=0.0,
+        slice_part=part,
+        pointed=pointed,
+        limits=fit_limits(robust, y, C, cap=s.cap, min_effective=s.min_effective),
+        evidence=evidence,
+        effective=np.ones(C),
+        legitimate=s.legitimate,
+        seed=s.seed,
+    )

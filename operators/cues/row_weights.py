@@ -1,0 +1,99 @@
+"""Weights of rows under a fitted state, their factors before the limits, and which rows break the shortcut.
+
+Every function takes one batch of rows at a time, and the result for a row does not depend on the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Floats, Integers
+from operators.cues.environments import environment_factor, held_out
+from operators.cues.slices import slice_factor
+from operators.cues.state import State
+
+
+def weights(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+    """Return the weight of each row, shape (n,): finite, not negative, at most ``cap`` times class balance.
+
+    Parameters
+    ----------
+    state
+        From ``fit``.
+    X, y, ids
+        Any rows: features (n, d), labels (n,), row ids (n,). The result for a row does not depend on the
+        others.
+
+    """
+    Z = state.scaler.apply(X)
+    factor = state.limits.apply(raw_factor(state, Z, y, ids), y)
+    return np.asarray(state.class_factor[y] * factor, np.float64)
+
+
+def full_factor(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+    """Return the robust factor of each row in full, whatever the evidence, ahead of the limits, shape (n,).
+
+    It is relative to class balance; 1 where nothing was searched for. Parameters are those of ``weights``.
+    """
+    if state.named == () or (state.named is None and state.twins is None):
+        return np.ones(len(y))
+    return raw_factor(replace(state, blend=1.0, slice_blend=0.0), state.scaler.apply(X), y, ids)
+
+
+def breaks(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
+    """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
+
+    A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
+    error on it of the twins that have learnt the shortcut, and not this row, exceeds the geometric mean of 1
+    and the mean error of its class. Parameters are those of ``weights``.
+    """
+    if state.blend <= 0:
+        return np.zeros(len(y), np.bool_)
+    Z = state.scaler.apply(X)
+    if state.named is not None:
+        return np.asarray(np.mean([sides.apply(Z, y) for sides in state.named], axis=0) > 1.0)
+    if state.twins is None:
+        raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
+    p = held_out(state.twins.after, mask_columns(Z, state.legitimate), ids, state.seed)
+    error = 1.0 - p[:, np.arange(len(y)), y].mean(axis=0)
+    return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
+
+
+def raw_factor(state: State, Z: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+    """Return the factor relative to class balance ahead of the limits, shape (n,)."""
+    if state.blend <= 0 and state.slice_blend <= 0:
+        return np.ones(len(y))
+    if state.named is not None:
+        robust = np.mean([sides.apply(Z, y) for sides in state.named], axis=0)
+        return np.asarray(1.0 - state.blend + state.blend * robust)
+    if state.twins is None:
+        raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
+    Z = mask_columns(Z, state.legitimate)
+    by_twins = environment_factor(
+        held_out(state.twins.after, Z, ids, state.seed), y, state.mean_error, state.pointed
+    )
+    by_slices = slice_factor(state.slices, Z, y)
+    robust = combine(by_slices, by_twins, state.slice_part)
+    return _mix(robust, by_slices, state.blend, state.slice_blend)
+
+
+def combine(by_slices: Floats, by_twins: Floats, slice_part: float) -> npt.NDArray[np.float64]:
+    """Return the robust factor, shape (n,), of which ``slice_part`` comes from the slices."""
+    return np.asarray(slice_part * by_slices + (1.0 - slice_part) * by_twins)
+
+
+def _mix(robust: Floats, by_slices: Floats, blend: float, slice_blend: float) -> npt.NDArray[np.float64]:
+    """Return 1 + blend * (robust - 1) + slice_blend * (slices - 1), shape (n,)."""
+    return np.asarray(1.0 + blend * (robust - 1.0) + slice_blend * (by_slices - 1.0))
+
+
+def mask_columns(Z: Floats, legitimate: frozenset[int]) -> Floats:
+    """Return ``Z`` with the legitimate columns at 0, their mean."""
+    if not legitimate:
+        return Z
+    Z = Z.copy()
+    Z[:, sorted(legitimate)] = 0.0
+    return Z

@@ -1,0 +1,190 @@
+"""Settings of the robust weights and the fitted state, as plain data.
+
+``robust_weights.fit`` makes a state, ``row_weights`` applies it to rows, ``serialise`` stores it, and
+``summary`` gives what a report shows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from operators.arrays import Floats
+from operators.cues.environments import Twins
+from operators.cues.evidence import Evidence
+from operators.cues.limits import Limits
+from operators.cues.linear import Scaler
+from operators.cues.named import Named, Sides
+from operators.cues.slices import Slices
+from operators.cues.strength import Point
+
+Setting = Literal["safe", "bold"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the robust weights; the defaults are the safe ones.
+
+    Attributes
+    ----------
+    setting
+        "safe" or "bold".
+    spurious
+        Shortcuts that the user names.
+    legitimate
+        Columns that are honest signal.
+    cap
+        Largest weight relative to class balance.
+    min_effective
+        Least effective sample size of each class, as a share of its rows.
+    named_share
+        Part of the weight that balances a named shortcut, at most; the rest is class balance.
+    max_named_cost
+        Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
+        classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
+        From 1 on nothing is too much.
+    l2
+        Ridge penalty of the probe.
+    max_rows
+        Rows of the sample; more are drawn down by a hash of their ids.
+    seed
+        Decides sample, halves and flips.
+
+    """
+
+    setting: Setting = "safe"
+    spurious: Sequence[Named] = ()
+    legitimate: frozenset[int] = frozenset()
+    cap: float = 20.0
+    min_effective: float = 0.2
+    named_share: float = 0.75
+    max_named_cost: float = 0.025
+    l2: float = 1e-3
+    max_rows: int = 50_000
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that ``weights`` needs, and what a report shows.
+
+    Attributes
+    ----------
+    scaler
+        Standardisation of the features.
+    class_factor
+        Class balance, shape (C,).
+    twins, mean_error
+        Models and class means of the environment factor; None where a shortcut is named.
+    slices
+        Slices with their scores.
+    named
+        Sides of the named shortcuts; None where shortcuts were searched for.
+    blend
+        Part of the robust factor (or of the named balance) against class balance, before ``limits``.
+    slice_blend
+        Further part of the slice factor alone: what ``bold`` adds.
+    limits
+        Cap and shrinkage per class.
+    evidence
+        Measurements; None where a shortcut is named.
+    effective
+        Effective sample share per class on the sample, shape (C,).
+    legitimate
+        Columns left out.
+    seed
+        Decides the halves.
+    reason
+        Why nothing was searched for and every row has class balance; empty where it was.
+    class_strength
+        How far classes are balanced, from 0 to 1 (``operators.class_shares``).
+    slice_part
+        Part of the slice factor in the robust factor; the environment factor has the rest.
+    pointed
+        Classes to which a shortcut may point: those with enough rows to be learnt from.
+    named_cost
+        Loss of held-out balanced accuracy by the balance of named shortcuts, or by the smallest part that was
+        tried where ``blend`` is 0; 0 where none is named.
+    points
+        Trade-off over the strength of weighting on rows of the sample (``decision.decide``); empty where
+        rows are too few.
+
+    """
+
+    scaler: Scaler
+    class_factor: Floats
+    twins: Twins | None
+    mean_error: Floats
+    slices: Slices
+    named: tuple[Sides, ...] | None
+    blend: float
+    slice_blend: float
+    limits: Limits
+    evidence: Evidence | None
+    effective: Floats
+    legitimate: frozenset[int] = field(default_factory=frozenset)
+    seed: int = 0
+    reason: str = ""
+    class_strength: float = 1.0
+    slice_part: float = 0.0
+    pointed: int = 2
+    named_cost: float = 0.0
+    points: tuple[Point, ...] = ()
+
+    @property
+    def published_strength(self) -> float | None:
+        """Strength of these weights on the curve; None where they do not lie on it."""
+        if self.slice_blend > 0 or (self.blend > 0 and self.class_strength < 1):
+            return None
+        return self.class_strength + self.blend
+
+
+def class_balance_only(scaler: Scaler, class_factor: Floats, s: Settings, reason: str) -> State:
+    """Return the state under which every row has the weight of its class."""
+    C = len(class_factor)
+    none = np.empty(0)
+    slices = Slices(
+        np.empty(0, np.int64), none.astype(np.float32), np.empty((0, C)), none, none, np.empty(0, bool)
+    )
+    limits = Limits(np.ones(C), np.zeros(C), s.cap)
+    return State(
+        scaler,
+        class_factor,
+        None,
+        none,
+        slices,
+        None,
+        0.0,
+        0.0,
+        limits,
+        None,
+        np.ones(C),
+        s.legitimate,
+        s.seed,
+        reason,
+    )
+
+
+def summary(state: State) -> dict[str, Any]:
+    """Return what a report shows of the weights, as plain numbers and lists."""
+    evidence = state.evidence
+    return {
+        "blend": state.blend,
+        "class_strength": state.class_strength,
+        "named_cost": state.named_cost,
+        "slice_blend": state.slice_blend,
+        "evidence": None if evidence is None else evidence.__dict__,
+        "weakest": None if evidence is None else _weakest(state, evidence),
+        "reason": state.reason,
+        "effective_share": state.effective.tolist(),
+        "trust": state.limits.trust.tolist(),
+    }
+
+
+def _weakest(state: State, evidence: Evidence) -> str:
+    """Return what holds the robust weights back most."""
+    held_back = evidence.gate() > 0 and state.blend <= 0
+    return "gain over the baseline" if held_back else evidence.weakest()
