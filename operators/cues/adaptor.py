@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 5
+    version = 6
     cost = Cost(101, 64.7, 83)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -187,14 +187,16 @@ class Cues(Operator[CuesParams]):
 def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
     """Return the features that ``encode`` makes, in the words of the source."""
     from operators.encode.encoding import TableEncoding
+    from operators.encode.level_counts import read_counts
 
     encoding = TableEncoding.load(state)
+    missing = [name for name, counts in read_counts(state, "seen").items() if counts.missing]
     widths = Counter(output.source for output in encoding.outputs)
     used = [name for name in names if widths[name]]
     if used != encoding.sources:
         raise OperatorError("operators.cues: the state of `encode` is that of other columns. Run it again.")
     outputs = tuple(encoding.outputs)
-    return FeatureColumns(names, tuple(widths[name] for name in names), outputs, encoding.scales())
+    return FeatureColumns(names, tuple(widths[name] for name in names), outputs, encoding.words(missing))
 
 
 @dataclass(frozen=True)
@@ -320,6 +322,8 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
     """Raise OperatorError where several columns are named as one category and are not one-hot."""
     for named in spurious:
         block = X[:, list(named.columns)]
+        if named.one_of:
+            continue
         if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
             first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
             raise OperatorError(
@@ -336,7 +340,12 @@ def _undivided(state: State, X: Any, task: FitTask) -> list[str]:
     found = []
     for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
         x = X[:, named.columns[0]]
-        if named.columns not in divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
+        there = (
+            any(set(one) <= set(named.columns) for one in divided)
+            if named.one_of
+            else named.columns in divided
+        )
+        if not there or (named.cut is not None and not x.min() <= named.cut < x.max()):
             found.append(yaml_reference(reference))
     return found
 

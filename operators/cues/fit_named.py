@@ -14,7 +14,7 @@ from operators.cues.environments import Twins, fit_twins, held_out
 from operators.cues.evidence import balanced_loss, worst_recall
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
-from operators.cues.named import Sides, best_cut, fit_sides
+from operators.cues.named import Sides, best_cut, chosen, fit_sides
 from operators.cues.slices import Slices, find_slices
 from operators.cues.state import Settings, State
 
@@ -83,7 +83,7 @@ def _named_sides(
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut."""
     found = []
-    for name in s.spurious:
+    for name in (chosen(name, slices) for name in s.spurious):
         cut = best_cut(slices, name.columns[0]) if len(name.columns) == 1 else 0.0
         if name.cut is not None:
             cut = float((name.cut - scaler.mean[name.columns[0]]) / scaler.scale[name.columns[0]])

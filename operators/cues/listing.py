@@ -19,6 +19,7 @@ from operators.cues.params import CueSlice, CuesParams, Reference, names_of
 from operators.cues.references import FeatureColumns
 from operators.cues.state import State, summary
 from operators.cues.suspects import Suspect
+from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
 
 SUSPECTS = "suspects.json"
 Answer = Literal["open", "spurious", "legitimate"]
@@ -122,20 +123,19 @@ def _record(
     classes: Sequence[str],
     values: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    name, feature_cut = columns.name(suspect.feature), float(np.float32(suspect.cut))
-    told, text = columns.told(suspect.feature, feature_cut)
-    cut = float(f"{told:.6g}")
-    inside = f"{name} is {values[1]:g} (not {values[0]:g})" if values else f"{name} > {text}"
-    if columns.is_level(suspect.feature):
-        inside = name
+    name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
+    inside = words.above(suspect.gap)
+    if values and isinstance(words, NumberWords):
+        low, high = (float(words.scale.backward(value)) for value in values)
+        inside = f"{name} is {high:g} (not {low:g})" + inside[len(inside.removesuffix(OR_MISSING)) :]
     return {
         "feature": name,
         "position": suspect.feature,
-        "cut": cut,
-        "feature_cut": feature_cut,
+        "cut": words.told(suspect.gap),
+        "feature_cut": suspect.gap.middle,
         "slice": inside,
         "answer": answers.answer(suspect.feature),
-        "reference": name,
+        "reference": inside if isinstance(words, PartWords | YearWords) else name,
         "share": suspect.share,
         "share_by_class": _by_class(suspect.share_by_class, classes),
         "accuracy_inside": _by_class(suspect.accuracy_inside, classes),

@@ -36,7 +36,9 @@ class CuesParams(OperatorParams):
         default=(),
         description="Known shortcuts, which are balanced against the label in place of a search: source "
         "columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, for "
-        "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice",
+        "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
+        "`rowsieve cues` prints it, such as `hired in Nov-Feb`. A column of dates means whichever of elapsed "
+        "time and its parts the models lean on most",
     )
     legitimate: tuple[Reference, ...] = Field(
         default=(),

@@ -2,7 +2,8 @@
 
 A recipe names a column, one entry of a vector column (``image[48]``), or several columns by a pattern that
 ends in ``*``. Where ``encode`` makes the features, a column means what it is encoded to, and a single feature
-is named by its label, such as ``sex = Male``. Where an operator such as ``embed`` makes the features, their
+is named by its label, such as ``sex = Male``, and a slice as the suspects tell it, such as
+``hired in Nov-Feb``. Where an operator such as ``embed`` makes the features, their
 only name is ``x``.
 """
 
@@ -12,17 +13,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol
 
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
 from operators.cues.params import CueSlice, Reference, names_of
 from operators.encode.outputs import Output
+from operators.encode.words import NumberWords, Words, condition_of
 from operators.suggestions import nearest
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
-MAIN_ROLES = (("value",), ("category", "missing", "infrequent"), ("target",))
-"""What of a column is balanced where a recipe names it: the value, else the levels, else the class shares."""
+COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
+"""A slice of an entry of a vector."""
+MAIN_ROLES = (("value", "part"), ("category", "missing", "infrequent"), ("target",))
+"""What of a column is balanced where a recipe names it: the value (of a date, or a part of it), else the
+levels, else the class shares."""
+WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
+"""What follows a column in a slice in words."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +43,15 @@ class FeatureColumns:
         Features that each column gives.
     outputs
         The features where ``encode`` makes them; else empty.
-    scales
-        Maps of the columns' numbers to features, by position; none for a feature in the column's own unit.
+    words
+        How cuts are told in words of the columns, by position; none for a feature in the column's own unit.
 
     """
 
     names: tuple[str, ...]
     widths: tuple[int, ...]
     outputs: tuple[Output, ...] = ()
-    scales: Mapping[int, Scaled] = field(default_factory=dict)
+    words: Mapping[int, Words] = field(default_factory=dict)
 
     def positions(self, name: str, *, main: bool = False) -> tuple[int, ...]:
         """Return the positions of a column, an entry of one, or the columns of a pattern.
@@ -89,9 +95,14 @@ class FeatureColumns:
         if entry is not None:
             label = entry if isinstance(entry, str) else f"{column}[{entry}]"
             found = [place for place in places if self.outputs[place].label == label]
+            if not found and (condition := self._in_words(label, places)):
+                return [condition[0]]
             if not found:
                 labels = ", ".join(repr(self.outputs[place].label) for place in places[:30])
-                raise OperatorError(f"operators.cues: there is no feature {label!r}. There are: {labels}.")
+                raise OperatorError(
+                    f"operators.cues: there is no feature {label!r}, and no cut of one divides the rows so. "
+                    f"There are: {labels}. Slices are read as `rowsieve cues` prints them."
+                )
             return found
         for roles in MAIN_ROLES if main else ():
             if found := [place for place in places if self.outputs[place].role in roles]:
@@ -109,40 +120,55 @@ class FeatureColumns:
             start += width
         return f"{FEATURES}[{position}]"
 
-    def is_level(self, position: int) -> bool:
-        """Whether a feature is 1 where its name holds and else 0."""
-        return bool(self.outputs) and self.outputs[position].role in MAIN_ROLES[1]
-
-    def told(self, position: int, cut: float) -> tuple[float, str]:
-        """Return a cut of a feature in the unit of its column, as a number and as text."""
-        if position not in self.scales:
-            return cut, f"{cut:.4g}"
-        return self.scales[position].told(cut)
+    def words_of(self, position: int) -> Words:
+        """Return how cuts of a feature are told."""
+        return self.words.get(position) or NumberWords(self.name(position))
 
     def named(self, reference: Reference) -> Named:
-        """Return the positions and the cut of a shortcut that the user names."""
+        """Return the positions and the cut of a shortcut that the user names.
+
+        A column of dates means whichever of its features the models lean on most: elapsed time or a part.
+        """
+        if isinstance(reference, str) and (condition := self._slice(reference)):
+            return Named(condition[:1], condition[1])
         positions = tuple(p for name in names_of(reference) for p in self.positions(name, main=True))
         cut = reference.cut if isinstance(reference, CueSlice) else None
+        if len(positions) > 1 and self.outputs and all(self.outputs[p].kind == "datetime" for p in positions):
+            elapsed = tuple(p for p in positions if self.outputs[p].role == "value")
+            if cut is None:
+                return Named(positions, one_of=True)
+            positions = elapsed or positions
         if cut is not None and len(positions) > 1:
             raise OperatorError(
                 f"operators.cues.spurious: a cut does not divide the {len(positions)} features of "
                 f"{'+'.join(names_of(reference))!r}. Name one of them, such as {self.name(positions[0])}."
             )
-        if cut is not None and positions[0] in self.scales:
-            cut = self.scales[positions[0]].cut(cut)
+        if cut is not None:
+            cut = self.words_of(positions[0]).cut(cut)
         return Named(positions, cut)
 
+    def _slice(self, text: str) -> tuple[int, float] | None:
+        """Return position and cut of a slice in words, such as ``hired in Nov-Feb``; None for a name."""
+        start = 0
+        for name, width in zip(self.names, self.widths, strict=True):
+            places = range(start, start + width)
+            start += width
+            labels = [self.name(place) for place in places]
+            if text == name or text in labels:
+                return None
+            if text.startswith(name) and (found := self._in_words(text, places)):
+                return found
+        return None
 
-class Scaled(Protocol):
-    """The map of a column's numbers to a feature."""
-
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature that belongs to a cut in the column's unit."""
-        ...
-
-    def told(self, cut: float) -> tuple[float, str]:
-        """Return a cut of the feature in the column's unit, as a number and as text."""
-        ...
+    def _in_words(self, text: str, places: range) -> tuple[int, float] | None:
+        """Return the first feature among ``places`` of which a cut divides the rows as the text says."""
+        for place in places:
+            words = self.words_of(place)
+            condition = condition_of(text, words.source)
+            cut = None if condition is None else words.parse(condition)
+            if cut is not None:
+                return place, cut
+        return None
 
 
 def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | None]]:
@@ -163,6 +189,9 @@ def columns_of(name: str, known: Sequence[str]) -> list[tuple[str, int | str | N
     entry = ENTRY.fullmatch(name)
     if entry is not None and entry["column"] in known:
         return [(entry["column"], int(entry["entry"]))]
+    compared = COMPARED.fullmatch(name)
+    if compared is not None:
+        return columns_of(compared["entry"], known)
     labelled = max((column for column in known if _is_label(name, column)), key=len, default=None)
     if labelled is not None:
         return [(labelled, name)]
@@ -196,7 +225,7 @@ def check_answers(
 def _is_label(name: str, column: str) -> bool:
     """Whether a name is the label of a feature that `encode` makes of a column."""
     rest = name.removeprefix(column)
-    return rest != name and rest.startswith((" = ", " is missing", " is infrequent", ": "))
+    return rest != name and rest.startswith((*WORDS, ": "))
 
 
 def _meanings(

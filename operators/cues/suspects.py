@@ -23,6 +23,7 @@ from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import Scaler, class_balance
 from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
 from operators.cues.state import Settings
+from operators.encode.words import Gap
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class Suspect:
     ----------
     feature
         Column.
-    cut
-        Rows above it, in the feature's own unit, are inside the slice.
+    gap
+        Neighbouring values of the feature in the sample, in its own unit. Rows inside the slice have at least
+        the upper one, all others at most the lower one.
     share
         Part of the rows inside.
     share_by_class
@@ -52,7 +54,7 @@ class Suspect:
     """
 
     feature: int
-    cut: float
+    gap: Gap
     share: float
     share_by_class: Floats
     accuracy_inside: Floats
@@ -68,10 +70,8 @@ class Sample:
 
     Attributes
     ----------
-    scaler
-        Turns cuts into the features' own units.
-    Z, y, ids
-        Standardised rows (n, d), labels (n,), row ids (n,).
+    X, Z, y, ids
+        Rows (n, d), the same standardised, labels (n,), row ids (n,).
     before, plain
         Held-out probabilities of class-balanced models and of models without weights for split 0, shape
         (n, C).
@@ -80,7 +80,7 @@ class Sample:
 
     """
 
-    scaler: Scaler
+    X: Floats
     Z: Floats
     y: Integers
     ids: Integers
@@ -122,13 +122,12 @@ def list_suspects(
     rows = draw_sample(y, ids, s.max_rows, s.seed)
     rows = rows[counted_classes(np.bincount(y, minlength=C))[y[rows]]]
     X, y, ids = X[rows], y[rows], ids[rows]
-    scaler = Scaler.from_rows(X)
-    Z = scaler.apply(X)
+    Z = Scaler.from_rows(X).apply(X)
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
     before = held_out(twins.before, Z, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0))
     plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
-    sample = Sample(scaler, Z, y, ids, before[0], plain, s.l2, s.seed)
+    sample = Sample(X, Z, y, ids, before[0], plain, s.l2, s.seed)
     return measure_suspects(slices, sample, top=top, always=always)
 
 
@@ -154,7 +153,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect
     everything = np.ones(len(y), bool)
     return Suspect(
         feature=j,
-        cut=float(slices.cut[k] * sample.scaler.scale[j] + sample.scaler.mean[j]),
+        gap=Gap(float(sample.X[~inside, j].max()), float(sample.X[inside, j].min())),
         share=float(inside.mean()),
         share_by_class=slices.above[k],
         accuracy_inside=old[:, 1],

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Mask
+from operators.readable import Scale, time_text
 
-Scale = Literal["number", "date", "time"]
-SECONDS_PER_DAY = 86_400.0
-MOST_SECONDS = 9.2e18
-"""Seconds before and after 1970 that a date of 64 bits holds: 292 billion years."""
 LONGEST_VALUE = 40
 """Characters of a category or term that a text shows."""
 
@@ -64,10 +61,7 @@ class Range:
     def _value(self, end: float) -> str:
         if math.isinf(end) or self.scale == "number":
             return f"{end:.15g}"
-        # The standard library knows the years 1 to 9999 only; integers of 64 bits reach further.
-        second = np.datetime64(math.floor(min(max(end, -MOST_SECONDS), MOST_SECONDS)), "s")
-        text = str(np.datetime_as_string(second, unit="D" if self.scale == "date" else "m"))
-        return text.replace("T", " ")
+        return time_text(end, self.scale)
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float64
-from operators.descriptions.conditions import (
-    SECONDS_PER_DAY,
-    Condition,
-    Level,
-    Missing,
-    Range,
-    Scale,
-    Term,
-)
+from operators.descriptions.conditions import Condition, Level, Missing, Range, Term
 from operators.encode.kinds import looks_like_id
 from operators.encode.tags import is_tags, read_tags
+from operators.readable import SECONDS_PER_DAY, Scale, readable_between
 
 MOST_CUTS = 31
 MOST_LEVELS = 24
@@ -337,28 +330,6 @@ def readable_cuts(values: Float64, scale: Scale = "number") -> Float64:
             pairs += list(zip(low, high, strict=True))
     cuts = [readable_between(float(a), float(b), scale) for a, b in pairs if b > distinct[0]]
     return np.unique(np.array([cut for cut in cuts if distinct[0] < cut <= distinct[-1]], np.float64))
-
-
-def readable_between(low: float, high: float, scale: Scale = "number") -> float:
-    """Return a number t with low < t <= high and as few digits as possible; ``high`` where both are equal."""
-    if scale != "number":
-        unit = SECONDS_PER_DAY if scale == "date" else 60.0
-        floor = math.floor(high / unit) * unit
-        return floor if floor > low else high
-    if not high > low:
-        return high
-    size = max(abs(low), abs(high))
-    exponent = math.floor(math.log10(size)) if size > 0 else 0
-    for digits in range(17):
-        places = digits - 1 - exponent
-        step = 10.0**-places
-        if not math.isfinite(step) or step == 0:
-            continue
-        for part in (5.0, 1.0):  # 0, 50, 100 before 10, 20, 30
-            found = round(math.floor(high / (step * part)) * step * part, max(places + 1, 0))
-            if low < found <= high:
-                return float(found)
-    return high
 
 
 def stacked(views: Sequence[View]) -> tuple[npt.NDArray[np.float32], list[tuple[int, int]]]:

@@ -16,32 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float32, Float64
+from operators.encode.calendar_words import PERIODS, waves
 from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
-from operators.encode.summary import ColumnSummary, Form, as_numbers, as_seconds, form_of, written_time
+from operators.encode.summary import ColumnSummary, Form, as_numbers, as_seconds, form_of
 from operators.encode.texts import dates, is_missing, tidy
 from operators.ingest.kernel import Codes, Reason
 
 DAY = 86_400.0
-PERIODS = MappingProxyType({"month": 12, "day": 30, "weekday": 7, "hour": 24})
-"""Length of each cyclic part in its own unit."""
 MIN_DAYS = MappingProxyType({"month": 60.0, "weekday": 7.0})
 """Days between the 1st and the 99th percentile from which a part is used by default."""
-
-
-@dataclass(frozen=True)
-class ElapsedDays:
-    """The map of points in time to days since ``centre``, which is in seconds since 1970."""
-
-    centre: float
-
-    def cut(self, told: float) -> float:
-        """Return a cut of the feature: it is in days already."""
-        return told
-
-    def told(self, cut: float) -> tuple[float, str]:
-        """Return a cut in days, and as a date."""
-        return cut, written_time(self.centre + cut * DAY)
 
 
 @dataclass(frozen=True)
@@ -115,8 +99,7 @@ class DatetimeEncoding:
         values = calendar_part(wall, part)
         if part == "year":
             return [values]
-        angle = values / PERIODS[part] * 2 * np.pi
-        return [np.sin(angle), np.cos(angle)]
+        return list(waves(values, part).values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the encoding as JSON-able values."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,14 @@ import pyarrow as pa
 from operators.arrays import Float32
 from operators.base import REASON
 from operators.encode.categories import CategoryEncoding
-from operators.encode.datetimes import DatetimeEncoding, ElapsedDays
-from operators.encode.numeric import NumberEncoding, Scale
+from operators.encode.datetimes import DatetimeEncoding
+from operators.encode.numeric import NumberEncoding
 from operators.encode.outputs import STATE, Output
 from operators.encode.tags import TagsEncoding
 from operators.encode.targets import TargetTable
 from operators.encode.vectors import TextEncoding, VectorEncoding
+from operators.encode.words import Encoding, Words, words_of
 from operators.ingest.kernel import Codes, Reason, explain_value
-
-Encoding: TypeAlias = (
-    NumberEncoding | CategoryEncoding | TagsEncoding | DatetimeEncoding | VectorEncoding | TextEncoding
-)
 
 
 @dataclass(frozen=True)
@@ -55,18 +52,17 @@ class TableEncoding:
         """Columns that are read."""
         return [column.source for column in self.columns]
 
-    def scales(self) -> dict[int, Scale | ElapsedDays]:
-        """Return the maps from columns to features by position, of features in another unit."""
-        found: dict[int, Scale | ElapsedDays] = {}
-        start = 0
-        for encoding in self.columns:
-            if isinstance(encoding, NumberEncoding) and encoding.scale.method != "none":
-                found[start] = encoding.scale
-            for place, output in enumerate(encoding.outputs):
-                if isinstance(encoding, DatetimeEncoding) and output.role == "value":
-                    found[start + place] = ElapsedDays(encoding.centre)
-            start += len(encoding.outputs)
-        return found
+    def words(self, missing: Collection[str] = ()) -> dict[int, Words]:
+        """Return how cuts of the features are told in words of the columns, by position.
+
+        Parameters
+        ----------
+        missing
+            Columns that have missing values.
+
+        """
+        found = (word for one in self.columns for word in words_of(one, has_missing=one.source in missing))
+        return {place: word for place, word in enumerate(found) if word is not None}
 
     def transform(self, table: pa.Table, folds: npt.NDArray[np.int64] | None = None) -> tuple[Float32, Codes]:
         """Encode n rows.

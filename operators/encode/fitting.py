@@ -27,7 +27,7 @@ from operators.encode.categories import (
     rare_method,
 )
 from operators.encode.datetimes import fit_datetime
-from operators.encode.encoding import Encoding, TableEncoding
+from operators.encode.encoding import TableEncoding
 from operators.encode.kinds import ColumnUse, Kind, KindOptions, decide_kind
 from operators.encode.level_counts import INFREQUENT, NEW, ColumnCounts, TableCounts, write_vocabulary
 from operators.encode.numeric import fit_number
@@ -37,6 +37,7 @@ from operators.encode.summary import ColumnSummary, TextRules, summarise
 from operators.encode.tags import TagsEncoding, choose_tags
 from operators.encode.targets import N_FOLDS, PURPOSE, TargetTable, count_targets
 from operators.encode.vectors import TextEncoding, VectorEncoding, text_width
+from operators.encode.words import Encoding
 from operators.hashing import folds_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.memory import release_memory

@@ -260,7 +260,7 @@ def test_the_cue_is_the_first_suspect(cue_problem):
     first = found[0]
     assert first.feature == 6
     assert first.strength > 2 * found[1].strength
-    assert 0 < first.cut < 2
+    assert 0 < first.gap.middle < 2
     assert abs(first.share - 0.5) < 0.05
     assert first.gain > 0.1
     assert first.cost < 0.2

@@ -1,0 +1,98 @@
+"""Suspects are told in words of the source, and the words are accepted as an answer."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import rowsieve
+from operators.base import OperatorError
+from operators.cues.params import CuesParams
+from operators.cues.references import FeatureColumns, columns_of
+from operators.encode.outputs import Output
+from operators.encode.words import ElapsedWords, NumberWords, PartWords
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    """The label says in 92 % of the rows whether a flight left between 20:00 and 05:00."""
+    rng = np.random.default_rng(0)
+    n = 1500
+    y = rng.integers(0, 2, n)
+    night = np.where(rng.random(n) < 0.92, y, 1 - y)
+    hour = np.where(night, (rng.integers(20, 29, n)) % 24, rng.integers(5, 20, n))
+    day = rng.integers(0, 120, n)
+    return pd.DataFrame(
+        {
+            "time_hour": pd.Timestamp("2013-03-01") + pd.to_timedelta(day * 24 + hour, unit="h"),
+            "dep": rng.normal(size=n) + 0.8 * y,
+            "late": np.where(y, "yes", "no"),
+        }
+    )
+
+
+def curated(frame: pd.DataFrame, folder: Path, **cues: object) -> list[dict[str, object]]:
+    chain = {"groups": {"method": "none"}, "cues": cues, "weights": {"method": "robust"}, "split": {}}
+    rowsieve.curate(frame, label="late", operators=chain, output=str(folder))
+    (path,) = folder.rglob("suspects.json")
+    return json.loads(path.read_text())["suspects"]
+
+
+def test_a_suspected_part_of_a_date_is_read_and_answered_in_words(frame, tmp_path):
+    first = curated(frame, tmp_path / "a")[0]
+    assert re.fullmatch(r"time_hour between (19|20):00 and 0[56]:00", first["slice"])
+    assert first["reference"] == first["slice"]
+    for number, answer in enumerate([first["reference"], "time_hour"]):
+        again = curated(frame, tmp_path / str(number), spurious=[answer])
+        assert next(one for one in again if one["slice"] == first["slice"])["answer"] == "spurious"
+
+
+@pytest.fixture
+def columns() -> FeatureColumns:
+    outputs = [
+        Output("time", "datetime", "time", "value"),
+        Output("time", "datetime", "time: hour (sin)", "part"),
+        Output("time", "datetime", "time: hour (cos)", "part"),
+        Output("age", "numeric", "age", "value"),
+        Output("v", "vector", "v[0]", "entry"),
+        Output("v", "vector", "v[1]", "entry"),
+    ]
+    words = {
+        0: ElapsedWords("time", 0.0),
+        1: PartWords("time", "hour", "sin"),
+        2: PartWords("time", "hour", "cos"),
+        3: NumberWords("age"),
+    }
+    return FeatureColumns(("time", "age", "v"), (3, 1, 2), tuple(outputs), words)
+
+
+def test_slices_in_words_are_features_with_their_cuts(columns):
+    def named(reference: object):
+        return columns.named(CuesParams.model_validate({"spurious": [reference]}).spurious[0])
+
+    night = named("time between 20:00 and 05:00")
+    assert night.columns == (2,)
+    assert np.cos(2 * np.pi * 5 / 24) < night.cut < np.cos(2 * np.pi * 4 / 24)
+    assert named("time on or after 1970-01-03").columns == (0,)
+    assert named("time on or after 1970-01-03").cut == pytest.approx(2)
+    assert named("time before 1970-01-03").cut == named("time on or after 1970-01-03").cut
+    assert (named("age > 35").columns, named("age > 35").cut) == ((3,), 35)
+    assert 34.9 < named("age >= 35").cut < 35
+    assert (named("v[1] > -0.5").columns, named("v[1] > -0.5").cut) == ((5,), -0.5)
+    assert named("time").columns == (0, 1, 2)
+    assert named("time").one_of
+    assert named({"column": "time", "cut": 4}).columns == (0,)
+    assert columns.positions("time between 20:00 and 05:00") == (2,)
+    with pytest.raises(OperatorError, match="no cut of one divides the rows so"):
+        columns.positions("time between 21:00 and 05:00")
+
+
+def test_the_plan_knows_the_column_of_a_slice_in_words():
+    known = ("time", "age", "v")
+    assert columns_of("time in Nov-Feb or is missing", known)[0][0] == "time"
+    assert columns_of("v[1] > 0.5", known) == [("v", 1)]
+    with pytest.raises(OperatorError, match="no column 'tim in Nov'"):
+        columns_of("tim in Nov", known)
