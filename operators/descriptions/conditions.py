@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Mask
+from operators.encode.calendar_words import VALUES, part_text
 from operators.readable import Scale, time_text
 
 LONGEST_VALUE = 40
@@ -121,7 +122,44 @@ class Term:
         return f'{self.column} {"does not mention" if self.negated else "mentions"} "{shown(self.term)}"'
 
 
-Condition: TypeAlias = Range | Missing | Level | Term
+@dataclass(frozen=True)
+class Part:
+    """A part of a date, such as the hour, has one of some values: ``hired in Nov-Feb``.
+
+    Attributes
+    ----------
+    missing
+        Whether rows without a value fulfil the condition too. Without ``values`` they alone do; with all of
+        them, and ``missing`` False, the column has a value.
+
+    """
+
+    column: str
+    part: str
+    values: frozenset[int]
+    missing: bool = False
+
+    def holds(self, values: npt.NDArray[np.float64]) -> Mask:
+        """Return which rows fulfil the condition, shape (n,), from values of the part; NaN is missing."""
+        return np.asarray(np.isin(values, list(self.values)) | (np.isnan(values) & self.missing))
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        if not self.values and self.missing:
+            return f"{self.column} is missing"
+        if len(self.values) == len(VALUES[self.part]) and not self.missing:
+            return f"{self.column} is not missing"
+        found = f"{self.column} {part_text(self.part, self.values)}"
+        return f"({found} or missing)" if self.missing else found
+
+
+Condition: TypeAlias = Range | Missing | Level | Term | Part
+
+
+def view_key(of: Any) -> tuple[str, str]:
+    """Return what names the view that a condition reads, given either: the column, and the part of a date."""
+    return of.column, getattr(of, "part", "")
 
 
 def shown(value: str) -> str:
@@ -137,13 +175,17 @@ def merge(conditions: list[Condition]) -> list[Condition]:
     The order is that of the first condition on each column.
     """
     merged: list[Condition] = []
-    for column in dict.fromkeys(condition.column for condition in conditions):
-        own = [condition for condition in conditions if condition.column == column]
+    for key in dict.fromkeys(view_key(condition) for condition in conditions):
+        own = [condition for condition in conditions if view_key(condition) == key]
         merged += _merge_column(own)
     return merged
 
 
 def _merge_column(own: list[Condition]) -> list[Condition]:
+    parts = [condition for condition in own if isinstance(condition, Part)]
+    if parts:
+        values = frozenset.intersection(*(one.values for one in parts))
+        return [Part(parts[0].column, parts[0].part, values, all(one.missing for one in parts))]
     ranges = [condition for condition in own if isinstance(condition, Range)]
     certain = [c for c in own if isinstance(c, Missing) or (isinstance(c, Level) and not c.negated)]
     if certain and not any(isinstance(condition, Term) for condition in own):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.stats import hypergeom
 
 from operators.arrays import Float64, Mask
-from operators.descriptions.conditions import Condition, merge
+from operators.descriptions.conditions import Condition, merge, view_key
 from operators.descriptions.views import TextView, View, stacked
 
 DEPTH = 3
@@ -120,8 +120,8 @@ def find_rule(
 
 def holds(conditions: Sequence[Condition], views: Sequence[View]) -> Mask:
     """Return for which rows all conditions hold, shape (n,)."""
-    by_column = {view.column: view for view in views}
-    found = [by_column[condition.column].holds(condition) for condition in conditions]
+    by_key = {view_key(view): view for view in views}
+    found = [by_key[view_key(condition)].holds(condition) for condition in conditions]
     return np.asarray(np.logical_and.reduce(found))
 
 

@@ -20,9 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float64
-from operators.descriptions.conditions import Condition, Level, Missing, Range, Term
+from operators.descriptions.conditions import Condition, Level, Missing, Part, Range, Term
+from operators.encode.calendar_words import PERIODS, VALUES
+from operators.encode.datetimes import calendar_part, usual_parts
 from operators.encode.kinds import looks_like_id
+from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
+from operators.encode.texts import DATES, dates, is_missing, tidy
 from operators.readable import SECONDS_PER_DAY, Scale, readable_between
 
 MOST_CUTS = 31
@@ -144,7 +148,43 @@ class TextView:
         return condition.holds(self.occurs)
 
 
-View: TypeAlias = NumberView | LevelView | TextView
+@dataclass(frozen=True)
+class PartView:
+    """A cyclic part of a column of dates: its values (n,) float64, NaN where the date is missing."""
+
+    column: str
+    part: str
+    values: Float64
+
+    @property
+    def width(self) -> int:
+        """Number of columns for the tree: the order from the first value, and from the middle one.
+
+        With both, one split can part the values round the turn of the year, week or day from the others.
+        """
+        return 2
+
+    def matrix(self) -> npt.NDArray[np.float32]:
+        """Return (n, 2): the place of the value in both orders, NaN where it is missing."""
+        n, first = len(VALUES[self.part]), VALUES[self.part][0]
+        places = [(self.values - first + shift) % n for shift in (0, n // 2)]
+        return np.column_stack(places).astype(np.float32)
+
+    def condition(self, position: int, threshold: float, *, left: bool, missing: bool) -> Condition:
+        """Return the condition of one side of a split of the tree."""
+        values = list(VALUES[self.part])
+        n, shift = len(values), (len(values) // 2 if position else 0)
+        inside = [values[k] for k in range(n) if ((k + shift) % n <= threshold) == left]
+        return Part(self.column, self.part, frozenset(inside), missing or not inside)
+
+    def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
+        """Return which rows fulfil a condition on this part, shape (n,)."""
+        if not isinstance(condition, Part):
+            raise TypeError(f"{condition.text}: not a condition on a part of a date")
+        return condition.holds(self.values)
+
+
+View: TypeAlias = NumberView | LevelView | TextView | PartView
 
 
 def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
@@ -160,7 +200,10 @@ def views_of(table: pa.Table, fit: npt.NDArray[np.bool_]) -> list[View]:
         Rows, shape (n,), from which thresholds, frequent values and terms are taken.
 
     """
-    found = (_view(name, table.column(name).combine_chunks(), fit) for name in table.column_names)
+    found: list[View | None] = []
+    for name in table.column_names:
+        column = _with_dates(table.column(name).combine_chunks(), fit)
+        found += [_view(name, column, fit), *_parts(name, column, fit)]
     return [view for view in found if view is not None and view.width]
 
 
@@ -212,6 +255,40 @@ def _dates(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> NumberVie
     moments = pc.cast(column, pa.timestamp("us"), safe=False)
     micros = _floats(pc.cast(moments, pa.int64()))
     return _numbers(name, micros / 1e6, fit, "date" if _spans_days(micros / 1e6) else "time")
+
+
+def _with_dates(column: pa.Array, fit: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return dates in place of texts if nearly all of these are dates of one format, else the column."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    texts = tidy(column)
+    there = ~is_missing(texts, MISSING_TEXTS)
+    for format in DATES:
+        seconds = dates(texts, format)
+        if there[fit].any() and np.isfinite(seconds)[there & fit].mean() >= NUMBER_SHARE:
+            gaps = np.isnan(seconds)
+            micros = np.round(np.where(gaps, 0, seconds) * 1e6).astype(np.int64)
+            return pa.array(micros, mask=gaps).cast(pa.timestamp("us"))
+    return column
+
+
+def _parts(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> list[PartView]:
+    """Return the cyclic parts of a column of dates that vary, by the clock of its zone."""
+    if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+        return []
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz
+    moments = pc.cast(pc.local_timestamp(column) if zoned else column, pa.timestamp("us"), safe=False)
+    seconds = _floats(pc.cast(moments, pa.int64())) / 1e6
+    absent = np.isnan(seconds)
+    if not (fit & ~absent).any():
+        return []
+    parts = usual_parts(Histogram.of(seconds[fit & ~absent]))
+    whole = np.where(absent, 0.0, seconds)
+    return [
+        PartView(name, part, np.where(absent, np.nan, calendar_part(whole, part)))
+        for part in parts
+        if part in PERIODS
+    ]
 
 
 def _spans_days(seconds: Float64) -> bool:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -307,3 +308,34 @@ def test_slices_of_the_same_rows_are_told_once() -> None:
         ("text[2] > 0.5", []),
         ("text[3] > 0.5", []),
     ]
+
+
+@pytest.mark.parametrize("kind", ["time", "zoned", "text"])
+@pytest.mark.parametrize(
+    ("part", "values", "words"),
+    [
+        ("hour", {20, 21, 22, 23, 0, 1, 2, 3}, "left between 20:00 and 04:00"),
+        ("month", {11, 12, 1, 2}, "left in Nov-Feb"),
+        ("weekday", {6, 7}, "left on Sat, Sun"),
+    ],
+)
+def test_parts_of_dates_are_told_in_words(kind: str, part: str, values: set[int], words: str) -> None:
+    rng = np.random.default_rng(5)
+    n = 4000
+    hours = pd.Series(pd.Timestamp("2013-01-01") + pd.to_timedelta(rng.integers(0, 24 * 900, n), unit="h"))
+    inside = {"hour": hours.dt.hour, "month": hours.dt.month, "weekday": hours.dt.day_of_week + 1}[part]
+    hours[rng.random(n) < 0.05] = pd.NaT
+    chosen = (inside.isin(values) & hours.notna()).to_numpy()
+    column = {
+        "time": pa.array(hours),
+        "zoned": pa.array(hours.dt.tz_localize("UTC").dt.tz_convert("America/New_York")),
+        "text": pa.array(hours.dt.strftime("%Y-%m-%d %H:%M").where(hours.notna(), None), pa.string()),
+    }[kind]
+    if kind == "zoned":  # by the clock of the zone
+        clock = hours.dt.tz_localize("UTC").dt.tz_convert("America/New_York").dt
+        inside = {"hour": clock.hour, "month": clock.month, "weekday": clock.day_of_week + 1}[part]
+        chosen = inside.isin(values).to_numpy()
+    rule = find(pa.table({"left": column, "noise": rng.normal(size=n)}), chosen)
+    assert rule is not None
+    assert rule.text == words
+    assert rule.score.coverage == rule.score.purity == 1.0
