@@ -24,7 +24,7 @@ SYNTAX = set(',:{}[]"\\')
 
 @dataclass(frozen=True)
 class CellRules:
-    """How the cells of a CSV file are written.
+    """Rules by which the cells of a CSV file are read.
 
     ``strip`` drops white space around every cell. ``missing`` are texts that stand for null. ``decimal`` is
     the decimal point of numbers, ``thousands`` what may stand between groups of three digits.

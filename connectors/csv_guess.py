@@ -1,4 +1,4 @@
-"""How a CSV file is written, as its first lines show: separators, decimal commas, thousands, no header."""
+"""Guesses the options of a CSV file from its first lines: separators, decimal commas, thousands, header."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class Guess:
-    """How a CSV file is written: options of ``csv`` that differ from their defaults, and why."""
+    """Guessed options of ``csv`` that differ from their defaults, each with its reason."""
 
     options: dict[str, Any]
     why: str = "as the first lines of the file show"
@@ -87,7 +87,7 @@ def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:
 
 
 def _has_header(first: list[str], columns: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row names columns: it has no numbers, or none of its texts is a value below it."""
+    """Return whether the first row names columns: it has no numbers, or none of its texts occurs below."""
     cells = [cell.strip() for cell in first]
     numbers = [bool(NUMBER.fullmatch(cell)) for cell in cells]
     again = [

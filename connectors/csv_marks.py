@@ -84,7 +84,7 @@ def _with_thousands(
 
 
 def _is_grouped(column: Sequence[str], pattern: re.Pattern[str], plain: re.Pattern[str]) -> bool:
-    """Whether a column has numbers with thousands, and hardly any that are not plain ones."""
+    """Return whether a column has numbers with thousands, and hardly any that are not plain ones."""
     grouped = [pattern.fullmatch(cell) is not None for cell in column]
     fitting = sum(hit or plain.fullmatch(cell) is not None for hit, cell in zip(grouped, column, strict=True))
     others = [cell for cell in column if any(digit.isdigit() for digit in cell)]
@@ -92,13 +92,13 @@ def _is_grouped(column: Sequence[str], pattern: re.Pattern[str], plain: re.Patte
 
 
 def _all_grouped(column: Sequence[str]) -> bool:
-    """Whether all commas of a column can stand between thousands."""
+    """Return whether all commas of a column can stand between thousands."""
     pattern = GROUPED[",", "."]
     return all(pattern.fullmatch(cell) for cell in column if "," in cell)
 
 
 def _has_points(column: Sequence[str]) -> bool:
-    """Whether a column has numbers whose point cannot stand between thousands."""
+    """Return whether a column has numbers whose point cannot stand between thousands."""
     hits = [cell for cell in column if POINT.fullmatch(cell)]
     fits = sum(1 for cell in column if POINT.fullmatch(cell) or NUMBER.fullmatch(cell))
     odd = any(not GROUPED[".", ","].fullmatch(cell) for cell in hits)
@@ -106,7 +106,7 @@ def _has_points(column: Sequence[str]) -> bool:
 
 
 def _mostly(column: Sequence[str], pattern: re.Pattern[str]) -> bool:
-    """Whether most cells match, and those that do not are plain numbers."""
+    """Return whether most cells match, and those that do not are plain numbers."""
     hits = sum(pattern.fullmatch(cell) is not None for cell in column)
     return hits >= MOSTLY * len(column) > 0 and all(
         NUMBER.fullmatch(cell) or pattern.fullmatch(cell) for cell in column

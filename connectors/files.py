@@ -251,14 +251,14 @@ def list_files(
 
 
 def exists(spec: SourceSpec, path: str) -> bool:
-    """Whether there is something of that name."""
+    """Return whether there is something of that name."""
     filesystem, where = resolve(path, spec.root, spec.policy)
     with reading(path):
         return bool(filesystem.get_file_info(where).type != fs.FileType.NotFound)
 
 
 def marked(path: str, markers: Sequence[str], root: str = "") -> bool:
-    """Whether ``path`` is a folder that holds something of one of these names."""
+    """Return whether ``path`` is a folder that holds something of one of these names."""
     if split_glob(path)[1]:
         return False
     with reading(path):

@@ -42,7 +42,7 @@ class Predicate:
         return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
-        """Whether each row is taken. Raises ConnectorError for an unknown column or an impossible value."""
+        """Return which rows are taken. Raises ConnectorError for an unknown column or an impossible value."""
         refs = {name: table[name] for name in self.columns if name in table.schema.names}
         return pc.fill_null(self._test(table.schema, refs), False)
 

@@ -15,12 +15,12 @@ NATIVE = ("file", *OBJECT_STORES, "hdfs", "viewfs")
 
 
 def is_quoted(path: str) -> bool:
-    """Whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
+    """Return whether a path is a URI in which %20 stands for a space; fsspec takes names as they are."""
     return "://" in path and not is_fsspec(path)
 
 
 def is_fsspec(path: str) -> bool:
-    """Whether fsspec, not pyarrow, reads what the URI names."""
+    """Return whether fsspec, not pyarrow, reads what the URI names."""
     scheme, mark, _ = path.partition("://")
     return bool(mark) and scheme not in NATIVE
 

@@ -297,7 +297,7 @@ def _endpoints(uri: str) -> list[str]:
 
 
 def _has_own_credentials(uri: str) -> bool:
-    """Whether the URI of an object store has keys, or asks for none to be used."""
+    """Return whether the URI of an object store has keys, or asks for none to be used."""
     parts = urlsplit(uri)
     if parts.scheme in ("gs", "gcs"):
         return parts.username == "anonymous"

@@ -1,4 +1,4 @@
-"""How text files are encoded (``source.encoding``): rows are cut in the stored bytes and read as UTF-8.
+"""Encodings of text files (``source.encoding``): rows are cut in the stored bytes and read as UTF-8.
 
 Row ends, quotes and separators are ASCII characters. In UTF-8, in encodings of one byte a character, and in
 the listed ones of several bytes, a byte below 0x30 is always such a character, so that files are cut without
@@ -147,7 +147,7 @@ def find_encoding(name: str) -> str:
 
 
 def _has_one_byte(name: str) -> bool:
-    """Whether every byte is a character of its own or none, and the first 128 are those of ASCII."""
+    """Return whether every byte is a character of its own or none, and the first 128 are those of ASCII."""
     if name in ("ascii", "iso8859-1"):
         return True
     with suppress(ImportError):

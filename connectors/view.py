@@ -161,7 +161,7 @@ def pushed(
 
 
 def _asks_numbers(predicate: Predicate, name: str) -> bool:
-    """Whether a filter compares a column with numbers alone."""
+    """Return whether a filter compares a column with numbers alone."""
     values = [value for way in predicate.ways for column, _, value in way if column == name]
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     return all(isinstance(one, int | float) for one in flat)

@@ -220,7 +220,7 @@ class Context:
 
 @dataclass(frozen=True)
 class DatasetDelta:
-    """How the dataset has changed since an operator's state was fitted. Picklable."""
+    """Change of the dataset since an operator's state was fitted. Picklable."""
 
     state: Path
     """The existing state folder. It is read-only."""

@@ -1,4 +1,4 @@
-"""Which ``package.module:factory`` a recipe may name: to import a module is to run it."""
+"""Checks the ``package.module:factory`` that a recipe names, because importing a module runs it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where it listens, and what its clients are to have in their environment."""
+    """Address of the server, and the environment variables that its clients need."""
 
     endpoint: str
     environment: dict[str, str] = field(repr=False)

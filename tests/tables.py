@@ -19,7 +19,7 @@ B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-
 
 @dataclass(frozen=True)
 class Made:
-    """What a recipe says of a table: format, path, options."""
+    """A table as a recipe names it: format, path, options."""
 
     format: str
     path: str
@@ -60,7 +60,7 @@ def kind(made: Made) -> str:
 
 
 def new(name: str, folder: Path) -> Made:
-    """Where a table of that kind is to be written."""
+    """Return the place at which a table of this kind is to be written."""
     if name in ("sqlite", "duckdb"):
         return Made(
             "sql", f"{name}:///{folder}/rows.{name}", {"table": "rows", "key": "a", "rows_per_shard": 40}

@@ -1,4 +1,4 @@
-"""Where a run keeps what it makes: a folder of a filesystem, or a prefix of an object store.
+"""Storage of a run's output: a folder of a filesystem, or a prefix of an object store.
 
 A place is a ``pathlib.Path`` or an :class:`ObjectPath`, which has the same few methods. What differs between
 the two has a function here, such as :func:`write_whole` and :func:`read_columns`.

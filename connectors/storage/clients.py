@@ -96,7 +96,7 @@ def _endpoint(query: dict[str, str]) -> str:
 
 
 def _is_plain(endpoint: str) -> bool:
-    """Whether the endpoint, also one that the environment names, is without TLS: somebody wrote http://."""
+    """Return whether the endpoint, also one that the environment names, is without TLS: somebody wrote http://."""
     named = [endpoint, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))]
     return any(name.startswith("http://") for name in named)
 

@@ -177,7 +177,7 @@ class ObjectPath:
             return bytes(obstore.get_range(client(self.root), self.key, start=start, length=length))
 
     def exists(self) -> bool:
-        """Whether there is an object of this key; a prefix is none."""
+        """Return whether there is an object of this key; a prefix is none."""
         try:
             self.stat()
         except FileNotFoundError:
@@ -185,7 +185,7 @@ class ObjectPath:
         return True
 
     def is_dir(self) -> bool:
-        """Whether an object lies below this prefix."""
+        """Return whether an object lies below this prefix."""
         import obstore
 
         with self._asking():

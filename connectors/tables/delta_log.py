@@ -74,7 +74,7 @@ def _is_local(uri: str) -> bool:
 
 
 def _is_read(name: str, version: int) -> bool:
-    """Whether a file of the log may count for a version: parts of checkpoints have names without one."""
+    """Return whether a file of the log may count for a version; parts of checkpoints do not name one."""
     numbered = _VERSION.match(name)
     return name.endswith((".json", ".parquet")) and (numbered is None or int(numbered[0]) <= version)
 
@@ -128,7 +128,7 @@ def _check(uri: str, where: str, found: dict[str, Any]) -> None:
 
 
 def _is_below(where: str, name: str) -> bool:
-    """Whether an absolute path or URI lies in the table's folder, of which ``where`` is the bare path."""
+    """Return whether an absolute path or URI lies in the table's folder, whose bare path is ``where``."""
     bare = unquote(re.sub(r"^[A-Za-z][A-Za-z0-9+.-]*:(//)?", "", name))
     root = where.rstrip("/") + "/"
     plain = not _AMBIGUOUS.search(name) and bare.startswith(root)
@@ -136,7 +136,7 @@ def _is_below(where: str, name: str) -> bool:
 
 
 def _is_plain(name: str, *, folder: bool) -> bool:
-    """Whether a relative name stays where it is: one name, or with ``folder`` none or several."""
+    """Return whether a relative name stays where it is: one name, or with ``folder`` none or several."""
     parts = unquote(name).split("/")
     if folder:
         parts = parts[:-1] if parts[-1] == "" else parts

@@ -75,7 +75,7 @@ class LanceExport(Export):
         return PendingExport(LanceWriter(self.path, wanted, mode), partial(self._commit, adds, wanted, tag))
 
     def _adds(self, dataset: Any) -> bool:
-        """Whether there are rows to add to; with none, rows to append replace nothing."""
+        """Return whether there are rows to add to; with none, rows to append replace nothing."""
         return self.mode == "append" and dataset is not None and bool(dataset.get_fragments())
 
     def _commit(

@@ -62,7 +62,7 @@ USUAL_ADDER |= {"gradient": "gradients", "prediction": "probe", "loss": "probe"}
 
 
 def wants_verdict(chain: Sequence[Operator[Any]]) -> bool:
-    """Whether operators mark outliers and no operator combines their marks."""
+    """Return whether operators mark outliers and no operator combines their marks."""
     added = {field.name for operator in chain for field in operator.adds}
     return IS_OUTLIER not in added and any(name.endswith(MARK) for name in added)
 

@@ -1,4 +1,4 @@
-"""Which rows operators learn from: all rows, or only those that will be training rows.
+"""Decides which rows operators learn from: all rows, or only those that will be training rows.
 
 Where ``split`` draws rows at random, a row's part follows from what the source holds, so it is known before
 anything is fitted. The engine then puts the operator ``parts`` in front of all others; every ``fit`` gets a

@@ -58,12 +58,12 @@ class Action:
     kept: str = ""
     """Fingerprint of the base version's operator whose state and sidecars are reused; empty: fitted again."""
     reason: str = ""
-    """Why the operator is fitted again."""
+    """Reason for fitting the operator again; empty if it is reused."""
 
 
 @dataclass(frozen=True)
 class Increment:
-    """How a plan continues from its base version."""
+    """Continuation of a plan from its base version."""
 
     base: str
     manifest: Mapping[str, Any]
@@ -71,7 +71,7 @@ class Increment:
     outcome: Outcome
     actions: Mapping[str, Action]
     decision: Mapping[str, Any] | None = None
-    """How the outcome was decided; None until the new rows have been examined."""
+    """Record of the decision; None until the new rows have been examined."""
 
     @property
     def undecided(self) -> bool:
@@ -143,7 +143,7 @@ def is_up_to_date(
     recipe: Recipe,
     store: RunStore,
 ) -> bool:
-    """Whether the base version is exactly what this recipe makes of this input."""
+    """Return whether the base version is exactly what this recipe makes of this input."""
     if matching.new or matching.gone or not _same_recipe(manifest, recipe):
         return False
     entries = {entry["name"]: entry for entry in manifest["operators"]}
@@ -213,7 +213,7 @@ def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcom
 
 
 def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:
-    """Whether an entry of a manifest describes this operator. Entries without ``requires`` never do."""
+    """Return whether an entry of a manifest describes this operator. One without ``requires`` never does."""
     return all(entry.get(key) == value for key, value in manifest_entry(planned).items())
 
 
@@ -223,7 +223,7 @@ def _same_recipe(manifest: Mapping[str, Any], recipe: Recipe) -> bool:
 
 
 def _is_complete(store: RunStore, fingerprint: str, shards: Sequence[int]) -> bool:
-    """Whether the run store has the state and the parts of these shards."""
+    """Return whether the run store has the state and the parts of these shards."""
     if store.fitted(fingerprint) is None:
         return False
     return set(shards) <= set(store.committed(fingerprint))

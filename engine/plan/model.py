@@ -37,9 +37,9 @@ class Plan:
     fingerprint: str
     version: str
     learnt_from: str = ""
-    """Which rows operators learn from, as a sentence."""
+    """Sentence that says which rows operators learn from."""
     increment: Increment | None = None
-    """How the plan continues from a base version; None if it depends on its input alone."""
+    """Continuation from a base version; None if the plan depends on its input alone."""
 
     @cached_property
     def shards(self) -> tuple[ShardInfo, ...]:

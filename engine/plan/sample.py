@@ -142,7 +142,7 @@ def unmatched_labels(source: Source) -> tuple[list[object], list[object]]:
 
 
 def _is_small(source: Source, listing: Listing) -> bool:
-    """Whether one column of all rows is read within a second or so: of Parquet, the others are not."""
+    """Return whether one column of all rows is read within a second or so: of Parquet, the others are not."""
     while isinstance(source, Wrapper | View):
         source = source.source
     n_bytes = sum(shard.n_bytes for shard in listing.shards)

@@ -15,7 +15,7 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Matching:
-    """Which shards of a listing a version has, which are new, and which are gone."""
+    """Shards of a listing compared with those of a version: the same, new, and gone."""
 
     order: tuple[int, ...]
     """Indices into the listing: first the shards that the version has, in its order, then the new ones."""

@@ -60,7 +60,7 @@ class SourceColumn:
 
     @property
     def about(self) -> str:
-        """Why the column is not used, or how; else examples of its values and the share that is missing."""
+        """Reason for not using the column, or its use; else examples of its values and the share missing."""
         parts = [self.use.note] if self.use.note else []
         if self.use.reason is not None and self.kind == "unused" and not self.use.note.startswith(self._why):
             parts = [f"{self._why}: {self.use.note}"]

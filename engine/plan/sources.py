@@ -140,7 +140,7 @@ def resolve_features(recipe: Recipe, schema: pa.Schema, maker: str = "") -> tupl
 
 
 def has_scalars(schema: pa.Schema, features: Sequence[str]) -> bool:
-    """Whether any of the features is a number, a boolean, a text or a date, which `encode` makes usable."""
+    """Return whether any feature is a number, a boolean, a text or a date, which `encode` makes usable."""
     return any(form_of(schema.field(name).type) != Form.VECTOR for name in features)
 
 

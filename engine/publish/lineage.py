@@ -92,7 +92,7 @@ def _output_of(version: str) -> Place:
 
 
 def _has_records(output: Place) -> bool:
-    """Whether tracking is enabled and its server, or its database file, exists."""
+    """Return whether tracking is enabled and its server, or its database file, exists."""
     uri = tracking_uri(output)
     return bool(uri) and (not uri.startswith("sqlite:///") or (output / "mlflow.db").exists())
 

@@ -224,7 +224,7 @@ def _find(record: Record, client: MlflowClient) -> str | None:
 
 
 def _is_report(output: Place, name: str) -> bool:
-    """Whether a name is that of a report which lies in the output itself, not behind a link."""
+    """Return whether a name is that of a report which lies in the output itself, not behind a link."""
     if not REPORT.fullmatch(name):
         return False
     return not isinstance(output, Path) or (output / name).resolve().is_relative_to(output.resolve())

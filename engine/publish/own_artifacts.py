@@ -1,4 +1,4 @@
-"""Where an output's own MLflow database lets artifacts be written and read.
+"""Checks where an output's own MLflow database lets artifacts be written and read.
 
 Without MLFLOW_TRACKING_URI, runs and models are recorded in ``mlflow.db`` of the output, and every run in it
 names the place of its artifacts. Whoever can write a shared output can change these places, to a folder of

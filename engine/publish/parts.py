@@ -32,7 +32,7 @@ class ReusablePart:
     unread: tuple[str, ...]
 
     def whole(self) -> bool:
-        """Whether the file still exists with its recorded size."""
+        """Return whether the file still exists with its recorded size."""
         try:
             return self.place.stat().st_size == self.bytes
         except FileNotFoundError:

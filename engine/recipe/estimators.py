@@ -128,4 +128,4 @@ erm_class_balanced, resample      yes             yes                       yes
 jtt, boosted_cvar                 yes             yes                       yes
 dfr                               yes             if it ends in a Linear    no
 gdro, cvar_doro, chi2_dro         yes             yes                       no"""
-"""Which trainer accepts which model."""
+"""Table of the models that each trainer accepts, for messages and the reference."""

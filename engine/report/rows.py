@@ -55,7 +55,7 @@ class ShownRow:
     wrong: bool
     loss: str
     why: str
-    """Why it is marked, even if it is no outlier by the rule; or "noise"; empty for neither."""
+    """Reason of its mark, even if it is no outlier by the rule; or "noise"; empty for neither."""
     fields: list[str]
 
 

@@ -211,7 +211,7 @@ def _is_opaque(kind: pa.DataType) -> bool:
 
 
 def _is_prose(column: pa.ChunkedArray) -> bool:
-    """Whether a column is text with at least four words on average."""
+    """Return whether a column is text with at least four words on average."""
     if not pa.types.is_string(column.type) or not len(column):
         return False
     return bool((pc.mean(pc.count_substring(column, " ")).as_py() or 0.0) >= MIN_SPACES)

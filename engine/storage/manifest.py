@@ -159,6 +159,6 @@ def current_version(output: Place) -> str | None:
 
 
 def is_published(output: Place, version: str) -> bool:
-    """Whether the version is complete, that is, has a manifest, which is written last."""
+    """Return whether the version is complete, that is, has a manifest, which is written last."""
     there = (version_folder(output, version) / "manifest.json").exists()
     return there and NAME.fullmatch(version) is not None

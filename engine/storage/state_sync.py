@@ -146,7 +146,7 @@ class SyncingExecutor:
 
 
 def several_hosts() -> bool:
-    """Whether the cluster that this process has joined has several nodes."""
+    """Return whether the cluster that this process has joined has several nodes."""
     import ray
 
     return sum(bool(node["Alive"]) for node in ray.nodes()) > 1

@@ -207,7 +207,7 @@ def code_paths(scratch: Path) -> list[str]:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether MLflow's own type of a column would change or refuse some of its values."""
+    """Return whether MLflow's own type of a column would change or refuse some of its values."""
     return _is_number(kind) or bool(pa.types.is_boolean(kind))
 
 

@@ -49,7 +49,7 @@ class TrainSpec:
     params: TrainParams
     seed: int = 0
     folder: Path | None = None
-    """Where the model goes; default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
+    """Folder of the model. Default ``OUTPUT/models/<fingerprint>``: the same training is found again."""
     truth: str | None = None
     """A published column with true groups, for evaluation alone."""
     mix_alpha: float | None = None
@@ -72,7 +72,7 @@ class TrainResult:
     reused: bool
     """Whether the model was there already."""
     place: Place
-    """Where it is kept."""
+    """Folder or prefix that holds the model."""
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
@@ -219,7 +219,7 @@ def row_pieces(job: TrainingJob, first_shard: int = 0) -> list[list[int]]:
 
 
 class RowSource(Protocol):
-    """How a model sees the rows of a version that another model's features were made for. Picklable."""
+    """Gives a model the rows of a version whose features were made for another model. Picklable."""
 
     def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
         """Return the rows of a shard with the model's own features and class indices."""

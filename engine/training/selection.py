@@ -39,7 +39,7 @@ class Candidate:
     accuracy: float | None
     """Plain accuracy there; it breaks ties."""
     fault: str = ""
-    """Why the training failed, such as a step size that diverges."""
+    """Reason of a failed training, such as a step size that diverges; empty if it succeeded."""
     by_seed: tuple[float, ...] = ()
     """Score of each seed, whose mean ``score`` is."""
 

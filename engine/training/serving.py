@@ -183,7 +183,7 @@ class Served:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How the source was read: ``format``, and ``options``, ``rename`` and ``flatten`` if any."""
+        """Settings of reading the source: ``format``, and ``options``, ``rename`` and ``flatten`` if any."""
         return dict(self._about.get("reading") or {})
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SAME = 1e-9
 """Difference of strengths that are the same."""
 BASELINES = {0.0: "no weights", 1.0: "class balance"}
-"""What a strength is called where it is the baseline."""
+"""Names of the strengths that may be the baseline."""
 COLUMNS = ("strength", "mean", "worst", "95 % interval", "rows", "effective", "worst of all")
 EXPLANATION = (
     "Strength 0 weighs all rows alike, 1 balances the classes, 2 gives the robust weights in full. Each "

@@ -1,4 +1,4 @@
-"""How far the published weights go, decided on rows that the models have not seen, against one baseline.
+"""Decides the strength of the published weights on rows that the models have not seen, against one baseline.
 
 The baseline is the better of no weights and class balance (``strength.baseline``). Robust weights whose
 evidence suffices are published only if the worst group is better under them than under both. Without robust

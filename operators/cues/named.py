@@ -41,7 +41,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Sides:
-    """How rows fall on the sides of one named shortcut.
+    """Sides of one named shortcut, with the weight factor of each.
 
     Attributes
     ----------

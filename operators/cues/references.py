@@ -25,8 +25,8 @@ ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
 COMPARED = re.compile(r"(?P<entry>.+\[\d+\]) [<>]=? *[-+.\deE]+")
 """A slice of an entry of a vector."""
 MAIN_ROLES = (("value", "part"), ("category", "missing", "infrequent"), ("target",))
-"""What of a column is balanced where a recipe names it: the value (of a date, or a part of it), else the
-levels, else the class shares."""
+"""Roles of the features that are balanced where a recipe names a column: the value (of a date, or a part of
+it), else the levels, else the class shares."""
 WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
 """What follows a column in a slice in words."""
 

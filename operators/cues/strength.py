@@ -137,7 +137,7 @@ def has_factor(factor: Floats, y: Integers) -> bool:
 
 @dataclass(frozen=True)
 class Trials:
-    """Which rows models get right that have not seen them, for several strengths.
+    """Rows that models which have not seen them get right, for several strengths.
 
     Attributes
     ----------

@@ -150,7 +150,7 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
 
 
 def _alike(one: npt.NDArray[np.bool_] | None, other: npt.NDArray[np.bool_] | None) -> bool:
-    """Whether two sets of rows are nearly the same, by their Jaccard index."""
+    """Return whether two sets of rows are nearly the same, by their Jaccard index."""
     if one is None or other is None:
         return False
     return int((one & other).sum()) >= SAME_ROWS * max(int((one | other).sum()), 1)

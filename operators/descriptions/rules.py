@@ -37,7 +37,7 @@ MIN_ROWS = 20
 
 @dataclass(frozen=True)
 class RuleScore:
-    """How well a rule describes a group, on rows that it was not fitted to.
+    """Quality of a rule's description of a group, on rows that it was not fitted to.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ Codebook = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TextReading:
-    """How the texts of a column are compared."""
+    """Rules by which the texts of a column are compared."""
 
     strip: bool = True
     fold_case: bool = False
@@ -214,7 +214,7 @@ class CategoryEncoding:
 
 @dataclass(frozen=True)
 class Levels:
-    """How the categories of a column are divided.
+    """Division of a column's categories.
 
     Attributes
     ----------

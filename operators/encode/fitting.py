@@ -65,7 +65,7 @@ def kind_options(params: EncodeParams, name: str) -> KindOptions:
 
 
 def has_text_model(params: EncodeParams) -> bool:
-    """Whether the recipe names a network for text whose packages are installed here."""
+    """Return whether the recipe names a network for text whose packages are installed here."""
     from operators.embed.params import NEEDS
 
     model = params.text.model

@@ -64,5 +64,5 @@ def hint(name: str, examples: Sequence[str]) -> str:
 
 
 def _all_near(seconds: Float64) -> bool:
-    """Whether all are points in time of years that people write in full."""
+    """Return whether all are points in time of years that people write in full."""
     return bool((np.abs(seconds) < NEAR).all())  # NaN is not

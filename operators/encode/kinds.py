@@ -48,7 +48,7 @@ OWNER_NAME = re.compile(r"(^|[_\-. ])(id|uuid|guid)$|^unnamed: 0$|[a-z]I[dD]$")
 
 
 class Kind(StrEnum):
-    """How a column is used."""
+    """Use of a column as features."""
 
     NUMERIC = "numeric"
     BOOLEAN = "boolean"
@@ -63,7 +63,7 @@ class Kind(StrEnum):
 
 
 class Unused(StrEnum):
-    """Why a column is not used."""
+    """Reasons for which a column is not used."""
 
     IDENTIFIER = "identifier"
     CONSTANT = "constant"
@@ -169,7 +169,7 @@ def decide_kind(summary: ColumnSummary, options: KindOptions | None = None) -> C
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether the name of a column says that it identifies or numbers rows."""
+    """Return whether the name of a column says that it identifies or numbers rows."""
     return bool(ID_NAME.search(name.lower()) or ID_NAME.search(name))
 
 
@@ -277,13 +277,13 @@ def _fitting(summary: ColumnSummary, kind: str) -> str:
 
 
 def _nearly_unique(summary: ColumnSummary) -> bool:
-    """Whether hardly a value is there twice; in a column that is named an identifier, half may be."""
+    """Return whether hardly a value is there twice; in a column that is named an identifier, half may be."""
     named = OWNER_NAME.search(summary.name.lower()) or OWNER_NAME.search(summary.name)
     return summary.distinct >= (NAMED_UNIQUE if named else UNIQUE) * summary.present
 
 
 def _is_numbering(summary: ColumnSummary) -> bool:
-    """Whether whole numbers are nearly unique, and numbered without gaps or named as an identifier."""
+    """Return whether whole numbers are nearly unique, and numbered without gaps or named as an identifier."""
     histogram = summary.histogram or summary.parsed.get(NUMBER)
     if histogram is None or summary.present < MIN_UNIQUE_ROWS:
         return False
@@ -340,7 +340,7 @@ def _out_of_range(summary: ColumnSummary) -> ColumnUse:
 
 
 def _is_one_number(summary: ColumnSummary) -> bool:
-    """Whether float64 rounds all values to one."""
+    """Return whether float64 rounds all values to one."""
     return summary.histogram is not None and summary.histogram.distinct == 1
 
 
@@ -378,7 +378,7 @@ def _no_model() -> ColumnUse:
 
 
 def is_usable(kind: pa.DataType) -> bool:
-    """Whether a column of this type can be encoded, as far as the type tells."""
+    """Return whether a column of this type can be encoded, as far as the type tells."""
     return form_of(kind) not in (Form.OTHER, Form.IMAGE)
 
 

@@ -133,7 +133,7 @@ def moments(histogram: Histogram) -> tuple[float, float, float]:
 
 
 def has_heavy_tails(histogram: Histogram) -> bool:
-    """Whether a few values lie so far out that they decide the variance of the column."""
+    """Return whether a few values lie so far out that they decide the variance of the column."""
     if histogram.distinct <= HEAVY_DISTINCT or not histogram.rows:
         return False
     return moments(histogram)[2] > HEAVY_KURTOSIS

@@ -66,7 +66,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class TextRules:
-    """How texts are compared: which of them are one category, and which are missing.
+    """Rules by which texts are compared: which of them are one category, and which are missing.
 
     Attributes
     ----------

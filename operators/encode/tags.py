@@ -25,7 +25,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def is_tags(kind: pa.DataType) -> bool:
-    """Whether a type is a list of texts."""
+    """Return whether a type is a list of texts."""
     types = pa.types
     if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
         return False

@@ -1,8 +1,8 @@
-"""How stable the groups of a class are: they are found anew on part of its rows, and compared.
+"""Stability of the groups of a class: they are found again on part of its rows, and compared.
 
-One figure serves two ends. It tells how much the groups depend on the rows that happened to be there. And it
-tells what is lost where only drawn rows are clustered and all others are placed by core samples: a repeat
-does just that with rows of which the exact clusters are known.
+The figure answers two questions: how much the groups depend on the rows that happened to be there, and what
+is lost where only drawn rows are clustered and all others are placed by core samples. A repeat does exactly
+the latter, with rows whose exact clusters are known.
 """
 
 from __future__ import annotations

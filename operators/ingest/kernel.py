@@ -49,7 +49,7 @@ NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def is_scalar(kind: pa.DataType) -> bool:
-    """Whether a column of this type is one feature."""
+    """Return whether a column of this type is one feature."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -59,7 +59,7 @@ def is_scalar(kind: pa.DataType) -> bool:
 
 
 def is_vector(kind: pa.DataType) -> bool:
-    """Whether a column of this type is a vector of features."""
+    """Return whether a column of this type is a vector of features."""
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(lists and is_scalar(kind.value_type))
 

@@ -136,7 +136,7 @@ def merging_map(label: LabelCounts, *, strip: bool = False) -> dict[str, str]:
 
 
 def has_spaces(values: Sequence[Any]) -> bool:
-    """Whether a text has white space at one of its ends."""
+    """Return whether a text has white space at one of its ends."""
     return any(isinstance(value, str) and value != value.strip() for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Which rows are marked as corrupt, where several operators have an opinion."""
+"""The operator ``outliers``: decides which rows are probably corrupt, by evidence or by votes."""
 
 from operators.outliers.votes import decide
 

@@ -1,4 +1,4 @@
-"""How common each kind of damage is, and how surely each row has it.
+"""Prevalence of each kind of damage, and the probability that a row has it.
 
 The observed rows are a mixture: clean rows, flipped rows, rows with damaged features. What the last two look
 like is known, since both can be planted in the very rows at hand; clean rows are what remains. A logistic

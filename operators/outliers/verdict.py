@@ -1,4 +1,4 @@
-"""Which rows are probably corrupt, with the estimated precision and recall of that verdict.
+"""The verdict on which rows are probably corrupt, with its estimated precision and recall.
 
 :func:`fit` learns from a bounded sample; :func:`assess` scores any row, rows of the sample by models that did
 not train on them. The prevalence of damaged features is estimated from distances and confirmed by labels,

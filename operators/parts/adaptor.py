@@ -207,7 +207,7 @@ def _small_classes(counts: Counts) -> list[int]:
 
 
 def _is_lumpy(counts: Counts, validation: float, test: float) -> bool:
-    """Whether equal rows, which stay together, make a part miss its share by more than half and by chance."""
+    """Return whether equal rows, which stay together, make a part miss its share by half, beyond chance."""
     n = sum(counts.values())
     for part, share in ((VALIDATION, validation), (TEST, test)):
         rows = sum(count for (_, drawn), count in counts.items() if drawn == part)

@@ -29,7 +29,7 @@ NAMES = (
 
 
 def commands(arguments: Sequence[str]) -> list[list[str]]:
-    """What to run, one interpreter each, so that none inherits another's threads or memory.
+    """Return the commands to run, one interpreter each, so that none inherits another's threads or memory.
 
     Raises SystemExit for a name that is none.
     """

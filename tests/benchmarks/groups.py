@@ -1,4 +1,4 @@
-"""What group inference costs on rows that do not cluster and on binary columns, with a recipe around it.
+"""Cost of group inference on rows that do not cluster and on binary columns, with a recipe around it.
 
 python -m tests.benchmarks.groups --rows 100000                    # both tables, of so many rows
 python -m tests.benchmarks.groups --large --write-readme           # 1,000,000 x 32 and 162,000 x 38
@@ -204,7 +204,7 @@ def beside(found: list[dict[str, Any]]) -> list[Row]:
 
 
 def bars(found: list[dict[str, Any]]) -> list[Row]:
-    """What was asked of the full sizes."""
+    """Return the required figures of the full sizes beside the measured ones."""
     rows: list[Row] = []
     for one in found:
         cpu, wall = LIMITS[one["table"]]

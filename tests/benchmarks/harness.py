@@ -1,6 +1,6 @@
-"""What every benchmark shares: seconds in turns, bars, a table, and a README section written by the program.
+"""Shared parts of the benchmarks: alternating timings, required figures, tables, and sections of a README.
 
-Standard library alone, so that it runs wherever a kernel does.
+It imports only the standard library, so that it runs wherever a kernel does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each operator costs per million rows, at 10^4, 10^5 and 10^6 rows, and what that comes to at 10^9.
+"""Cost of each operator per million rows, at 10^4, 10^5 and 10^6 rows, extrapolated to 10^9.
 
 python -m tests.benchmarks.scale --large --write-readme
 python -m tests.benchmarks.scale --standard --write-readme    # the chain of a recipe without operators
@@ -201,7 +201,7 @@ def measured(costs: Sequence[Cost]) -> list[Row]:
 
 
 def exponent(costs: Sequence[Cost]) -> float:
-    """How CPU seconds grow with rows between the two largest sizes: 1 is linear."""
+    """Return the exponent with which CPU seconds grow between the two largest sizes: 1 is linear."""
     small, large = costs[-2:]
     return math.log(max(large.cpu, 1e-9) / max(small.cpu, 1e-9)) / math.log(large.rows / small.rows)
 
@@ -229,7 +229,7 @@ def projection(costs: Sequence[Cost]) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """What is slowest, in words; ``rows`` of :func:`projection`."""
+    """Return a sentence that names the slowest operators; ``rows`` as from :func:`projection`."""
     first, second = rows[:2]
     return (
         f"First bottleneck: {first['operator']}, {first['hours']} h on {first['workers']} of {NODES * CORES} "

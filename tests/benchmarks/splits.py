@@ -161,7 +161,7 @@ def tables(kept: dict[str, Any]) -> dict[str, str]:
 
 
 def bars(kept: dict[str, Any]) -> list[Row]:
-    """What was asked beside what was found."""
+    """Return the required figures beside the measured ones."""
     lines: list[Row] = []
     for entry in (e for e in kept.get("assignment", []) if e["n"] == max(SIZES)):
         mine, seconds = entry["seconds"]["ours"], entry["seconds"]

@@ -54,7 +54,7 @@ def dataset(n_shards: int = 1) -> Dataset:
 
 
 class PlainLoop:
-    """What anybody would write: one process, no slots, no checkpoints."""
+    """A plain training loop: one process, no slots, no checkpoints."""
 
     def __init__(self, data: Dataset) -> None:
         train = data.train[0]

@@ -23,7 +23,7 @@ def often(examples: int) -> settings:
 
 
 def judged(call: Callable[[], Any], *words: str) -> Any:
-    """What the call returns; None if it refuses, with an error of ours that holds the words."""
+    """Return the result of a call; None if it refuses with an error of ours that contains the words."""
     try:
         return call()
     except (RowsieveError, ConnectorError) as error:

@@ -47,7 +47,7 @@ class Watch:
         self._folder, self.seen = str(folder), set[tuple[str, int]]()
 
     def look(self) -> int:
-        """How many there have been so far."""
+        """Return the number of changes seen so far."""
         waiting = [self._folder]
         while waiting:
             for entry in _entries(waiting.pop()):
@@ -110,7 +110,7 @@ def run_and_kill(folder: Path, recipe: dict[str, Any], events: int, delay: float
 
 
 def committed(output: Path) -> dict[str, Stamp]:
-    """What counts as done: commit records with their parts, and fits; by inode and modification time."""
+    """Return committed work: records with their parts, and fits, each with inode and modification time."""
     parts = [path for path in output.glob("store/*/part-*.json") if path.with_suffix(".parquet").exists()]
     fits = list(output.glob("store/*/fit.json"))
     kept = [*parts, *fits, *(path.with_suffix(".parquet") for path in parts)]

@@ -1,4 +1,4 @@
-"""What the fork server imports once for all."""
+"""Modules that the fork server imports once for all tests."""
 
 from importlib import import_module
 

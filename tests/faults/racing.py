@@ -12,7 +12,7 @@ from engine.storage.lease import writing
 
 
 def winners(output: Path | ObjectPath, n: int) -> int:
-    """How many of ``n`` writers that ask at once get the lease; each keeps it until all have asked."""
+    """Return how many of ``n`` simultaneous writers get the lease; each keeps it until all have asked."""
     ready, done = Barrier(n), Barrier(n)
 
     def attempt(index: int) -> bool:

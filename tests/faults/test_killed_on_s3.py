@@ -56,7 +56,7 @@ def recipe_on(s3: S3Server, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def putting(s3: S3Server) -> Iterator[Puts]:
-    """What is put meanwhile."""
+    """Record the objects that are put within the block."""
     puts: Puts = []
 
     def rule(method: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""What is fuzzed: functions of bytes that return for every input, and raise for a defect.
+"""The targets of fuzzing: functions of bytes that return for every input, and raise for a defect.
 
 A target lets the project's own errors pass, which say what is wrong with the input. Everything else is a
 finding: another exception, a check that does not hold, more than ``SECONDS`` or more memory than the runner's

@@ -35,14 +35,14 @@ METHODS = (
     "connectors/digits.py",
     *(f"tests/paper/{name}.py" for name in OWN_CODE),
 )
-"""What groups and outliers depend on."""
+"""Files that groups and outliers depend on."""
 TRAINING = (
     "operators/lpboost",
     "engine/recipe/trainers.py",
     "engine/training/rules",
     *(f"engine/training/{f}.py" for f in TRAINING_CODE),
 )
-"""What trained models depend on beside that."""
+"""Further files that trained models depend on."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ CUES = ("background", "corner", "stripe")
 
 @dataclass(frozen=True)
 class Name:
-    """Which problem: data set, variant (task and cue, or none), seed and l2 of the probe."""
+    """Name of a problem: data set, variant (task and cue, or none), seed and l2 of the probe."""
 
     data: str
     variant: str

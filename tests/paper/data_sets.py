@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 
 class SkippedError(Exception):
-    """Why a data set is not there."""
+    """A data set is not there; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _embedded(texts: list[str]) -> Array:
 
 
 def data_folder() -> Path:
-    """Where data that may not be copied lies. Raises SkippedError."""
+    """Return the folder of data that may not be copied. Raises SkippedError."""
     found = Path(os.environ.get("ROWSIEVE_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
     if not found.is_dir():
         raise SkippedError(f"there is no folder {found.name!r} beside the project; name it in ROWSIEVE_DATA")

@@ -58,7 +58,7 @@ class Claim:
     figure: float
 
     def verdict(self, ours: Sequence[float]) -> str:
-        """Whether the mean over our runs comes to the figure: to four digits, within .02, or not."""
+        """Return whether the mean over our runs comes to the figure: to four digits, within .02, or not."""
         off = abs(float(np.mean(ours)) - self.figure)
         if off <= EXACT:
             return "yes, to four digits"

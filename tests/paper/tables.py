@@ -126,7 +126,7 @@ def claims_table(found: Found) -> list[str]:
 
 
 def floor_table(found: Found) -> list[str]:
-    """How often each method's ARI is above the floor."""
+    """Return the table of how often each method's ARI is above the floor."""
     sets = {
         "Synthetic clean": of(OTHER_DATA + PAPERS_DATA[:1], CLEAN),
         "Synthetic contaminated": of(OTHER_DATA + PAPERS_DATA[5:6], CONTAMINATED),

@@ -1,4 +1,4 @@
-"""What the boosted CVaR paper says about its curves, on COMPAS with few rounds."""
+"""Statements of the boosted CVaR paper about its curves, on COMPAS with few rounds."""
 
 from __future__ import annotations
 

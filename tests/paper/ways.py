@@ -88,7 +88,7 @@ METHODS: dict[str, Callable[[Problem], Array]] = {
 
 
 def ways_for(problem: Problem, *, table_5: bool) -> dict[str, Callable[[Problem], Array]]:
-    """What is run on a problem."""
+    """Return the methods that are run on a problem, by name."""
     ways = METHODS | (TABLE_5 if table_5 else {})
     if problem.gradients.shape[1] > WIDE:
         ways = {name: way for name, way in ways.items() if "k by silhouette" not in name}

@@ -1,1 +1,1 @@
-"""What a release needs beside the wheel: hashes, digests of base images, licences, an SBOM and an audit."""
+"""Parts of a release beside the wheel: hashes, digests of base images, licences, an SBOM and an audit."""

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Board:
-    """Where threads that play workers meet. Only one runs at a time: torch's random state is global."""
+    """Meeting point of threads that stand for workers. One runs at a time: torch's random state is global."""
 
     def __init__(self, size: int) -> None:
         self.size, self.turn = size, threading.Lock()

@@ -185,7 +185,7 @@ WRITERS: dict[str, Callable[[Path, str, Sequence[Row]], Path]] = {
     )
 }
 RENAMES = {"images": {"label": "y"}, "webdataset": {"id": "n", "txt": "t", "json.y": "y", "npy": "x"}}
-"""What makes a format's columns those of :func:`rows`."""
+"""New names under which a format's columns are those of :func:`rows`."""
 
 
 def plain(found: Sequence[Row]) -> list[dict[str, Any]]:

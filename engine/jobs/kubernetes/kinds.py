@@ -97,7 +97,9 @@ def _claim(made: Rendering) -> Manifest:
 
 
 def _network(made: Rendering) -> Manifest:
-    """Who reaches the pods: each other; the dashboard also submitters and KubeRay; the metrics everyone.
+    """Return the NetworkPolicy of the pods.
+
+    Pods reach each other, submitters and KubeRay also reach the dashboard, and everyone reaches the metrics.
 
     Ray's ports have a token. This keeps all others from trying.
     """

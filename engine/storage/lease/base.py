@@ -159,7 +159,7 @@ def silence(folder: Place) -> float | None:
 
 
 def alive(folder: Place) -> bool:
-    """Whether a writer is active, judged by its heartbeat. The call takes no lease."""
+    """Return whether a writer is active, judged by its heartbeat. The call takes no lease."""
     holder, quiet = read_holder(folder), silence(folder)
     if holder is None or holder.released or quiet is None:
         return False

@@ -124,7 +124,7 @@ class Bench:
             yield found
 
     def _left_out(self, name: str, case: Case, setting: peers.Setting, near: float) -> Found:
-        """Why a peer is not run, with the estimate that says so; empty if it is."""
+        """Return the reason for leaving a peer out, with the estimate that says so; empty if it is run."""
         peer = peers.PEERS[name]
         if not self._has(peer):
             return {"reason": "missing"}

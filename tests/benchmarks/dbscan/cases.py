@@ -1,4 +1,4 @@
-"""Which rows are timed, and what can be said of a peer before it is run."""
+"""The timed cases, and estimates of a peer's time and memory before it is run."""
 
 from __future__ import annotations
 

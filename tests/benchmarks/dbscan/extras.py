@@ -1,4 +1,4 @@
-"""What is measured beside the rows: the grid with its choice, two threads, and the machine's peak."""
+"""Further measurements: the grid with its choice, two threads, and the machine's peak performance."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Peer:
-    """How to run a peer and what to expect of it.
+    """A peer: how it is run, and what it is expected to cost.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Peer:
 
 
 def refusal(name: str, d: int, unit: bool) -> str:
-    """Why a peer cannot take such rows at all, "" if it can."""
+    """Return the reason for which a peer cannot take such rows at all, "" if it can."""
     if name == "dbscan (PyPI)" and d >= MOST_COLUMNS:
         return f"d > {MOST_COLUMNS}"
     return "unit rows only" if name == "scikit-learn cosine" and not unit else ""

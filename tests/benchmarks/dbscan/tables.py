@@ -78,7 +78,7 @@ def _cell(name: str, entry: Mapping[str, Any], ours: float | None) -> str:
 
 
 def _left_out(entry: Mapping[str, Any], ours: float | None) -> str:
-    """Why a peer was not run."""
+    """Return the reason for which a peer was not run."""
     if "bytes" in entry:
         return f"memory (~{figure(entry['bytes'] / GIB)} GiB)"
     if "estimate" in entry:
@@ -88,7 +88,7 @@ def _left_out(entry: Mapping[str, Any], ours: float | None) -> str:
 
 
 def _agreement(entries: Mapping[str, Any]) -> str:
-    """Whether the exact peers that ran gave our labels."""
+    """Return whether the exact peers that ran gave our labels."""
     ran = {name: e for name, e in entries.items() if name != "ours" and PEERS[name].exact and "ari" in e}
     unequal = [
         f"{name}: {entry['differ'] or 'some'} rows, ARI {entry['ari']:.5f}"
@@ -101,7 +101,7 @@ def _agreement(entries: Mapping[str, Any]) -> str:
 
 
 def _fastest(entries: Mapping[str, Any]) -> str:
-    """Who wins the row."""
+    """Return the name of the fastest peer of the row."""
     seconds = {name: entry["median"] for name, entry in entries.items() if "median" in entry}
     if "ours" not in seconds:
         return "-"

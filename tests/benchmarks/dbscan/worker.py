@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: labels, wall seconds and peak bytes; or why it gave none."""
+    """Result of a run: labels, wall seconds and peak bytes; or the reason for which it has none."""
 
     labels: Any = None
     wall: float = 0.0
@@ -145,7 +145,7 @@ def _give_back() -> None:
 
 
 def _attempt(run: Any) -> tuple[Any, str]:
-    """What a run returns, and why it failed: libraries report a lack of memory in many ways."""
+    """Return the result of a run, and why it failed: libraries report a lack of memory in many ways."""
     try:
         return run(), ""
     except Exception as error:

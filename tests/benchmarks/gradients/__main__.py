@@ -70,7 +70,7 @@ def _dropped(run: Callable[[], Any]) -> Callable[[], None]:
 
 
 def _error(case: Case, name: str, run: Callable[[], Any], expected: Any) -> float | None:
-    """How far a result is from ours, as a share of the norm; None where there is none."""
+    """Return the distance of a result from ours as a share of the norm; None where there is no result."""
     try:
         error = float(np.linalg.norm(run() - expected) / np.linalg.norm(expected))
     except NotImplementedError as fault:

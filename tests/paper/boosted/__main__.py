@@ -97,7 +97,7 @@ def table(runs: Sequence[Run], split: str) -> list[str]:
 
 
 def claims(runs: Sequence[Run]) -> str:
-    """What the paper says about its figure 1 and 3, and what came out."""
+    """Return the paper's statements on its figures 1 and 3 beside what was measured."""
     t = max(ROUNDS)
     ada, average = f"{ADA}, T = {t}", f"{AVERAGE}, T = {t}"
     over = {

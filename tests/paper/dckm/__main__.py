@@ -170,7 +170,7 @@ def figure_2(runs: Runs) -> list[str]:
 
 
 def loops_table(loops: Runs) -> list[str]:
-    """What the weights are after more and more loops."""
+    """Return the table of the weights after more and more loops."""
     lines = head("data", "loops", "NMI", "ARI", "sum of weights", "balance", "effective share")
     for name, found in loops.items():
         for number in map(str, LOOPS):

@@ -1,4 +1,4 @@
-"""What becomes of the weights when DCKM goes on for longer than the paper lets it."""
+"""Weights of DCKM when it runs for more loops than in the paper."""
 
 from __future__ import annotations
 

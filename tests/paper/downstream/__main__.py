@@ -66,7 +66,7 @@ SCORES = ("worst", "average")
 
 
 def verdict(published: tuple[float, float] | None, papers: list[dict[str, float]]) -> str:
-    """Whether the mean of the worst group comes within a test row of the published figure."""
+    """Return whether the mean of the worst group comes within a test row of the published figure."""
     there = [run["worst"] for run in papers if run]
     if published is None or not there:
         return ""

@@ -1,4 +1,4 @@
-"""What EOS costs: against rows, and the weights alone against features."""
+"""Cost of EOS against the number of rows, and of its weights alone against the number of features."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PUBLISHED = {3: 0.960, 4: 0.991, 6: 0.982} | dict.fromkeys((10, 20, 50, 100, 150
 SHARES = (0.0, 0.05, 0.2, 0.4)
 SIZES = (200, 1_000, 5_000)
 FEATURES, SHARE, ROWS = 4, 0.05, 1_000
-"""What is held while another quantity varies; EOS is least sure of few features."""
+"""Values that are held while another one varies; EOS is least sure of few features."""
 HAND, AUTO = "EOS, alpha by hand", "EOS, alpha auto"
 WIDEST = 50
 """Features up to which EllipticEnvelope takes part: beyond, it takes longer than all others together."""

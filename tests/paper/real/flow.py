@@ -36,7 +36,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one table came to."""
+    """Result of one run of one table."""
 
     scores: dict[str, Score]
     gate: float

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 FOLDER = Path(os.environ.get("ROWSIEVE_REAL_DATA", Path(__file__).parents[4] / "shared" / "data" / "real"))
-"""Where the tables lie; they are no part of the project."""
+"""Folder of the tables, which are no part of the project."""
 MIN_LEVEL_ROWS = 20
 LABEL = "label"
 

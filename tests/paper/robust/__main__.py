@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def targets(found: dict[str, list[Run]]) -> list[str]:
-    """What was asked for beforehand, and what came out."""
+    """Return the targets that were stated beforehand beside the measured figures."""
     lines = head("target", "wanted", "measured", "met")
     for kind, some, wanted in (("up to 5 %", False, 0.8), ("10 %", True, 0.5)):
         of_kind = [share(runs, DEFAULT) for name, runs in found.items() if ("10%" in name) == some]
@@ -76,7 +76,7 @@ def targets(found: dict[str, list[Run]]) -> list[str]:
 
 
 def yes(met: bool) -> str:
-    """How a table says so."""
+    """Return the text of a table's cell for a target that was met or not."""
     return "yes" if met else "**no**"
 
 

@@ -1,4 +1,4 @@
-"""What a user comes for, as problems: damaged rows with a cue to train on, clean rows of all groups to test.
+"""Problems of a typical user: damaged rows with a cue to train on, clean rows of all groups to test on.
 
 Digits: 1,200 images to train on, a cue that agrees with the label in 92 % of each class; ``damage`` of the
 rows are corrupt, half with flipped labels, half scrambled. Every test image is shown with and without the

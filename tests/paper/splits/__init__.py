@@ -1,1 +1,1 @@
-"""Which validation split chooses hyperparameters that hold in a domain nobody has seen."""
+"""Study of validation splits: which one chooses hyperparameters that hold in an unseen domain."""

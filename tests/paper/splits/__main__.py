@@ -134,7 +134,7 @@ def accuracies(found: dict[str, Runs]) -> str:
 
 
 def shifts(found: dict[str, Runs]) -> str:
-    """How far the parts are apart, and how much harder they are to tell."""
+    """Return the tables of the distance between the parts, and of the loss of accuracy."""
     lines = ["## MMD between training and validation part, standardised features", ""]
     columns = [(name, kernel) for name in found for kernel in KERNELS]
     lines += head(

@@ -1,4 +1,4 @@
-"""How a CSV file is written, told from its first lines."""
+"""Guessing the options of a CSV file from its first lines."""
 
 from __future__ import annotations
 

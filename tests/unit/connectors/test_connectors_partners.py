@@ -1,4 +1,4 @@
-"""What NeMo Curator, Data-Juicer and datatrove write is a source as it stands.
+"""Output of NeMo Curator, Data-Juicer and datatrove is read as a source without changes.
 
 The layouts are those of datatrove 0.10 (its writers were run and their files compared), of Data-Juicer's
 exporters and of NeMo Curator's writers, which write a file for each task, named by a hash.

@@ -1,4 +1,4 @@
-"""What single formats do beside the rest: images, WebDataset, Hugging Face datasets, Arrow, CSV headers."""
+"""Peculiarities of single formats: images, WebDataset, Hugging Face datasets, Arrow, CSV headers."""
 
 from __future__ import annotations
 

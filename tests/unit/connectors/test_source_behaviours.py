@@ -131,7 +131,7 @@ def test_columns_are_read_alone_and_in_any_order(kind: str, tmp_path: Path) -> N
 
 
 def places(kind: str, source: Source) -> dict[Any, tuple[Any, ...]]:
-    """Where each row is said to stand, by the column that tells rows apart."""
+    """Return the stated place of each row, by the column that tells rows apart."""
     name, found = ID.get(kind, "n"), {}
     for shard in (listing := source.list()).shards:
         for row, value in enumerate(source.read(shard, [name], listing.schema)[name].to_pylist()):

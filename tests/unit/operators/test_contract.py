@@ -130,7 +130,7 @@ def recipe(folder: Path, name: str, number: int, *, extra: Any = None, **source:
 
 
 def is_joint(name: str, number: int) -> bool:
-    """Whether an example is part of the chain of all first examples."""
+    """Return whether an example is part of the chain of all first examples."""
     return not number and name not in ALONE
 
 

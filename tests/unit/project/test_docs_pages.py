@@ -66,7 +66,7 @@ STANDS_FOR = ("RECIPE", "OUTPUT", "FOLDER", "VERSION", "V1", "V2", "delta:PATH")
 
 
 def commands(text: str) -> Iterator[str]:
-    """What stands in a console block, on an indented line or between backticks and begins with a program."""
+    """Yield the texts of console blocks, indented lines and backticks that begin with a program."""
     inline = re.findall(r"`([^`\n]+)`", text)
     for line in [*re.findall(r"^(?:\$ |    )(\S.*)$", text, re.MULTILINE), *inline]:
         command = re.sub(r"\s+#\s.*$", "", line).removeprefix("OMP_NUM_THREADS=1 ").strip()

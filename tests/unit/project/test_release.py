@@ -58,7 +58,7 @@ def test_pip_refuses_a_file_with_another_hash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.parent.name)
 def test_what_an_image_installs_has_its_hash(path: Path) -> None:
-    """Where this fails: make hashes."""
+    """If this fails, run `make hashes`."""
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     found = dict(
         re.fullmatch(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}", line).groups() for line in lines
@@ -76,7 +76,7 @@ def test_a_report_of_other_versions_is_refused() -> None:
 
 
 def test_every_pin_has_its_licence() -> None:
-    """Where this fails: make licences."""
+    """If this fails, run `make licences`."""
     rows = re.findall(r"^\| ([a-z0-9-]+) \| (\d\S*) \| (.+) \|$", LICENCES.read_text(), re.MULTILINE)
     assert {name: version for name, version, _ in rows} == pins()
     assert sum(licence != "-" for _, _, licence in rows) > 150
@@ -150,7 +150,7 @@ def test_a_digest_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def answer_of(*pins: dict[str, Any]) -> str:
-    """What pip-audit prints for these pins with --format json."""
+    """Return what pip-audit prints for these pins with --format json."""
     return json.dumps({"dependencies": [*pins], "fixes": []})
 
 

@@ -1,4 +1,4 @@
-"""What the splits are timed against solves the same problem, and the study counts what it says."""
+"""The peers of the splits benchmark solve the same problem, and the study counts what it says."""
 
 from importlib.util import find_spec
 from typing import Any

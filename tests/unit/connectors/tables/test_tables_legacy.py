@@ -38,7 +38,7 @@ def former_delta(folder: Path) -> Export:
 
 
 def former_delta_transaction(folder: Path) -> Export:
-    """What is left where Delta has cleaned the log."""
+    """Write what is left where Delta has cleaned the log."""
     import deltalake
 
     transactions = [deltalake.Transaction("winnow-c0ffee", 1)]

@@ -1,4 +1,4 @@
-"""What real tables hold and no one expects: a defined use, or an error that names place and remedy."""
+"""Surprising content of real tables has a defined use, or an error that names place and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shards are old, and which operators can go on from what they have learnt."""
+"""Matching old and new shards, and the operators that can continue from their state."""
 
 from collections import Counter
 

@@ -81,7 +81,7 @@ class Target:
         return sorted(table["row_id"].to_pylist())
 
     def said(self) -> dict[str, str]:
-        """What the table's own metadata say of its newest state."""
+        """Return what the table's own metadata say of its newest state."""
         if self.format == "delta":
             from deltalake import DeltaTable
 

@@ -1,4 +1,4 @@
-"""What a run tells: counts, and the pace of the whole and of one worker."""
+"""Events of a run: counts, and the rate of the whole run and of one worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between versions, their history, and which may go."""
+"""Differences between versions, their history, and pruning."""
 
 import json
 from collections import Counter

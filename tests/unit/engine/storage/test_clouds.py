@@ -1,4 +1,4 @@
-"""What runs on S3 runs on Azure; Google's store as a source. Both need emulators: see tests/clouds.py."""
+"""Runs on Azure as on S3, and Google's store as a source. Both need emulators: see tests/clouds.py."""
 
 from __future__ import annotations
 

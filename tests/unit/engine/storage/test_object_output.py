@@ -60,7 +60,7 @@ def on_disk(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 
 
 def folder_of(on_disk: RunResult) -> Path:
-    """Where the data lies."""
+    """Return the output folder of a run."""
     return Path(str(on_disk.path)).parents[2]
 
 

@@ -1,4 +1,4 @@
-"""What a place promises, on a local disk and on S3 spoken over HTTP alike."""
+"""Guarantees of a storage place, the same on a local disk and on S3 over HTTP."""
 
 import os
 import pickle

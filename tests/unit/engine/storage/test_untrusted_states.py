@@ -1,4 +1,4 @@
-"""What lies in a shared output is untrusted: states, parts, and this machine's copies of them."""
+"""States and parts in a shared output are untrusted, and so are this machine's copies of them."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def test_a_stored_estimator_of_another_type_is_not_loaded(tmp_path: Path) -> Non
 
 
 def test_defaults_are_those_of_the_library() -> None:
-    """What a recipe leaves out is what the library does, but for two documented values."""
+    """Parameters that a recipe leaves out have the library's defaults, except for two documented ones."""
     other = {
         ("sklearn:HistGradientBoostingClassifier", "early_stopping"),
         ("sklearn:LogisticRegression", "max_iter"),

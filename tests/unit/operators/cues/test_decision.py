@@ -1,4 +1,4 @@
-"""How far the weights go: one baseline for gate, curve and text; exact on small problems."""
+"""The strength of the weights: one baseline for gate, curve and text; exact on small problems."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_unknown_codings_are_refused() -> None:
 
 
 def sidecars(recipe: Recipe, columns: list[str]) -> pa.Table:
-    """What a run left, of all rows."""
+    """Run a recipe and return the sidecars of all rows."""
     run(recipe)
     reader = make_plan(recipe).reader()
     return pa.concat_tables(reader.read_all(shard.index, columns) for shard in reader.shards)

@@ -32,7 +32,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def tokens() -> np.ndarray:
-    """What enters the last layer for each sentence."""
+    """Return the input of the last layer for each sentence."""
     found, _ = embed_rows(minilm.TokenEncoder(16, CPU), SENTENCES)
     return found
 

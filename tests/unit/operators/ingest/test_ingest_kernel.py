@@ -28,7 +28,7 @@ LISTS = [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float6
 
 
 def judge(value: Any, width: int) -> Reason:
-    """Why a Python value cannot be used."""
+    """Return the reason for which a Python value cannot be used."""
     if value is None:
         return Reason.NULL
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Where the workers of a training exchange what they sum."""
+"""The communicator, by which the workers of a training exchange sums."""
 
 from __future__ import annotations
 
