@@ -91,7 +91,7 @@ digests:  ## Write the digests of the base images into the Dockerfiles and manif
 licences: $(VENV)/.dev  ## Write deploy/LICENCES.md
 	$(BIN)/python -m tests.release.licences
 
-audit: $(RELEASE)/.done  ## Look the pinned packages up among known advisories; says so where none can be reached
+audit: $(RELEASE)/.done  ## Look the pinned packages up among known advisories; fails, and says so, where none can be reached
 	$(PYTHON) -m tests.release.audit --command $(RELEASE)/bin/pip-audit $(ARGS)
 
 sbom: $(VENV)/.run $(RELEASE)/.done  ## Write build/rowsieve.cdx.json: the packages of the environment, as CycloneDX

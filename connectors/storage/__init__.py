@@ -6,8 +6,6 @@ the two has a function here, such as :func:`write_whole` and :func:`read_columns
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +18,9 @@ from connectors.base import MAX_SHARD, ConnectorError
 from connectors.schema import check_types
 from connectors.storage.beneath import (
     folder_beneath,
+    link_beneath,
     new_file_beneath,
+    old_file_beneath,
     remove_tree_beneath,
     unlink_beneath,
 )
@@ -38,6 +38,7 @@ __all__ = [
     "place_of",
     "read_columns",
     "read_many",
+    "read_whole",
     "remove_file",
     "remove_tree",
     "write_whole",
@@ -89,18 +90,28 @@ def write_whole(place: Place, data: bytes, *, durable: bool = True, root: Place 
         handle.write(data)
 
 
-def link(source: Place, target: Place) -> None:
-    """Link ``target`` to the file ``source``, or copy it where links are unsupported; in a store, copy it."""
+def link(source: Place, target: Place, *, root: Place) -> None:
+    """Link ``target`` to the file ``source``, or copy it where links are unsupported; in a store, copy it.
+
+    No symbolic link beneath ``root``, a folder above both, is followed: one raises ConnectorError.
+    """
     if isinstance(source, ObjectPath) and isinstance(target, ObjectPath) and source.root == target.root:
         source.copy_to(target)
     elif isinstance(source, ObjectPath) or isinstance(target, ObjectPath):
         write_whole(target, source.read_bytes())
     else:
-        target.unlink(missing_ok=True)
-        try:
-            os.link(source, target)
-        except OSError:
-            shutil.copyfile(source, target)
+        link_beneath(root if isinstance(root, Path) else target.parent, source, target)
+
+
+def read_whole(place: Place, *, root: Place) -> bytes:
+    """Return the content of a file or an object. No link beneath ``root``, a folder above it, is followed.
+
+    Raises ConnectorError for a link and for a pipe or the like, and OSError.
+    """
+    if isinstance(place, Path) and isinstance(root, Path):
+        with old_file_beneath(root, place) as handle:
+            return handle.read()
+    return place.read_bytes()
 
 
 def make_folder(place: Place, *, root: Place | None = None) -> None:

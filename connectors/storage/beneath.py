@@ -19,6 +19,7 @@ from pathlib import Path
 from connectors.base import ConnectorError
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to wait for a pipe's writer
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -115,6 +116,55 @@ def rename_beneath(root: Path, source: Path, target: Path) -> None:
     """Rename a file or folder, in place of one that is there. Raises ConnectorError and OSError."""
     with folder_beneath(root, source.parent) as old, folder_beneath(root, target.parent) as new:
         os.replace(source.name, target.name, src_dir_fd=old, dst_dir_fd=new)
+
+
+@contextmanager
+def old_file_beneath(root: Path, file: Path) -> Iterator[io.BufferedReader]:
+    """Yield a file to read, which is a regular one and lies where it is named: no link leads to it.
+
+    Raises
+    ------
+    ConnectorError
+        The file or a folder above it, beneath the root, is a link; or it is no regular file.
+    OSError
+        It cannot be read.
+
+    """
+    with folder_beneath(root, file.parent) as parent:
+        try:
+            handle = os.open(file.name, OLD_FILE, dir_fd=parent)
+        except OSError:
+            check_no_link(parent, file.name, file)
+            raise
+    with open(handle, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise ConnectorError(f"{file} is no regular file. Remove it.")
+        yield opened
+
+
+def link_beneath(root: Path, source: Path, target: Path) -> None:
+    """Make ``target`` another name of the regular file ``source``, or a copy where there are no hard links.
+
+    Raises ConnectorError where the source, or a folder above either beneath the root, is a link; and OSError.
+    """
+    with old_file_beneath(root, source) as opened:
+        unlink_beneath(root, target)
+        if not _hard_link(root, source, target, os.fstat(opened.fileno())):
+            with new_file_beneath(root, target, create=False) as copy:
+                shutil.copyfileobj(opened, copy)
+
+
+def _hard_link(root: Path, source: Path, target: Path, wanted: os.stat_result) -> bool:
+    """Return whether ``target`` is a name of the file ``wanted`` now; else nothing is left there."""
+    with folder_beneath(root, source.parent) as old, folder_beneath(root, target.parent) as new:
+        try:
+            os.link(source.name, target.name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
+        except OSError:
+            return False
+        if os.path.samestat(os.stat(target.name, dir_fd=new, follow_symlinks=False), wanted):
+            return True
+        os.unlink(target.name, dir_fd=new)  # the source was replaced after it was opened
+        return False
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from connectors.storage import Place, remove_file
+from connectors.base import ConnectorError
+from connectors.storage import Place, read_whole, remove_file
 from engine.core.json_files import write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
@@ -93,8 +94,8 @@ def pending(output: Place) -> list[Record]:
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
         try:
-            record = _RECORD.validate_python(json.loads(path.read_text("utf-8")))
-        except (OSError, ValueError, RecursionError):
+            record = _RECORD.validate_python(json.loads(read_whole(path, root=output)))
+        except (OSError, ValueError, RecursionError, ConnectorError):
             continue
         if f"{record.id}.json" == path.name and ID.fullmatch(record.id):
             found.append(record)
@@ -133,8 +134,8 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     for name in record.files:
         if not _is_report(output, name):
             _refuse(record, name, output, "no report of the output")
-        elif (output / name).exists():
-            _send_file(client, run_id, output / name)
+        else:
+            _send_report(client, run_id, record, name, output)
     if record.status != RUNNING:
         client.set_terminated(run_id, record.status, record.end_ms)
     return run_id
@@ -230,14 +231,20 @@ def _is_report(output: Place, name: str) -> bool:
     return not isinstance(output, Path) or (output / name).resolve().is_relative_to(output.resolve())
 
 
-def _send_file(client: MlflowClient, run_id: str, place: Place) -> None:
-    """Upload a file, through a copy on this host if it lies on an object store."""
-    if isinstance(place, Path):
-        client.log_artifact(run_id, str(place))
+def _send_report(client: MlflowClient, run_id: str, record: Record, name: str, output: Place) -> None:
+    """Upload a report, if there is one, through a copy: MLflow goes by the path, where a link may stand by
+    then.
+    """
+    try:
+        content = read_whole(output / name, root=output)
+    except FileNotFoundError:
+        return
+    except ConnectorError:
+        _refuse(record, name, output, "no report of the output")
         return
     with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(scratch) / place.name
-        copy.write_bytes(place.read_bytes())
+        copy = Path(scratch) / (output / name).name
+        copy.write_bytes(content)
         client.log_artifact(run_id, str(copy))
 
 

@@ -45,21 +45,21 @@ def reuse_base_parts(plan: Plan, planned: PlannedOperator) -> int:
         commit = replace(base_commits[old], shard=shard)
         part = store.part(planned.fingerprint, shard)
         make_folder(part.parent, root=plan.output)
-        link(store.part(kept, old), part)
+        link(store.part(kept, old), part, root=plan.output)
         if commit.quarantined or commit.skipped:
             offset = plan.shards[shard].first_row - int(base_shards[old]["first_row"])
             target = store.quarantine(planned.fingerprint, shard)
-            _link_quarantine(store.quarantine(kept, old), target, offset)
+            _link_quarantine(store.quarantine(kept, old), target, offset, plan.output)
         write_json(part.with_suffix(".json"), asdict(commit), root=plan.output)
         linked += 1
     return linked
 
 
-def _link_quarantine(source: Place, target: Place, offset: int) -> None:
+def _link_quarantine(source: Place, target: Place, offset: int, output: Place) -> None:
     """Link a quarantine file, or rewrite it with row ids that are larger by ``offset``."""
     if not offset:
-        link(source, target)
+        link(source, target, root=output)
         return
     table = read_columns(source)
     ids = pc.add(table.column(ROW_ID), pa.scalar(offset, pa.int64()))
-    write_parquet(table.set_column(table.column_names.index(ROW_ID), ROW_ID, ids), target)
+    write_parquet(table.set_column(table.column_names.index(ROW_ID), ROW_ID, ids), target, root=output)

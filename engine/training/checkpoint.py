@@ -6,7 +6,6 @@ Small tensors are written once, row-sized ones by slot, so that another number o
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from connectors.storage import remove_tree, write_whole
 from engine.core.json_files import write_json, write_text
 from operators.probe.communicator import Slots
 
@@ -49,31 +49,39 @@ class Checkpoints:
     Any number of workers may go on from what another number has left: files are by slot, not by worker.
     """
 
-    def __init__(self, folder: Path | None, slots: Slots, fingerprint: str) -> None:
-        """``folder`` None keeps nothing. ``fingerprint``: of what must be equal for going on."""
+    def __init__(self, folder: Path | None, slots: Slots, fingerprint: str, root: Path | None = None) -> None:
+        """Keep checkpoints in ``folder``; None keeps nothing.
+
+        Parameters
+        ----------
+        fingerprint : of what must be equal for going on.
+        root : a folder above, beneath which no link is followed; default: ``folder``.
+
+        """
         self._folder, self._slots, self._fingerprint = folder, slots, fingerprint
+        self._root = root or folder
 
     def save(self, progress: Progress) -> None:
         """Write a checkpoint; every worker calls this. It counts once ``LATEST`` names it."""
-        if self._folder is None:
+        if self._folder is None or self._root is None:
             return
         name = f"{progress.phase:05d}-{progress.epoch:05d}"
         folder = self._folder / name
-        folder.mkdir(parents=True, exist_ok=True)
         for slot in self._slots.mine:
             arrays = {key: np.ascontiguousarray(values[slot]) for key, values in progress.by_slot.items()}
-            safetensors.numpy.save_file(arrays, str(folder / f"slot-{slot}.safetensors"))
+            content = safetensors.numpy.save(arrays)
+            write_whole(folder / f"slot-{slot}.safetensors", content, durable=False, root=self._root)
         if self._slots.communicator.rank == 0:
             common = {key: value.contiguous() for key, value in progress.tensors.items()}
-            safetensors.torch.save_file(common, str(folder / COMMON))
+            write_whole(folder / COMMON, safetensors.torch.save(common), durable=False, root=self._root)
             record = {"fingerprint": self._fingerprint, "phase": progress.phase, "epoch": progress.epoch}
-            write_json(folder / STATE, record | {"notes": progress.notes})
+            write_json(folder / STATE, record | {"notes": progress.notes}, root=self._root)
         self._slots.each(lambda slot: torch.zeros(1))  # wait until everyone has written
         if self._slots.communicator.rank == 0:
-            write_text(self._folder / LATEST, name)
+            write_text(self._folder / LATEST, name, root=self._root)
             for other in self._folder.iterdir():
                 if other.is_dir() and other.name != name:
-                    shutil.rmtree(other)
+                    remove_tree(other, root=self._root)
 
     def load(self) -> Progress | None:
         """Return the last checkpoint of this training with this worker's slots, or None."""
@@ -93,14 +101,15 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all checkpoints, as the training has finished."""
         if self._folder is not None and self._slots.communicator.rank == 0:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_tree(self._folder, root=self._root)
 
 
 class ModelStore:
     """Finished base models, in files of a folder, or in memory where there is none."""
 
-    def __init__(self, folder: Path | None, slots: Slots) -> None:
-        self._folder, self._slots = folder, slots
+    def __init__(self, folder: Path | None, slots: Slots, root: Path | None = None) -> None:
+        """Keep models in ``folder``. No link is followed beneath ``root``, by default the folder itself."""
+        self._folder, self._slots, self._root = folder, slots, root or folder
         self._held: dict[int, dict[str, Tensor]] = {}
 
     def put(self, index: int, state: Mapping[str, Tensor]) -> None:
@@ -108,11 +117,8 @@ class ModelStore:
         if self._folder is None:
             self._held[index] = {name: value.clone() for name, value in state.items()}
         elif self._slots.communicator.rank == 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = model_path(self._folder, index)
-            temporary = path.with_suffix(".tmp")
-            safetensors.torch.save_file({name: v.contiguous() for name, v in state.items()}, str(temporary))
-            temporary.replace(path)
+            content = safetensors.torch.save({name: v.contiguous() for name, v in state.items()})
+            write_whole(model_path(self._folder, index), content, root=self._root)
 
     def get(self, index: int) -> dict[str, Tensor]:
         """Return a model's state. With a folder: on rank 0, or after a step that all workers share."""

@@ -22,6 +22,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from connectors.storage import write_whole
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.recipe.estimators import is_estimator
@@ -86,25 +87,27 @@ class Ensemble:
                 f"{folder} does not hold a trained model: {type(error).__name__}: {text}. Train again."
             ) from None
 
-    def save(self, folder: str | Path) -> None:
-        """Write it; base models that are there already are kept, as they never change."""
+    def save(self, folder: str | Path, *, root: Path | None = None) -> None:
+        """Write it; base models that are there already are kept, as they never change.
+
+        No link is followed beneath ``root``, a folder above; default: ``folder``.
+        """
         folder = Path(folder)
-        (folder / MODELS).mkdir(parents=True, exist_ok=True)
+        root = root or folder
         for index, model in enumerate(self.models):
             path = model_path(folder / MODELS, index)
             if not path.exists():
                 state = {f"model.{k}": v.contiguous().clone() for k, v in model.state_dict().items()}
-                safetensors.torch.save_file(state, str(path))
+                write_whole(path, safetensors.torch.save(state), root=root)
         arrays = {
             "losses": self.selection_losses,
             "row_id": self.selection_rows,
             "weight": self.selection_weights,
         }
-        safetensors.numpy.save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()}, str(folder / SELECTION)
-        )
+        content = safetensors.numpy.save({name: np.ascontiguousarray(one) for name, one in arrays.items()})
+        write_whole(folder / SELECTION, content, root=root)
         record = {"model": self.spec.model_dump(mode="json"), "model_weights": self.model_weights.tolist()}
-        write_json(folder / DESCRIPTION, record | {"about": self.about})
+        write_json(folder / DESCRIPTION, record | {"about": self.about}, root=root)
 
     def reweight(self, alpha: float) -> Ensemble:
         """Return the same base models with mixture weights for the tail ``alpha``; nothing is trained.

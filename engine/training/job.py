@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from connectors.storage import remove_file
 from engine.core.digests import digest
 from engine.core.json_files import write_json
 from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.strength import fingerprint_parts, reweigh_of, summary_of
-from engine.training.version import Version
+from engine.training.version import Version, root_of
 
 if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
@@ -33,6 +34,11 @@ class TrainingJob:
     seed: int
     folder: Path
     """All workers must see it; ``features/`` in it holds the fitted feature maker's state."""
+
+    @property
+    def root(self) -> Path:
+        """Folder beneath which no link is followed where the model is written."""
+        return root_of(self.version, self.folder)
 
     @property
     def resolved_params(self) -> TrainParams:
@@ -70,13 +76,14 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
         seed=job.seed,
         communicator=communicator,
         folder=job.folder,
+        root=job.root,
         content=str(job.version.manifest["content"]),
         device=device,
     )
     record = describe(fitted, job)
     if communicator is None or communicator.rank == 0:
         _save(fitted, job, maker.classes)
-        write_json(job.folder / RECORD, record)
+        write_json(job.folder / RECORD, record, root=job.root)
     return record
 
 
@@ -109,8 +116,8 @@ def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
         "source": {k: job.version.manifest["source"][k] for k in ("label", "features")},
     }
     mixed = mix(fitted, job.params, about, job.folder)
-    (job.folder / DESCRIPTION).unlink(missing_ok=True)
-    Ensemble.save(mixed, job.folder)
+    remove_file(job.folder / DESCRIPTION, root=job.root)
+    Ensemble.save(mixed, job.folder, root=job.root)
 
 
 def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Ensemble:

@@ -69,6 +69,7 @@ def fit(
     seed: int = 0,
     communicator: Communicator | None = None,
     folder: Path | None = None,
+    root: Path | None = None,
     content: str = "",
     device: torch.device | str = "cpu",
 ) -> Fitted:
@@ -82,6 +83,7 @@ def fit(
     communicator : the workers; default: this process alone.
     folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that
         was broken off goes on from there. Default: everything stays in memory.
+    root : a folder above it, beneath which no link is followed; default: ``folder``.
     content : what identifies the rows; a checkpoint of other rows or parameters is not gone on with.
     device : where to compute.
 
@@ -97,8 +99,9 @@ def fit(
         check_rows(params, counts.n_rows)
         learner = _new_learner(spec, data, params, slots, seed, device)
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
-        checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, digest([values, seed, content]))
-        model_store = ModelStore(folder and folder / MODELS, slots)
+        fingerprint = digest([values, seed, content])
+        checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, root or folder)
+        model_store = ModelStore(folder and folder / MODELS, slots, root or folder)
         session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids, weights = _selection(session, n_models)

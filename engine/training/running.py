@@ -109,10 +109,10 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor)
-            model = _mixed(spec, folder)
+            model = _mixed(spec, job)
             evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
             scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
-            write_json(folder / EVALUATION, scores)
+            write_json(folder / EVALUATION, scores, root=job.root)
     except ResourceError as error:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
@@ -121,14 +121,14 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     return TrainResult(folder, version, model, evaluations, record, reused, place)
 
 
-def _mixed(spec: TrainSpec, folder: Path) -> Ensemble:
+def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:
     """Return the stored base models with the mixture that the spec asks for; store it if it is new."""
-    stored = Ensemble.load(folder)
+    stored = Ensemble.load(job.folder)
     model = remix(stored, spec.params)
     if spec.mix_alpha is not None:
         model = model.reweight(spec.mix_alpha)
     if not np.array_equal(model.model_weights, stored.model_weights):
-        model.save(folder)
+        model.save(job.folder, root=job.root)
     return model
 
 

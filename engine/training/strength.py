@@ -9,24 +9,25 @@ read, and neither is a true group.
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from connectors.storage import make_folder, remove_tree, write_whole
 from engine.core.digests import digest
 from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.recipe.trainers import TrainParams
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.rows import NO_GROUP, GroupedRows
-from engine.training.version import Version
+from engine.training.version import Version, root_of
 from operators.arrays import Float64, Int64
 from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
@@ -170,15 +171,13 @@ def choose_strength(
     last = END - 1 if n_train <= wanted else wanted * END // n_train
     task = SampleTask(version, maker, params, seed, folder, last)
     _keep_cues(version, folder)
-    scratch = folder / SAMPLE
-    scratch.mkdir(parents=True, exist_ok=True)
     try:
         cells: Cells = Counter()
         for found in executor.map(partial(_draw, task), range(len(maker.reader.shards))):
             cells.update(found)
         list(executor.map(partial(_measure, task), [cells]))
     finally:
-        rmtree(scratch, ignore_errors=True)
+        remove_tree(folder / SAMPLE, root=root_of(version, folder))
 
 
 def _keep_cues(version: Version, folder: Path) -> None:
@@ -186,7 +185,7 @@ def _keep_cues(version: Version, folder: Path) -> None:
     known = [entry["name"] for entry in version.manifest["operators"]]
     stored = version.reader().stored_state("cues") if "cues" in known else None
     if stored is not None:
-        (folder / CUES).mkdir(parents=True, exist_ok=True)
+        make_folder(folder / CUES, root=root_of(version, folder))
         copy_state(stored, folder / CUES)
 
 
@@ -199,9 +198,11 @@ def _draw(task: SampleTask, shard: int) -> Cells:
     drawn = np.flatnonzero(row_hashes(rows.row_id, task.seed, "retrain/strength") <= np.uint64(task.last))
     if len(drawn):
         one = rows.take(drawn)
-        folder = task.folder / SAMPLE
-        folder.mkdir(parents=True, exist_ok=True)  # hosts without a common disk exchange files alone
-        np.savez(folder / f"{shard}.npz", X=one.X, y=one.y, ids=one.row_id, groups=numbers[drawn])
+        file = task.folder / SAMPLE / f"{shard}.npz"
+        with io.BytesIO() as content:
+            np.savez(content, X=one.X, y=one.y, ids=one.row_id, groups=numbers[drawn])
+            root = root_of(task.version, task.folder)
+            write_whole(file, content.getvalue(), durable=False, root=root)
     return Counter(zip(rows.y.tolist(), numbers.tolist(), strict=True))
 
 
@@ -221,7 +222,8 @@ def _measure(task: SampleTask, cells: Cells) -> None:
         record |= _curve(task, rows, numbers, counts, cells, classes)
     points = record.pop("points")
     chosen = points[choose(points, record["max_mean_loss"])]
-    write_json(task.folder / RECORD, record | {"strength": chosen.strength})
+    root = root_of(task.version, task.folder)
+    write_json(task.folder / RECORD, record | {"strength": chosen.strength}, root=root)
 
 
 def _read_sample(task: SampleTask) -> tuple[GroupedRows, Int64]:

@@ -51,6 +51,15 @@ class Version:
         return VersionReader(self.folder, self.manifest)
 
 
+def root_of(version: Version, folder: Path) -> Path:
+    """Return the version's output where a model's folder lies in it, else the folder.
+
+    Whoever writes a model follows no link beneath it; see :mod:`connectors.storage.beneath`.
+    """
+    output = version.output
+    return output if isinstance(output, Path) and folder.is_relative_to(output) else folder
+
+
 def open_version(dataset: str | Place) -> Version:
     """Open a version by its folder, or by the recipe's output folder: ``OUTPUT`` or ``OUTPUT@VERSION``.
 

@@ -87,7 +87,7 @@ class Lease:
 
     def take_part(self, source: Place, place: Place) -> None:
         """Link or copy a published part of another version to ``place``, byte for byte."""
-        link(source, place)
+        link(source, place, root=self.folder)
 
     def sweep_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
         """Remove unfinished versions except ``keep`` and return their names.

@@ -111,7 +111,7 @@ class ObjectLease(Lease):
         """Copy a part within the store. Every writer of this part of this version writes the same bytes."""
         self.check()
         if not place.exists():
-            link(source, place)
+            link(source, place, root=self.folder)
             return
         content, tag = place.read_tagged()
         data = source.read_bytes()

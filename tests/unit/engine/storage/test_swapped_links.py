@@ -23,6 +23,7 @@ from engine.storage.lease.folder import FolderLease
 from engine.storage.run_store import RunStore, sweep
 
 FINGERPRINT = "0" * 32
+OLD_PART, NEW_PART = "versions/v0/data/p.parquet", "versions/v1/data/p.parquet"
 ROWS = pa.table({"a": [1]})
 
 
@@ -37,6 +38,7 @@ def places(tmp_path: Path) -> tuple[Path, Path]:
             f"store/{FINGERPRINT}/fit.json",
             "versions/v1/manifest.json",
             "versions/v1/data/x",
+            "versions/v0/data/p.parquet",
             "reports/v1.html",
             "runs/v1.json",
             ".lease/00000001.d/x",
@@ -62,6 +64,10 @@ def _fitting(output: Path) -> None:
         pass
 
 
+def _take_part(output: Path) -> None:
+    FolderLease(output, 1).take_part(output / OLD_PART, output / NEW_PART)
+
+
 USES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "remove a version": ("versions", lambda out: history._remove(out, "v1")),
     "remove a version's folder": ("versions/v1", lambda out: history._remove(out, "v1")),
@@ -85,6 +91,8 @@ USES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "give a lease back": (".lease", lambda out: FolderLease(out, 1).release()),
     "clear leases": (".lease", lambda out: lease_folder._clear(out, 9)),
     "write a record": ("runs", lambda out: write_json(out / "runs" / "v1.json", {}, root=out)),
+    "take a part of another version": ("versions/v0", lambda out: _take_part(out)),
+    "take a part over": ("versions/v1", lambda out: _take_part(out)),
     "write a part": (
         "versions/v1",
         lambda out: write_parquet(ROWS, out / "versions" / "v1" / "data" / "p.parquet", root=out),
@@ -165,3 +173,99 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             beneath.rename_beneath(tmp_path, tmp_path / "x" / "y", tmp_path / "z")
     assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_part_is_taken_over(
+    linked: bool, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a hard link, or a copy where the filesystem has none; in place of one that a killed run has left."""
+    output, _ = places
+    if not linked:
+        monkeypatch.setattr(beneath.os, "link", _no_link)
+    for _ in range(2):
+        _take_part(output)
+    assert (output / NEW_PART).read_text() == "own"
+    assert (output / NEW_PART).samefile(output / OLD_PART) == linked
+
+
+def _no_link(*_: object, **__: object) -> None:
+    raise PermissionError
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_part_that_is_a_link_is_not_taken_over(
+    linked: bool, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it becomes one between its opening and the making of its other name."""
+    output, elsewhere = places
+    before = files(elsewhere)
+    if not linked:
+        swap(output, elsewhere, OLD_PART)
+        with pytest.raises(ConnectorError, match="is a link"):
+            _take_part(output)
+    else:
+        link = os.link
+
+        def swapping(*names: Any, **settings: Any) -> None:
+            swap(output, elsewhere, OLD_PART)
+            link(*names, **settings)
+
+        monkeypatch.setattr(beneath.os, "link", swapping)
+        _take_part(output)
+        assert (output / NEW_PART).read_text() == "own"  # of the file that was opened
+        assert not (output / NEW_PART).is_symlink()
+    assert files(elsewhere) == before
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x")
+    with pytest.raises(ConnectorError, match="no regular file"):
+        storage.read_whole(tmp_path / "x", root=tmp_path)
+
+
+# Trained models
+
+
+def _model_uses() -> dict[str, tuple[str, Callable[[Path], object]]]:
+    import torch
+
+    from engine.training.checkpoint import Checkpoints, ModelStore, Progress
+    from operators.probe.communicator import SingleProcess, Slots
+
+    slots = Slots(SingleProcess(), 1, 1)
+    state = {"w": torch.zeros(1)}
+
+    def checkpoints(output: Path) -> Checkpoints:
+        return Checkpoints(output / "models" / "m" / "checkpoints", slots, "f", output)
+
+    return {
+        "store a model": (
+            "models/m",
+            lambda out: ModelStore(out / "models" / "m" / "models", slots, out).put(0, state),
+        ),
+        "save a checkpoint": ("models/m", lambda out: checkpoints(out).save(Progress(tensors=state))),
+        "save in another folder": ("models", lambda out: checkpoints(out).save(Progress(tensors=state))),
+        "clear checkpoints": ("models/m/checkpoints", lambda out: checkpoints(out).clear()),
+        "clear the folder of checkpoints": ("models", lambda out: checkpoints(out).clear()),
+    }
+
+
+@pytest.mark.parametrize("use", _model_uses())
+def test_a_training_writes_and_removes_nothing_behind_a_link(use: str, places: tuple[Path, Path]) -> None:
+    """Its folders are links when it comes to write: it has checked them at its start."""
+    output, elsewhere = places
+    for base in places:
+        for name in ("checkpoints/00000-00000/common.safetensors", "models/000.safetensors"):
+            (base / "models" / "m" / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / "models" / "m" / name).write_text("precious")
+    before = files(elsewhere)
+    name, act = _model_uses()[use]
+    swap(output, elsewhere, name)
+    if use == "clear checkpoints":  # the link alone is removed
+        act(output)
+        assert not os.path.lexists(output / name)
+    else:
+        with pytest.raises(ConnectorError, match="is a link"):
+            act(output)
+    assert files(elsewhere) == before
