@@ -54,6 +54,7 @@ def read_cues(version: Version) -> dict[str, Any]:
 
     """
     from engine.storage.stores import store_of
+    from operators.cues.importance import read_importance
     from operators.cues.listing import SUSPECTS, read_suspects, recipe_section
 
     known = {entry["name"]: entry["fingerprint"] for entry in version.manifest["operators"]}
@@ -68,19 +69,21 @@ def read_cues(version: Version) -> dict[str, Any]:
             f"The run store of {version.output} no longer has the state of `cues` for the version "
             f"{version.name}. Run its recipe again."
         )
-    found = read_suspects(folder)
+    found = read_suspects(folder) | {"importance": read_importance(folder)}
     section = recipe_section(found["spurious"], found["legitimate"])
     return {"version": version.name, **found, "recipe_section": section}
 
 
 def _show(found: dict[str, Any]) -> None:
-    from operators.cues.report import verdict
+    from operators.cues.report import importance_sentences, verdict
 
     console.print(f"[bold]{found['version']}[/]: {verdict(found)}", soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)
     else:
         console.print("No feature separates the rows on which a model is right from the others.")
+    if found.get("importance"):
+        console.print(escape(" ".join(importance_sentences(found["importance"]))), soft_wrap=True)
     if found.get("trade_off"):
         _show_curve(found["trade_off"])
 

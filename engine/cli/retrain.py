@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -112,6 +112,7 @@ def show_retrained(found: Retrained) -> None:
         from engine.training.page import strength_sentence
 
         console.print(f"  {strength_sentence(result.record['strength'])}", soft_wrap=True)
+    _show_importance(result.importance)
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
             console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")
@@ -128,6 +129,15 @@ def show_retrained(found: Retrained) -> None:
         console.print(f"  {verb}: {escape(found.verdict.reason)}", soft_wrap=True)
     console.print(f"  {escape(str(result.folder))}", soft_wrap=True)
     console.print(f"  report: {escape(str(result.folder / PAGE))}", soft_wrap=True)
+
+
+def _show_importance(found: Mapping[str, Any] | None) -> None:
+    """Print on which source columns the model rests."""
+    from operators.report.importances import summary_sentences
+
+    if found is not None and "columns" in found:
+        text = " ".join(summary_sentences(found))
+        console.print(f"[bold]columns[/], {found['split']} rows: {escape(text)}", soft_wrap=True)
 
 
 def group_table(table: GroupTable) -> Table:

@@ -46,7 +46,8 @@ def measure(plan: Plan, executor: Executor) -> list[dict[str, Any]]:
     -------
     JSON-able figures: ``name``, ``value``, ``chance`` (the 0.95 quantile without drift), ``excess``,
     ``threshold``, ``p``, ``level`` (the p-value up to which the figure counts), ``over``, ``against`` (the
-    reference version), and ``columns`` that moved. Empty without new rows.
+    reference version), and the source ``columns`` that moved, with the ``features`` of `encode` in words.
+    Empty without new rows.
 
     """
     found, spec = plan.increment, plan.recipe.incremental.drift
@@ -148,10 +149,12 @@ def _group_shifts(plan: Plan, executor: Executor, sides: Sides) -> dict[str, tup
 
 
 def _figure(
-    name: str, shift: Shift, threshold: float, level: float, against: str, features: Sequence[str]
+    name: str, shift: Shift, threshold: float, level: float, against: str, features: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     named = max(shift.columns, default=0) < len(features)  # not a vector column
-    moved = [features[place] if named else f"x[{place}]" for place in shift.columns]
+    moved = [features[place] if named else (f"x[{place}]",) * 2 for place in shift.columns]
+    columns = list(dict.fromkeys(column for column, _ in moved))[:NAMED]
+    words = [feature for column, feature in moved if column in columns and feature != column][:NAMED]
     return {
         "name": name,
         "value": round(shift.value, DIGITS),
@@ -162,7 +165,8 @@ def _figure(
         "level": float(f"{level:.3g}"),
         "over": shift.beyond(threshold, level),
         "against": against,
-        **({"columns": moved[:NAMED]} if moved else {}),
+        **({"columns": columns} if columns else {}),
+        **({"features": words} if words else {}),
     }
 
 
@@ -172,12 +176,14 @@ def _kept_encoding(plan: Plan) -> Path | None:
     return plan.store.state(kept[0]) if kept else None
 
 
-def _feature_names(plan: Plan) -> Sequence[str]:
-    """Return the features in words, or the source columns where they are used as they are."""
+def _feature_names(plan: Plan) -> Sequence[tuple[str, str]]:
+    """Return the source column of each feature, and the feature in words, which may be the column itself."""
     from operators.encode.outputs import provenance
 
     state = _kept_encoding(plan)
-    return plan.features if state is None else [output.label for output in provenance(state)]
+    if state is None:
+        return [(name, name) for name in plan.features]
+    return [(output.source, output.label) for output in provenance(state)]
 
 
 def _level_shift(plan: Plan) -> tuple[str, Shift | None]:

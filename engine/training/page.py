@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
-from engine.training.plots import MOST_GROUPS, PLOTS, STRENGTH
+from engine.training.plots import IMPORTANCE, MOST_GROUPS, PLOTS, STRENGTH
 from engine.training.running import TrainResult
 from engine.training.version import Version
 from operators.report.text import count, interval, percent
@@ -42,6 +42,7 @@ def write_page(
         seed=about.get("seed", 0),
         sentences=sentences(result, verdict),
         strength=_strength(result),
+        importance=_importance(result),
         parts=[_part(result, split, found) for split, found in reversed(result.evaluations.items())],
         folder=str(result.folder),
         dataset_report=dataset_report(result.version, result.folder),
@@ -122,6 +123,26 @@ def _strength(result: TrainResult) -> dict[str, Any] | None:
         "columns": COLUMNS,
         "rows": table_rows(found["trade_off"], found["strength"]),
         "picture": _data_uri(result.folder / PLOTS / STRENGTH),
+    }
+
+
+def _importance(result: TrainResult) -> dict[str, Any] | None:
+    """Return the section about importance by source column; None where it was not measured."""
+    from operators.report.importances import explanation, summary_sentences, table_columns, table_rows
+
+    found = result.importance
+    if found is None:
+        return None
+    if "columns" not in found:
+        return {"sentences": [f"It is not given: {found['reason']}."]}
+    rows = table_rows(found)
+    return {
+        "sentences": summary_sentences(found),
+        "columns": table_columns(),
+        "rows": rows,
+        "hidden": len(found["columns"]) - len(rows),
+        "explanation": explanation(found, f"the model, on {found['split']} rows,"),
+        "picture": _data_uri(result.folder / PLOTS / IMPORTANCE),
     }
 
 

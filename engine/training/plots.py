@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PLOTS = "plots"
 """Folder of pictures beside a model."""
 STRENGTH = "strength.png"
+IMPORTANCE = "importance.png"
 MOST_GROUPS = 40
 """Groups that one picture shows: the worst ones."""
 
@@ -40,6 +41,19 @@ def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
     FigureCanvasAgg(figure)
     figure.savefig(folder / STRENGTH, dpi=120, metadata={"Software": None})
     return folder / STRENGTH
+
+
+def draw_importance(importance: Mapping[str, Any], folder: Path) -> Path:
+    """Write ``importance.png``: what is lost without each source column."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from operators.report.importances import draw as draw_bars
+
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = draw_bars(importance)
+    FigureCanvasAgg(figure)
+    figure.savefig(folder / IMPORTANCE, dpi=120, metadata={"Software": None})
+    return folder / IMPORTANCE
 
 
 def _save(path: Path, paint: object, title: str) -> Path:

@@ -269,6 +269,8 @@ def _log(
     if strength:
         values |= {"strength": strength["strength"]}
         _log_strength(strength, result.folder, mlflow_client, run_id)
+    if result.importance is not None:
+        _log_importance(result.importance, mlflow_client, run_id)
     mlflow_client.log_batch(run_id, params=[Param(key, param_text(value)) for key, value in values.items()])
     mlflow_client.log_inputs(run_id, [dataset_input(result.version)])
     found = [
@@ -297,6 +299,30 @@ def _log_strength(
     mlflow_client.log_batch(run_id, metrics=metrics)
     mlflow_client.log_dict(run_id, dict(strength), "strength.json")
     mlflow_client.log_artifact(run_id, str(folder / PLOTS / STRENGTH), PLOTS)
+
+
+def _importance_key(score: str, column: str) -> str:
+    """Return the name of a metric; MLflow allows 250 characters, and a "/" would begin a folder."""
+    return metric_key(f"importance.{score}.{column}").replace("/", "_")[:250]
+
+
+def _log_importance(importance: Mapping[str, Any], mlflow_client: MlflowClient, run_id: str) -> None:
+    """Log the mean losses by source column as metrics, and everything as ``importance.json``.
+
+    The picture is among the plots.
+    """
+    from mlflow.entities import Metric
+
+    from operators.report.importances import MEAN, WORST, shown_columns
+
+    if "columns" in importance:
+        metrics = [
+            Metric(_importance_key(score, entry["column"]), entry[score]["mean"], 0, 0)
+            for entry in shown_columns(importance)
+            for score in (MEAN, WORST)
+        ]
+        mlflow_client.log_batch(run_id, metrics=metrics)
+    mlflow_client.log_dict(run_id, dict(importance), "importance.json")
 
 
 def dataset_input(version: Version) -> DatasetInput:

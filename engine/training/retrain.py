@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.recipe.promotion import PromotionRule
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
-from engine.training.plots import PLOTS, draw, draw_strength
+from engine.training.plots import PLOTS, draw, draw_importance, draw_strength
 from engine.training.registry import Registered, Verdict, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
@@ -45,6 +45,7 @@ class Retrained:
             "evaluations": {split: e.to_dict() for split, e in self.result.evaluations.items()},
             "selection": self.selection.to_dict() if self.selection else None,
             "strength": self.result.record.get("strength"),
+            "importance": self.result.importance,
             "registered": vars(self.registered) if self.registered else None,
             "promoted": vars(self.verdict) if self.verdict else None,
         }
@@ -75,11 +76,13 @@ def retrain(
         raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
     selection = select(spec, grid, executor, trials=trials, seeds=seeds) if grid else None
     chosen = selection.spec if selection else spec
-    result = train(chosen, executor)
+    result = train(replace(chosen, importance=True), executor)
     for split, evaluation in result.evaluations.items():
         draw(evaluation, result.folder / PLOTS / split, f"{result.version.name}, {split}")
     if "strength" in result.record:
         draw_strength(result.record["strength"], result.folder / PLOTS)
+    if result.importance and "columns" in result.importance:
+        draw_importance(result.importance, result.folder / PLOTS)
     registered = registered_before(result, name) if name and once else None
     if name and registered is None:
         registered = register(result, chosen.params, name, seed=chosen.seed)

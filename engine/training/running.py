@@ -27,6 +27,7 @@ from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_rows
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
+from engine.training.importance import importance_of
 from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
 from engine.training.metric_sums import MetricSums, sum_over_rows
 from engine.training.rows import GroupedRows, join
@@ -55,6 +56,8 @@ class TrainSpec:
     mix_alpha: float | None = None
     """Mix the base models of ``boosted_cvar`` for this tail; nothing is trained anew."""
     alphas: Sequence[float] = ALPHAS
+    importance: bool = False
+    """Measure the permutation importance of every source column too; see ``engine.training.importance``."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class TrainResult:
     """Whether the model was there already."""
     place: Place
     """Folder or prefix that holds the model."""
+    importance: dict[str, Any] | None = None
+    """By source column, where it was asked for and there are held-out rows."""
 
 
 def train(spec: TrainSpec, executor: Executor) -> TrainResult:
@@ -113,12 +118,14 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             evaluations = score(job, model, executor, truth=spec.truth, alphas=spec.alphas)
             scores = {split: evaluation.to_dict() for split, evaluation in evaluations.items()}
             write_json(folder / EVALUATION, scores, root=job.root)
+            rows = {split: evaluation.rows for split, evaluation in evaluations.items()}
+            importance = importance_of(job, model, rows, executor) if spec.importance else None
     except ResourceError as error:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
     record = json.loads((folder / RECORD).read_text("utf-8"))
-    return TrainResult(folder, version, model, evaluations, record, reused, place)
+    return TrainResult(folder, version, model, evaluations, record, reused, place, importance)
 
 
 def _mixed(spec: TrainSpec, job: TrainingJob) -> Ensemble:

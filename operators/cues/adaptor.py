@@ -166,10 +166,11 @@ class Cues(Operator[CuesParams]):
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """List the suspected shortcuts, with buttons that compose the answer."""
+        from operators.cues.importance import read_importance
         from operators.cues.listing import read_suspects
         from operators.cues.report import cue_section
 
-        return cue_section(read_suspects(context.state))
+        return cue_section(read_suspects(context.state), read_importance(context.state))
 
     def _feature_columns(self, context: Context, widths: Sequence[int]) -> FeatureColumns:
         """Return the features' names and widths; the width of made features is that of the first row."""
@@ -218,6 +219,7 @@ def _run(task: FitTask) -> dict[str, float]:
 
     from operators.cues.curve import measured_curve
     from operators.cues.gather import read_sample
+    from operators.cues.importance import measured_importance, write_importance
     from operators.cues.listing import write_suspects
     from operators.cues.serialise import save_state
 
@@ -231,7 +233,9 @@ def _run(task: FitTask) -> dict[str, float]:
         curve = None
         if not state.reason:
             curve = measured_curve(state, sample, task.classes)
+        importance = measured_importance(state, sample, task.columns, len(task.classes), settings.seed)
     save_state(state, task.state)
+    write_importance(task.state, importance)
     binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects}
     write_suspects(
         task.state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from operators.arrays import Integers
 from operators.cues.curve_report import curve_record
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
@@ -31,12 +32,10 @@ def measured_curve(state: State, sample: SampledRows, classes: Sequence[str]) ->
     """
     if not state.points:
         return None
-    split = state.blend > 0
-    y = sample.y
-    groups = shortcut_groups(y, breaks(state, sample.X, y, sample.ids), len(classes)) if split else y
+    grouping, groups = curve_groups(state, sample, len(classes))
 
     def name(group: int) -> str:
-        if not split:
+        if grouping == "classes":
             return f"class {classes[group]}"
         if group == 2 * len(classes):
             return "rows that break the shortcut"
@@ -46,7 +45,15 @@ def measured_curve(state: State, sample: SampledRows, classes: Sequence[str]) ->
         state.points,
         compared_groups(groups),
         name,
-        grouping="shortcut" if split else "classes",
-        rows=len(y),
+        grouping=grouping,
+        rows=len(sample.y),
         published=state.published_strength,
     )
+
+
+def curve_groups(state: State, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
+    """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
+    y = sample.y
+    if state.blend <= 0:
+        return "classes", y
+    return "shortcut", shortcut_groups(y, breaks(state, sample.X, y, sample.ids), n_classes)

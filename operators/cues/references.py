@@ -109,6 +109,10 @@ class FeatureColumns:
                 return found
         return list(places)
 
+    def used(self) -> tuple[str, ...]:
+        """Return the columns that give features."""
+        return tuple(name for name, width in zip(self.names, self.widths, strict=True) if width)
+
     def name(self, position: int) -> str:
         """Return the name of a feature: its column, with the entry where the column is a vector."""
         if self.outputs:

@@ -18,10 +18,19 @@ from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
 from operators.metrics.group_scores import pooled_name
 from operators.report import Finding, RecipeChoice, RecipeChoices, ReportFigure, ReportSection, ReportTable
+from operators.report.importances import draw as draw_importance
+from operators.report.importances import (
+    explanation,
+    shown_columns,
+    summary_sentences,
+    table_columns,
+)
+from operators.report.importances import table_rows as importance_rows
 
 MOST_CLASSES = 4
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
+IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
 OPTIONS = ("spurious", "legitimate")
 EXPLANATION = (
     "A suspected shortcut is a feature that divides the rows on which a class-balanced model is right from "
@@ -37,8 +46,8 @@ ANSWER = (
 )
 
 
-def cue_section(found: Mapping[str, Any]) -> ReportSection:
-    """Describe suspected shortcuts from the content of ``suspects.json``."""
+def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None = None) -> ReportSection:
+    """Describe suspected shortcuts from the content of ``suspects.json``, and importance by source column."""
     content: list[Any] = [verdict(found)]
     if found["suspects"]:
         columns = (
@@ -57,7 +66,29 @@ def cue_section(found: Mapping[str, Any]) -> ReportSection:
         content += [ANSWER, RecipeChoices(("operators", "cues"), OPTIONS, items)]
     if found.get("trade_off"):
         content += _trade_off(found["trade_off"])
-    return ReportSection("Suspected shortcuts", content, _findings(found), order=20)
+    findings = [*_findings(found)]
+    if importance is not None:
+        content += _importance(importance)
+        findings.append(Finding(f"{IN_SUMMARY} {' '.join(importance_sentences(importance))}"))
+    return ReportSection("Suspected shortcuts", content, findings, order=20)
+
+
+def importance_sentences(record: Mapping[str, Any]) -> list[str]:
+    """Say on which source columns a linear model and its worst group rest."""
+    return summary_sentences(record, worst_word(record))
+
+
+def _importance(record: Mapping[str, Any]) -> list[Any]:
+    """Return picture and table of the importance by source column."""
+    word = worst_word(record)
+    description = "Accuracy that a linear model loses when the values of each source column are shuffled"
+    hidden = len(record["columns"]) - len(shown_columns(record))
+    more = f" {hidden} more columns, which matter less, are in `importance.json`." if hidden else ""
+    return [
+        ReportFigure(draw_importance(record, word), description, "Importance by source column"),
+        ReportTable(table_columns(word), importance_rows(record)),
+        explanation(record, "a class-balanced linear model, on rows that it has not seen,", word) + more,
+    ]
 
 
 def _trade_off(record: Mapping[str, Any]) -> list[Any]:

@@ -53,6 +53,14 @@ def blocks(folder: Path) -> list[int]:
     return found
 
 
+def source_positions(folder: Path) -> dict[str, list[int]]:
+    """Return source columns in their order, each with the positions of its features in ``x``."""
+    found: dict[str, list[int]] = {}
+    for position, output in enumerate(provenance(folder)):
+        found.setdefault(output.source, []).append(position)
+    return found
+
+
 def provenance(folder: Path) -> list[Output]:
     """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``."""
     state = json.loads((folder / STATE).read_text("utf-8"))

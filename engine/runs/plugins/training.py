@@ -209,6 +209,7 @@ def _train(
             if "strength" in found.result.record
             else {}
         ),
+        "importance": found.result.importance,
         "registered": vars(found.registered) if found.registered else None,
         "promoted": vars(found.verdict) if found.verdict else None,
     }

@@ -181,7 +181,7 @@ def shifted(n: int, seed: int) -> pa.Table:
 
 
 def test_drift_is_told_by_source_columns_and_their_values(tmp_path: Path) -> None:
-    """A feature of `encode` has the name of its column and what it says of it, never its place in `x`."""
+    """A figure names the source column, and beside it the feature of `encode` in words, never its place."""
 
     def jobs(n: int, share: float, seed: int) -> pa.Table:
         draws = np.random.default_rng(seed).random(n)
@@ -194,9 +194,11 @@ def test_drift_is_told_by_source_columns_and_their_values(tmp_path: Path) -> Non
     run(recipe(tmp_path, **sections))
     add_night(tmp_path, jobs(120, 0.9, 1), "y")
     figures = run(recipe(tmp_path, **sections)).manifest["incremental"]["drift"]
-    columns = {figure["name"]: figure.get("columns") for figure in figures if figure["over"]}
-    assert columns["columns"] == ["workclass = State"]
-    assert columns["levels"] == ["workclass"]
+    moved = {figure["name"]: figure for figure in figures if figure["over"]}
+    assert moved["columns"]["columns"] == ["workclass"]
+    assert moved["columns"]["features"] == ["workclass = State"]
+    assert moved["levels"]["columns"] == ["workclass"]
+    assert "features" not in moved["levels"]
 
 
 def test_drift_makes_operators_learn_again(tmp_path: Path) -> None:

@@ -238,8 +238,13 @@ def test_the_recipe_records_the_choice_in_mlflow_and_in_the_report(
     steps = client.get_metric_history(run.info.run_id, "trade_off.mean_accuracy")
     assert len(steps) == 9
     files = {entry.path for entry in client.list_artifacts(run.info.run_id)}
-    assert {"strength.json", "plots"} <= files
-    assert "plots/strength.png" in {e.path for e in client.list_artifacts(run.info.run_id, "plots")}
+    assert {"strength.json", "importance.json", "plots"} <= files
+    plots = {entry.path for entry in client.list_artifacts(run.info.run_id, "plots")}
+    assert {"plots/strength.png", "plots/importance.png"} <= plots
+    first, *_ = record["importance"]["columns"]
+    loss = run.data.metrics[f"importance.balanced_accuracy.{first['column']}"]
+    assert loss == pytest.approx(first["balanced_accuracy"]["mean"])
+    assert f"importance.worst_group_accuracy.{first['column']}" in run.data.metrics
 
 
 def command(output: Path, *settings: str) -> Any:

@@ -64,9 +64,10 @@ def test_any_cut_into_shards_gives_the_same_bytes(cue_problem: Any, tmp_path: Pa
         found, others, folder = run_cues(tmp_path / str(len(cuts)), parts, params)
         assert np.array_equal(found, whole)
         assert others == metrics
-        for name in ("cues.json", "cues.npz", "suspects.json"):
+        files = ["cues.json", "cues.npz", "importance.json", "suspects.json"]
+        for name in files:
             assert (folder / name).read_bytes() == (state / name).read_bytes()
-        assert sorted(path.name for path in folder.iterdir()) == ["cues.json", "cues.npz", "suspects.json"]
+        assert sorted(path.name for path in folder.iterdir()) == files
     assert min(max_rows, 6000) - 2 <= metrics["sample_rows"] <= min(max_rows, 6000)
     assert metrics["gate"] > 0.5
 

@@ -1,0 +1,171 @@
+"""Permutation importance of a trained model by source column, on held-out rows of its version.
+
+A bounded sample of the rows is drawn by a hash of their ids, and one task scores the model on it. The same
+figures for any number of shards and workers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from connectors.storage import remove_tree, write_whole
+from engine.core.digests import digest
+from engine.core.json_files import write_json
+from engine.training.ensemble import Ensemble
+from engine.training.evaluation import by_class
+from engine.training.features import FeatureMaker, dataset_of_version
+from engine.training.job import TrainingJob
+from operators.base import FEATURES, Executor
+from operators.hashing import END, row_hashes
+from operators.metrics.importance import LEAST_ROWS, drawn_rows, permutation_importance, sample_rows
+
+RECORD = "importance.json"
+SAMPLE = "importance-sample"
+FORMAT = 1
+PURPOSE = "retrain/importance"
+ESTIMATOR_COST = 5.0
+"""Cost of a prediction by trees, in those of a linear model or a small network."""
+MAX_VALUES = 16_000_000
+"""Feature values of the sample, 64 MB."""
+
+
+def source_blocks(maker: FeatureMaker) -> dict[str, list[int]]:
+    """Return the positions in ``x`` of what each source column gives, by the name of the column.
+
+    ``maker`` must be fitted. Features that one operator such as ``embed`` makes are those of its column.
+    """
+    from operators.encode.outputs import STATE, source_positions
+    from operators.ingest.adaptor import STATE as CLASSES
+
+    if (maker.state / STATE).exists():
+        return source_positions(maker.state)
+    (operator, *_) = (o for o in maker.operators if any(field.name == FEATURES for field in o.adds))
+    names = list(getattr(operator.params, "features", None) or operator.source_columns)
+    widths = json.loads((maker.state / CLASSES).read_text("utf-8")).get("widths") or []
+    if len(widths) != len(names):
+        return {", ".join(names): list(range(maker.n_features))}
+    ends = np.cumsum([0, *widths])
+    return {name: list(range(ends[i], ends[i + 1])) for i, name in enumerate(names)}
+
+
+def importance_of(
+    job: TrainingJob, model: Ensemble, rows_by_split: dict[str, int], executor: Executor
+) -> dict[str, Any] | None:
+    """Return the importances of a stored model, computed once for each mixture and kept beside it.
+
+    Parameters
+    ----------
+    job : the training; its feature maker must be fitted and its folder hold the model.
+    model : the stored model.
+    rows_by_split : scored rows of each split. Validation rows are used, test rows where there are none.
+    executor : draws rows over shards, and scores them in one task.
+
+    Returns
+    -------
+    JSON-able: that of ``PermutationImportance.to_dict`` with the ``split``, or the ``reason`` why there are
+    none; None without held-out rows.
+    """
+    split = next((name for name in ("validation", "test") if rows_by_split.get(name)), None)
+    if split is None:
+        return None
+    key = digest([FORMAT, model.model_weights.tolist(), split, job.seed])
+    known = read_importance(job.folder)
+    if known is not None and known.get("key") == key:
+        return known
+    blocks = source_blocks(job.maker)
+    record: dict[str, Any] = {"key": key, "split": split}
+    if len(blocks) < 2:
+        record["reason"] = f"all features come from one column, {next(iter(blocks), 'x')}"
+    else:
+        record |= _measured(job, model, split, rows_by_split[split], blocks, executor)
+    write_json(job.folder / RECORD, record, root=job.root)
+    return record
+
+
+def read_importance(folder: Path) -> dict[str, Any] | None:
+    """Return the importances that were kept beside a model; None if there are none."""
+    try:
+        found = json.loads((folder / RECORD).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """What a worker needs to draw rows and to score them. Picklable."""
+
+    job: TrainingJob
+    split: str
+    last: int
+    """Largest hash of a row that is drawn."""
+    most: int
+    blocks: dict[str, list[int]]
+
+
+def _measured(
+    job: TrainingJob,
+    model: Ensemble,
+    split: str,
+    n_rows: int,
+    blocks: dict[str, list[int]],
+    executor: Executor,
+) -> dict[str, Any]:
+    width = max(model.spec.n_features, 1)
+    cost = ESTIMATOR_COST if job.params.is_estimator else 1.0
+    mixed = max(1, int(np.count_nonzero(model.model_weights)))
+    most = sample_rows(len(blocks), cost=cost * mixed)
+    most = min(most, max(LEAST_ROWS, MAX_VALUES // width))
+    last = END - 1 if n_rows <= most else most * END // n_rows
+    work = _Draw(job, split, last, most, blocks)
+    try:
+        shards = range(len(job.version.manifest["parts"]))
+        drawn = [s for s, n in zip(shards, executor.map(partial(_draw, work), shards), strict=True) if n]
+        (found,) = executor.map(partial(_score, work), [drawn], resources=job.params.resources)
+    finally:
+        remove_tree(job.folder / SAMPLE, root=job.root)
+    return dict(found)
+
+
+def _draw(work: _Draw, shard: int) -> int:
+    """Write the drawn rows of a shard; return how many there are. Runs on a worker."""
+    data = dataset_of_version(work.job.version, work.job.maker, work.job.params.noise)
+    rows = data.splits[work.split][shard]
+    hashes = row_hashes(rows.row_id, work.job.seed, PURPOSE)
+    rows = rows.take(np.flatnonzero(hashes <= np.uint64(work.last)))
+    rows = rows.take(drawn_rows(rows.row_id, work.most, work.job.seed, PURPOSE))
+    if len(rows):
+        groups = by_class(np.array([*data.group_names, -1])[rows.group], rows.y)
+        with io.BytesIO() as content:
+            np.savez(content, X=rows.X, y=rows.y, ids=rows.row_id, groups=groups)
+            file = work.job.folder / SAMPLE / f"{shard}.npz"
+            write_whole(file, content.getvalue(), durable=False, root=work.job.root)
+    return len(rows)
+
+
+def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
+    """Return the importances on the drawn rows. Runs on a worker."""
+    if not shards:
+        return {"reason": "no held-out row was drawn"}
+    parts = []
+    for shard in shards:
+        with np.load(work.job.folder / SAMPLE / f"{shard}.npz", allow_pickle=False) as stored:
+            parts.append(dict(stored))
+    X, y, ids, groups = (np.concatenate([part[k] for part in parts]) for k in ("X", "y", "ids", "groups"))
+    order = drawn_rows(ids, work.most, work.job.seed, PURPOSE)
+    model = Ensemble.load(work.job.folder)
+    return permutation_importance(
+        model.predict,
+        X[order],
+        y[order],
+        work.blocks,
+        groups=groups[order],
+        random_state=work.job.seed % 2**32,
+    ).to_dict()

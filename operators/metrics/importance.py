@@ -1,0 +1,281 @@
+"""Grouped permutation importance: what a fitted classifier loses when a column's values are shuffled.
+
+Features that come from one source column, such as the categories of a one-hot encoding and the indicator of
+its missing values, are shuffled together: with separate shuffles the rows would be ones that no table holds,
+and what one feature loses another one would still tell.
+
+Source: Breiman, Random forests, Machine Learning 2001, section 10; names and draws are those of
+``sklearn.inspection.permutation_importance``, of which this is the form for blocks of columns and for several
+scores at once. Used by ``cues`` and by training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from operators.arrays import Float64, Int64, Mask
+from operators.hashing import row_hashes
+from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
+
+SCORES = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
+REPEATS = 5
+MOST_ROWS = 10_000
+LEAST_ROWS = 1_000
+MOST_PREDICTIONS = 2_000_000
+"""Predictions of a row for which the sample is made smaller than ``MOST_ROWS``."""
+
+Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.integer[Any]]]
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class PermutationImportance:
+    """Loss of each score by each block of columns, for every repeat.
+
+    Attributes
+    ----------
+    names
+        Names of the blocks, length B.
+    baseline
+        Score by name on the rows as they are.
+    importances
+        Score by name to the losses, shape (B, R): the baseline less the score with the block shuffled. A
+        negative loss is a gain.
+    errors
+        Score by name to the standard error of the mean loss as other rows would be drawn, shape (B,).
+    rows
+        Scored rows.
+
+    """
+
+    names: tuple[str, ...]
+    baseline: Scores
+    importances: dict[str, Float64]
+    errors: dict[str, Float64]
+    rows: int
+
+    def mean(self, score: str) -> Float64:
+        """Return the mean loss over the repeats, shape (B,)."""
+        return np.asarray(self.importances[score].mean(axis=1))
+
+    def std(self, score: str) -> Float64:
+        """Return the standard deviation of the loss over the repeats, shape (B,)."""
+        return np.asarray(self.importances[score].std(axis=1))
+
+    def margin(self, score: str) -> Float64:
+        """Return half the width of the interval of each mean loss, shape (B,).
+
+        The intervals hold for all blocks at once with probability 95 % (Bonferroni), with respect to the
+        shuffles and to the draw of the rows.
+        """
+        z = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / max(len(self.names), 1))
+        n_repeats = self.importances[score].shape[1]
+        return np.asarray(z * np.sqrt(self.errors[score] ** 2 + self.std(score) ** 2 / n_repeats))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able values: ``columns`` by falling mean loss of balanced accuracy, then by name."""
+        figures = {
+            score: np.column_stack([self.mean(score), self.std(score), self.margin(score)]).tolist()
+            for score in self.importances
+        }
+        entries: list[dict[str, Any]] = [
+            {
+                "column": name,
+                **{s: dict(zip(("mean", "std", "margin"), figures[s][b], strict=True)) for s in figures},
+            }
+            for b, name in enumerate(self.names)
+        ]
+        entries.sort(key=lambda entry: (-entry["balanced_accuracy"]["mean"], entry["column"]))
+        repeats = next(iter(self.importances.values())).shape[1]
+        return {"rows": self.rows, "repeats": repeats, "baseline": self.baseline, "columns": entries}
+
+
+def permutation_importance(
+    predict: Predict,
+    X: npt.NDArray[np.float32],
+    y: npt.NDArray[np.integer[Any]],
+    blocks: Mapping[str, Sequence[int]],
+    *,
+    groups: npt.NDArray[Any] | None = None,
+    sample_weight: npt.NDArray[np.floating[Any]] | None = None,
+    n_repeats: int = REPEATS,
+    random_state: int = 0,
+    min_rows: int = MIN_ROWS,
+) -> PermutationImportance:
+    """Measure how much a classifier loses without each block of columns.
+
+    Parameters
+    ----------
+    predict : from rows (n, d) in the order of ``X`` to predicted labels (n,).
+    X : held-out rows (n, d). They are not changed.
+    y : labels (n,), the values that ``predict`` returns.
+    blocks : name -> positions of the columns that are shuffled together.
+    groups : (n,) group of each row; default: its class. The worst group is looked for anew after each
+        shuffle; groups of fewer than ``min_rows`` rows are pooled (:mod:`operators.metrics.group_scores`).
+    sample_weight : (n,) how much each row counts, as a row of a sample that stands for several; default 1.
+    n_repeats : shuffles of each block. All blocks have the same ones.
+    random_state : seed of the shuffles.
+    min_rows : see ``groups``.
+
+    Returns
+    -------
+    :class:`PermutationImportance`. A constant block loses exactly 0.
+
+    Raises
+    ------
+    ValueError
+        There are no rows, or a position is not one of a column.
+
+    Notes
+    -----
+    Time is that of ``len(blocks) * n_repeats + 1`` predictions; memory is one copy of ``X``.
+    """
+    n, d = X.shape
+    if not n:
+        raise ValueError("permutation_importance: there are no rows to score.")
+    if outside := [p for positions in blocks.values() for p in positions if not 0 <= p < d]:
+        raise ValueError(f"permutation_importance: there is no column {outside[0]}; rows have {d}.")
+    scorer = _Scorer(np.asarray(y), groups, sample_weight, min_rows)
+    right = scorer.right(predict(X))
+    baseline = scorer.scores(right)
+    orders = _orders(n, n_repeats, random_state)
+    losses = {name: np.zeros((len(blocks), n_repeats)) for name in baseline}
+    errors = {name: np.zeros(len(blocks)) for name in baseline}
+    shuffled = X.copy()
+    for b, positions in enumerate(blocks.values()):
+        columns = list(positions)
+        own = X[:, columns]
+        if not len(columns) or (own == own[0]).all():
+            continue
+        still_right = []
+        for r, order in enumerate(orders):
+            shuffled[:, columns] = own[order]
+            still_right.append(scorer.right(predict(shuffled)))
+            for name, value in scorer.scores(still_right[r]).items():
+                losses[name][b, r] = baseline[name] - value
+        shuffled[:, columns] = own
+        for name, value in scorer.errors(right, still_right).items():
+            errors[name][b] = value
+    return PermutationImportance(tuple(blocks), baseline, losses, errors, n)
+
+
+def sample_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEATS) -> int:
+    """Return how many held-out rows are scored at most: 1,000 to 10,000, fewer the more columns there are.
+
+    Parameters
+    ----------
+    n_columns : blocks that are shuffled.
+    cost : what a prediction costs in those of one linear model or small network.
+    n_repeats : shuffles of each block.
+    """
+    wanted = MOST_PREDICTIONS / (max(n_columns, 1) * n_repeats * cost)
+    return int(min(MOST_ROWS, max(LEAST_ROWS, wanted)))
+
+
+def drawn_rows(row_ids: Int64, most: int, seed: int, purpose: str) -> npt.NDArray[np.intp]:
+    """Return the positions, in rising order of the ids, of the ``most`` rows with the smallest hashes."""
+    hashes = row_hashes(row_ids, seed, purpose)
+    taken = np.argsort(hashes, kind="stable")[:most]
+    found: npt.NDArray[np.intp] = taken[np.argsort(row_ids[taken], kind="stable")]
+    return found
+
+
+def _orders(n: int, n_repeats: int, random_state: int) -> list[npt.NDArray[np.intp]]:
+    """Return the shuffles, each (n,), that scikit-learn makes of this seed.
+
+    It shuffles the rows of the last repeat by an order that is itself shuffled further.
+    """
+    seed = np.random.RandomState(random_state).randint(np.iinfo(np.int32).max + 1)
+    rng = np.random.RandomState(seed)
+    step, total, found = np.arange(n), np.arange(n), []
+    for _ in range(n_repeats):
+        rng.shuffle(step)
+        total = total[step]
+        found.append(total)
+    return found
+
+
+class _Scorer:
+    """Scores of predictions on fixed rows: which rows belong together is worked out once."""
+
+    def __init__(
+        self,
+        y: npt.NDArray[Any],
+        groups: npt.NDArray[Any] | None,
+        sample_weight: npt.NDArray[np.floating[Any]] | None,
+        min_rows: int,
+    ) -> None:
+        self._y = y
+        self._weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        classes, class_place = np.unique(y, return_inverse=True)
+        self._by_class = _Cells(class_place, self._weight, len(classes))
+        names, place = np.unique(class_place if groups is None else groups, return_inverse=True)
+        sizes = dict(enumerate(np.bincount(place).tolist()))
+        compared = compare_groups(sizes, sizes, min_rows=min_rows)
+        entry = np.full(len(names), len(compared))
+        for index, one in enumerate(compared):
+            entry[list(one.members)] = index
+        self._by_group = _Cells(entry[place], self._weight, len(compared))
+
+    def right(self, predicted: npt.NDArray[Any]) -> Mask:
+        """Return which rows are predicted right, shape (n,)."""
+        return np.asarray(np.asarray(predicted) == self._y)
+
+    def scores(self, right: Mask) -> Scores:
+        """Return the scores of predictions, given which are right."""
+        by_class, by_group = self._by_class.means(right), self._by_group.means(right)
+        return {
+            "accuracy": float(self._weight @ right / self._weight.sum()),
+            "balanced_accuracy": float(np.nanmean(by_class)),
+            "worst_group_accuracy": float(np.nanmin(by_group)),
+        }
+
+    def errors(self, right: Mask, shuffled: Sequence[Mask]) -> Scores:
+        """Return the standard error of each score's mean loss over some shuffles.
+
+        The loss of a row is that of its mean over the shuffles, so that rows are compared with themselves.
+        That of the worst group is the largest of the groups that were the worst without or with a shuffle.
+        """
+        loss = right - np.mean(shuffled, axis=0)
+        by_class = self._by_class.errors(loss)
+        by_group = self._by_group.errors(loss)
+        worst = {int(np.nanargmin(self._by_group.means(one))) for one in (right, *shuffled)}
+        n_classes = int(np.isfinite(by_class).sum())
+        centred = loss - self._weight @ loss / self._weight.sum()
+        return {
+            "accuracy": float(
+                np.sqrt((self._weight * centred) @ (self._weight * centred)) / self._weight.sum()
+            ),
+            "balanced_accuracy": float(np.sqrt(np.nansum(by_class**2)) / n_classes),
+            "worst_group_accuracy": float(max(by_group[g] for g in worst)),
+        }
+
+
+class _Cells:
+    """Means of values by the cell of a row, where rows have weights; NaN where a cell weighs nothing."""
+
+    def __init__(self, place: npt.NDArray[np.integer[Any]], weight: Float64, n_cells: int) -> None:
+        self._place, self._weight, self._n = place, weight, n_cells + 1  # the last one is not looked at
+        self._total = np.bincount(place, weight, minlength=self._n)
+
+    def means(self, values: npt.NDArray[Any]) -> Float64:
+        """Return the mean of each cell, shape (cells,)."""
+        return self._ratio(np.bincount(self._place, self._weight * values, minlength=self._n), self._total)
+
+    def errors(self, values: Float64) -> Float64:
+        """Return the standard error of each cell's mean, shape (cells,)."""
+        means = np.nan_to_num(np.append(self.means(values), 0.0))
+        centred = self._weight * (values - means[self._place])
+        squares = np.bincount(self._place, centred**2, minlength=self._n)
+        return np.asarray(self._ratio(np.sqrt(squares), self._total))
+
+    def _ratio(self, value: npt.NDArray[Any], total: npt.NDArray[Any]) -> Float64:
+        found = np.full(self._n, np.nan)
+        np.divide(value, total, out=found, where=total > 0)
+        return found[:-1]

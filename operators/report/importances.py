@@ -1,0 +1,151 @@
+"""Permutation importance by source column: sentences, a table and a picture for people.
+
+A record is what ``operators.metrics.importance.PermutationImportance.to_dict`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from operators.report.text import count, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = ("column", "balanced accuracy", "accuracy", "worst {word}")
+SHOWN = 20
+"""Columns that a table or a picture shows."""
+NAMED = 5
+"""Columns that a sentence names."""
+LEAST = 0.005
+"""Least loss that a sentence names."""
+MEAN, WORST = "balanced_accuracy", "worst_group_accuracy"
+
+
+def clear_columns(record: Mapping[str, Any], score: str, sign: int = 1) -> list[tuple[str, float]]:
+    """Return the columns whose shuffling clearly costs (``sign`` 1) or raises (-1) a score, largest first."""
+    found = [(entry["column"], entry[score]) for entry in record["columns"]]
+    clear = [
+        (name, sign * value["mean"])
+        for name, value in found
+        if sign * value["mean"] >= max(LEAST, value["margin"])
+    ]
+    return sorted(clear, key=lambda pair: (-pair[1], pair[0]))
+
+
+def contrary_columns(record: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Return the columns on which the mean rests and without which the worst group gains, with the gain."""
+    helpful = {name for name, _ in clear_columns(record, MEAN)}
+    return [pair for pair in clear_columns(record, WORST, -1) if pair[0] in helpful]
+
+
+def summary_sentences(record: Mapping[str, Any], word: str = "group") -> list[str]:
+    """Say on which columns the mean and the worst group rest, and which help the one and harm the other.
+
+    Parameters
+    ----------
+    record : the importances.
+    word : what the worst is looked for among, "group" or "class".
+    """
+    mean, worst = clear_columns(record, MEAN), clear_columns(record, WORST)
+    contrary = contrary_columns(record)
+    texts = [
+        f"Balanced accuracy rests most on {_named(mean, 'lost')}."
+        if mean
+        else "Balanced accuracy clearly rests on no single column."
+    ]
+    if worst:
+        texts.append(f"The worst {word} rests most on {_named(worst, 'lost')}.")
+    elif not contrary:
+        texts.append(f"For the worst {word} no single column clearly matters.")
+    if contrary:
+        what = "This column may be a shortcut" if len(contrary) == 1 else "These columns may be shortcuts"
+        texts.append(
+            f"The worst {word} gains where the values of {_named(contrary, 'gained')} are shuffled, "
+            f"while balanced accuracy falls. {what}."
+        )
+    return texts
+
+
+def explanation(record: Mapping[str, Any], whose: str, word: str = "group") -> str:
+    """Say what the figures are. ``whose``: the model and its rows, such as "the model on validation rows"."""
+    base = {score: f"{number(100 * value, 1)} %" for score, value in record["baseline"].items()}
+    return (
+        f"Permutation importance: what {whose} loses when the values of a column are shuffled among "
+        f"{count(record['rows'], 'row')}, in points of accuracy: the mean of {record['repeats']} shuffles, "
+        "with an interval that holds for all columns at once with 95 % confidence, given the number of "
+        "shuffles and rows. All features of a column are shuffled together. Unshuffled: balanced "
+        f"accuracy {base[MEAN]}, accuracy {base['accuracy']}, worst {word} {base[WORST]}. Below 0 the score "
+        "is better without the column. Columns that tell the same stand in for each other, so that each of "
+        "them seems to matter less."
+    )
+
+
+def table_columns(word: str = "group") -> tuple[str, ...]:
+    """Return the heads of the table."""
+    return tuple(name.format(word=word) for name in COLUMNS)
+
+
+def table_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of the table under :func:`table_columns`; at most ``SHOWN``, the largest first."""
+    scores = (MEAN, "accuracy", WORST)
+    return [(entry["column"], *(_points(entry[s]) for s in scores)) for entry in shown_columns(record)]
+
+
+def shown_columns(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the entries that table and picture show, by the larger of both losses where not all fit."""
+    entries = record["columns"]
+    if len(entries) <= SHOWN:
+        return list(entries)
+    size = sorted((-max(abs(e[MEAN]["mean"]), abs(e[WORST]["mean"])), i) for i, e in enumerate(entries))
+    return [entries[i] for i in sorted(i for _, i in size[:SHOWN])]
+
+
+def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
+    """Draw the losses of balanced accuracy and of the worst group as bars, one pair for each column."""
+    from matplotlib.figure import Figure
+
+    from operators.report.figures import disable_math
+
+    entries = shown_columns(record)[::-1]
+    figure = Figure(figsize=(7.2, 0.9 + 0.32 * len(entries)), layout="constrained")
+    axes = figure.add_subplot()
+    for score, label, color, shift in (
+        (MEAN, "balanced accuracy", "#0072B2", 0.19),
+        (WORST, f"worst {word}", "#E69F00", -0.19),
+    ):
+        axes.barh(
+            [place + shift for place in range(len(entries))],
+            [100 * entry[score]["mean"] for entry in entries],
+            0.36,
+            xerr=[100 * entry[score]["margin"] for entry in entries],
+            color=color,
+            label=label,
+            error_kw={"lw": 1, "ecolor": "#555555"},
+        )
+    axes.axvline(0, color="black", lw=0.8)
+    axes.set_yticks(range(len(entries)), [_cut(entry["column"]) for entry in entries], fontsize=8)
+    for text in axes.get_yticklabels():
+        disable_math(text)
+    axes.set_xlabel("points of accuracy lost when the column is shuffled", fontsize=8)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _points(value: Mapping[str, float]) -> str:
+    mean = round(100 * value["mean"], 1) or 0.0  # no "-0.0"
+    return f"{mean:.1f} ± {100 * value['margin']:.1f} %"
+
+
+def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
+    """Return the first columns, each with the points that are lost or gained without it."""
+    unit = [f" points {what}"] + [""] * NAMED
+    named = zip(columns[:NAMED], unit, strict=False)
+    return ", ".join(f"{_cut(name)} ({100 * value:.1f}{more})" for (name, value), more in named)
+
+
+def _cut(name: str, length: int = 40) -> str:
+    return name if len(name) <= length else name[: length - 1] + "…"

@@ -1,0 +1,68 @@
+"""Importance by source column in words, in a table and as a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from operators.report.importances import (
+    SHOWN,
+    draw,
+    explanation,
+    shown_columns,
+    summary_sentences,
+    table_columns,
+    table_rows,
+)
+
+
+def entry(column: str, mean: float, worst: float, margin: float = 0.01) -> dict[str, Any]:
+    return {
+        "column": column,
+        "balanced_accuracy": {"mean": mean, "std": 0.001, "margin": margin},
+        "accuracy": {"mean": mean, "std": 0.001, "margin": margin},
+        "worst_group_accuracy": {"mean": worst, "std": 0.001, "margin": margin},
+    }
+
+
+def record(*entries: dict[str, Any]) -> dict[str, Any]:
+    base = {"accuracy": 0.9, "balanced_accuracy": 0.85, "worst_group_accuracy": 0.25}
+    return {"rows": 1000, "repeats": 5, "baseline": base, "columns": list(entries)}
+
+
+def test_what_the_worst_group_needs_and_what_harms_it() -> None:
+    found = record(entry("badge", 0.2, -0.4), entry("age", 0.1, 0.06), entry("plan", 0.004, 0.009))
+    assert summary_sentences(found) == [
+        "Balanced accuracy rests most on badge (20.0 points lost), age (10.0).",
+        "The worst group rests most on age (6.0 points lost).",
+        "The worst group gains where the values of badge (40.0 points gained) are shuffled, while balanced "
+        "accuracy falls. This column may be a shortcut.",
+    ]
+
+
+def test_what_chance_explains_is_not_told() -> None:
+    found = record(entry("a", 0.02, 0.2, margin=0.3), entry("b", 0.0, -0.2, margin=0.3))
+    assert summary_sentences(found, "class") == [
+        "Balanced accuracy clearly rests on no single column.",
+        "For the worst class no single column clearly matters.",
+    ]
+
+
+def test_the_table_has_margins_and_no_negative_zero() -> None:
+    found = record(entry("badge", 0.2, -0.4), entry("age", -0.0001, 0.0))
+    assert table_columns("class") == ("column", "balanced accuracy", "accuracy", "worst class")
+    assert table_rows(found) == [
+        ("badge", "20.0 ± 1.0 %", "20.0 ± 1.0 %", "-40.0 ± 1.0 %"),
+        ("age", "0.0 ± 1.0 %", "0.0 ± 1.0 %", "0.0 ± 1.0 %"),
+    ]
+    text = explanation(found, "the model, on validation rows,")
+    assert "balanced accuracy 85 %, accuracy 90 %, worst group 25 %" in text
+
+
+def test_of_many_columns_those_that_matter_to_either_are_shown() -> None:
+    entries = [entry(f"c{i:02}", 0.5 - i / 100, 0.0) for i in range(40)] + [entry("$rare$", -0.01, 0.9)]
+    shown = shown_columns(record(*entries))
+    assert [one["column"] for one in shown] == [*(f"c{i:02}" for i in range(SHOWN - 1)), "$rare$"]
+    axes = draw(record(*entries)).axes[0]
+    labels = axes.get_yticklabels()
+    assert [text.get_text() for text in labels][::-1] == [one["column"] for one in shown]
+    assert not labels[0].get_parse_math()
