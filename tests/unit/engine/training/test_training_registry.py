@@ -205,7 +205,7 @@ def test_the_page_of_a_model_that_nobody_scored_says_so(published: Path) -> None
     result = retrain("--dataset", str(published), "--trainer", "erm")
     page = (Path(result["folder"]) / "report.html").read_text("utf-8")
     assert "validation rows the model is worst on" in page
-    assert page.count('<img src="data:image/png;base64,') == 3  # groups, tails, calibration
+    assert page.count('<img src="data:image/png;base64,') == 4  # groups, tails, calibration, columns
     (link,) = re.findall(r'<a href="([^"]+)">its report</a>', page)
     assert Path(result["folder"], link).resolve() == report.resolve()
     unscored = SimpleNamespace(evaluations={})
