@@ -17,7 +17,7 @@ from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.references import FeatureColumns
-from operators.cues.robust_weights import State
+from operators.cues.state import State
 from operators.metrics.importance import drawn_rows, permutation_importance, sample_rows
 
 IMPORTANCE = "importance.json"

@@ -30,7 +30,7 @@ LEAST_ROWS = 1_000
 MOST_PREDICTIONS = 2_000_000
 """Predictions of a row for which the sample is made smaller than ``MOST_ROWS``."""
 
-Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.integer[Any]]]
+Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
 Scores = dict[str, float]
 
 
@@ -99,7 +99,7 @@ class PermutationImportance:
 def permutation_importance(
     predict: Predict,
     X: npt.NDArray[np.float32],
-    y: npt.NDArray[np.integer[Any]],
+    y: npt.NDArray[Any],
     blocks: Mapping[str, Sequence[int]],
     *,
     groups: npt.NDArray[Any] | None = None,

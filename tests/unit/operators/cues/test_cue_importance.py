@@ -18,7 +18,8 @@ from operators.cues.importance import (
 )
 from operators.cues.references import FeatureColumns
 from operators.cues.report import cue_section
-from operators.cues.robust_weights import Settings, fit
+from operators.cues.robust_weights import fit
+from operators.cues.state import Settings
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND
 
