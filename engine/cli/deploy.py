@@ -16,7 +16,7 @@ deploy = typer.Typer(help="Manifests for Kubernetes.", no_args_is_help=True)
 
 @deploy.callback()
 def _group() -> None:
-    """Manifests for Kubernetes."""
+    """Group the commands that make manifests for Kubernetes."""
 
 
 @deploy.command()
@@ -53,15 +53,11 @@ def render(
 ) -> None:
     """Print or write the manifests that run a recipe. Sizes come from the recipe's resources."""
     with shown_errors(verbose):
-        from engine.core.suggestions import nearest
         from engine.jobs.kubernetes.kinds import render as make
         from engine.jobs.kubernetes.kinds import to_yaml
-        from engine.jobs.kubernetes.options import Kind, Options
+        from engine.jobs.kubernetes.options import Options
 
-        if kind not in get_args(Kind):
-            raise InputError(
-                f"--kind {kind}: one of {', '.join(get_args(Kind))}.{nearest(kind, get_args(Kind))}"
-            )
+        _check_kind(kind)
         options = Options.model_validate(
             {
                 "kind": kind,
@@ -82,6 +78,16 @@ def render(
             make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
         )
         _deliver(text, to, kind)
+
+
+def _check_kind(kind: str) -> None:
+    """Raise InputError for an unknown kind, with the nearest known one."""
+    from engine.core.suggestions import nearest
+    from engine.jobs.kubernetes.options import Kind
+
+    known = get_args(Kind)
+    if kind not in known:
+        raise InputError(f"--kind {kind}: one of {', '.join(known)}.{nearest(kind, known)}")
 
 
 def _deliver(text: str, folder: Path | None, kind: str) -> None:

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from engine.training.prediction import Predicted
 
 console = SafeConsole(highlight=False)
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Option of the format, as in source.options; repeatable. Default: as in the model's recipe",
+    ),
+]
+AllowMissing = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of the model that IN may lack: all its values are taken as missing; repeatable",
+    ),
+]
 
 
 def predict(
@@ -26,13 +40,7 @@ def predict(
     source: Annotated[str, typer.Argument(metavar="IN", help="Rows: a file, folder, glob or URI")],
     output: Annotated[str, typer.Argument(metavar="OUT", help="New folder for the predictions, in Parquet")],
     format: Annotated[str, typer.Option(help="Format of IN; see `rowsieve sources`")] = "auto",
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="Option of the format, as in source.options; repeatable. Default: as in the model's recipe",
-        ),
-    ] = None,
+    option: FormatOption = None,
     encoding: Annotated[
         str | None,
         typer.Option(help="Encoding of CSV and JSON lines, as in source.encoding. Default: the recipe's"),
@@ -40,13 +48,7 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Column of IN to keep; repeatable")
     ] = None,
-    allow_missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of the model that IN may lack: all its values are taken as missing; repeatable",
-        ),
-    ] = None,
+    allow_missing: AllowMissing = None,
     tracking: Annotated[
         str,
         typer.Option(metavar="OUTPUT", help="Output folder whose mlflow.db has the model"),
@@ -59,7 +61,6 @@ def predict(
 ) -> None:
     """Predict every row of a dataset with a registered model, shard by shard."""
     with shown_errors(verbose):
-        from engine.cli.output import show_json
         from engine.execution.cluster import executor as open_executor
         from engine.recipe.recipe import RunSection
         from engine.training.prediction import predict as run_predict
@@ -80,19 +81,21 @@ def predict(
                 allow_missing=allow_missing or (),
                 tracking=tracking,
             )
-        if as_json:
-            show_json(asdict(found))
-        else:
-            _show(found, source, output)
+        _show(found, source, output, as_json=as_json)
         if found.rows and found.failed == found.rows:
             raise InputError(
-                f"None of the {found.rows:,} rows of {source} has a prediction. The column reason of the "
-                f"files in {output} says why of each row."
+                f"None of the {found.rows:,} rows of {source} has a prediction. For each row, the column "
+                f"`reason` of the files in {output} says why."
             )
 
 
-def _show(found: Predicted, source: str, output: str) -> None:
-    """Print how many rows were predicted, and what was taken as missing."""
+def _show(found: Predicted, source: str, output: str, *, as_json: bool) -> None:
+    """Print how many rows were predicted, and which columns were taken as missing."""
+    if as_json:
+        from engine.cli.output import show_json
+
+        show_json(asdict(found))
+        return
     console.print(
         f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files"
         + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")

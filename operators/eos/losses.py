@@ -253,7 +253,7 @@ class Softmax:
     def refitted(self, X: npt.NDArray[np.floating], y: Target, weight: Float64) -> Softmax:
         """Return the minimum of sum_t w_t loss_t + penalty for weights (n,) of sum 1.
 
-        Itself where one class has all weight: there is nothing to learn.
+        Where one class has all of the weight there is nothing to learn, and this model is returned.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression

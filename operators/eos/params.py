@@ -29,7 +29,7 @@ class EosParams(OperatorParams):
         "probe: the recipe's probe, trained again with the weights; loss: the probe's losses as they are",
     )
     features: Literal["x", "gradient"] = Field(
-        default="x", description="What the first four models look at: features or per-sample gradients"
+        default="x", description="Input of the first four models: features or per-sample gradients"
     )
     by_class: bool = Field(
         default=True,
@@ -38,7 +38,7 @@ class EosParams(OperatorParams):
     )
     alpha: float | Literal["auto"] = Field(
         default="auto",
-        description="How dear unequal weights are, in units of the loss; auto: the least that keeps an "
+        description="Price of unequal weights, in units of the loss; auto: the least that keeps an "
         "effective sample size of `efficiency` times the rows that are not flagged, found on a sample of "
         "4,096 rows; with the model probe, for the losses of the probe as it is",
     )

@@ -42,7 +42,8 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         features, O(n q) memory instead of O(n^2). Only for "rbf": the linear kernel has exact features.
     tolerance : tau >= 0, or {group: tau_g}: a group may give (1 - tau) to (1 + tau) times its share;
         default 0. Then sizes are free, and what is maximised is v t / n MMD^2 for parts of v and t rows.
-    n_init : starts, default 10; the largest MMD is kept. Starts differ much: see ``start_mmds_``.
+    n_init : starts, default 10; the lowest objective is kept, which is the largest MMD at fixed sizes.
+        Starts differ much: see ``start_mmds_``.
     random_state : int, RandomState or None: of starts, sample and landmarks.
     landmarks_by : "uniform" (default), "kmeans" or "density"; see
         :func:`operators.splits.start.pick_landmarks`.
