@@ -56,8 +56,10 @@ def write_report(
         return path
     from engine.execution.local_executor import LocalExecutor
     from engine.report.page import render
+    from operators.report.figures import own_style
 
-    page = render(plan, manifest, metrics, executor or LocalExecutor(), descriptions, warnings)
+    with own_style():
+        page = render(plan, manifest, metrics, executor or LocalExecutor(), descriptions, warnings)
     write_text(path, redact(page), root=plan.output)
     write_text(mark, digest + "\n", root=plan.output)
     return path

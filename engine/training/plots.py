@@ -21,12 +21,15 @@ MOST_GROUPS = 40
 
 def draw(evaluation: Evaluation, folder: Path, title: str = "") -> list[Path]:
     """Write ``cvar.png``, ``calibration.png`` and ``groups-<grouping>.png``; return the paths."""
+    from operators.report.figures import own_style
+
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [_save(folder / "cvar.png", lambda ax: _cvar(ax, evaluation), title)]
-    paths.append(_save(folder / "calibration.png", lambda ax: _calibration(ax, evaluation), title))
-    for name, table in evaluation.groupings.items():
-        path = folder / f"groups-{name}.png"
-        paths.append(_save(path, lambda ax: _groups(ax, table, name), title))  # noqa: B023
+    with own_style():
+        paths = [_save(folder / "cvar.png", lambda ax: _cvar(ax, evaluation), title)]
+        paths.append(_save(folder / "calibration.png", lambda ax: _calibration(ax, evaluation), title))
+        for name, table in evaluation.groupings.items():
+            path = folder / f"groups-{name}.png"
+            paths.append(_save(path, lambda ax: _groups(ax, table, name), title))  # noqa: B023
     return paths
 
 
@@ -35,11 +38,13 @@ def draw_strength(strength: Mapping[str, Any], folder: Path) -> Path:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from operators.cues.curve_report import draw as draw_curve
+    from operators.report.figures import own_style
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure = draw_curve(strength["trade_off"], strength["strength"])
-    FigureCanvasAgg(figure)
-    figure.savefig(folder / STRENGTH, dpi=120, metadata={"Software": None})
+    with own_style():
+        figure = draw_curve(strength["trade_off"], strength["strength"])
+        FigureCanvasAgg(figure)
+        figure.savefig(folder / STRENGTH, dpi=120, metadata={"Software": None})
     return folder / STRENGTH
 
 

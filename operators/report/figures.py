@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import style
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -14,6 +16,15 @@ from numpy.typing import NDArray
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 WIDTH = 9.4
 """Width in inches of a figure that fills the page."""
+
+
+def own_style() -> AbstractContextManager[None]:
+    """Return a context in which figures have matplotlib's own defaults.
+
+    Otherwise a ``matplotlibrc`` of the working directory holds, which may be a folder of data. It could have
+    texts set by LaTeX, with a preamble that reads files; and the same version would give another picture.
+    """
+    return style.context("default")
 
 
 class Margins(NamedTuple):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from connectors.storage import Place, write_whole
 from engine.runs.compare.scores import Entry
-from operators.report.figures import COLOURS, disable_math
+from operators.report.figures import COLOURS, disable_math, own_style
 
 PANELS = {
     "ari": "adjusted Rand index",
@@ -23,6 +23,11 @@ PANELS = {
 
 def draw(entries: Sequence[Entry], title: str, path: Place) -> None:
     """Write the picture as PNG; panels without any figure are left out."""
+    with own_style():
+        write_whole(path, _picture(entries, title))
+
+
+def _picture(entries: Sequence[Entry], title: str) -> bytes:
     panels = [name for name in PANELS if any(not math.isnan(getattr(e.scores, name)) for e in entries)]
     figure = Figure(figsize=(2.6 * (len(panels) + 1) + 1.5, 0.36 * len(entries) + 1.4), layout="constrained")
     axes = figure.subplots(1, len(panels) + 1, sharey=True, squeeze=False)[0]
@@ -40,7 +45,7 @@ def draw(entries: Sequence[Entry], title: str, path: Place) -> None:
     disable_math(figure.suptitle(title, fontsize=10))
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=130, facecolor="white")
-    write_whole(path, picture.getvalue())
+    return picture.getvalue()
 
 
 def _values(entries: Sequence[Entry], name: str) -> list[float]:
