@@ -109,7 +109,8 @@ class Mutant:
     operator: str
     arguments: str
     occurrence: int
-    line: int
+    line: int = dataclasses.field(compare=False)
+    """Its line when it was tried: docstrings that change move it, and it is still the same mutant."""
 
     def code(self) -> str:
         """Return the module's text with the change; empty where there is none."""
@@ -179,6 +180,7 @@ class Kept:
             if record["before"].startswith("@"):
                 continue
             if module.exists() and record["source"] == digest([module]) and (record["killed"] or same_tests):
+                self.outcomes.pop(mutant, None)  # so that the key has the newest line
                 self.outcomes[mutant] = Outcome(mutant, record["killed"], record["before"], record["after"])
             if same_tests:
                 self.tested.add(mutant.folder)
