@@ -30,7 +30,7 @@ RECORD = "importance.json"
 SAMPLE = "importance-sample"
 FORMAT = 1
 PURPOSE = "retrain/importance"
-ESTIMATOR_COST = 5.0
+ESTIMATOR_COST = 20.0
 """Cost of a prediction by trees, in those of a linear model or a small network."""
 MAX_VALUES = 16_000_000
 """Feature values of the sample, 64 MB."""
@@ -154,6 +154,8 @@ def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
     """Return the importances on the drawn rows. Runs on a worker."""
     if not shards:
         return {"reason": "no held-out row was drawn"}
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
     parts = []
     for shard in shards:
         with np.load(work.job.folder / SAMPLE / f"{shard}.npz", allow_pickle=False) as stored:
@@ -161,11 +163,13 @@ def _score(work: _Draw, shards: list[int]) -> dict[str, Any]:
     X, y, ids, groups = (np.concatenate([part[k] for part in parts]) for k in ("X", "y", "ids", "groups"))
     order = drawn_rows(ids, work.most, work.job.seed, PURPOSE)
     model = Ensemble.load(work.job.folder)
-    return permutation_importance(
-        model.predict,
-        X[order],
-        y[order],
-        work.blocks,
-        groups=groups[order],
-        random_state=work.job.seed % 2**32,
-    ).to_dict()
+    with threadpool_limits(limits=max(1, int(work.job.params.resources.cpus))):
+        found = permutation_importance(
+            model.predict,
+            X[order],
+            y[order],
+            work.blocks,
+            groups=groups[order],
+            random_state=work.job.seed % 2**32,
+        )
+    return found.to_dict()
