@@ -1,4 +1,4 @@
-"""Values changed at random, and what may come of them."""
+"""Values, recipes and files with random changes, and the outcomes that are allowed."""
 
 from collections.abc import Callable
 from typing import Any

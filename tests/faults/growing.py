@@ -1,4 +1,4 @@
-"""The driver's memory while rows grow: started by a test in a process of its own, once for each size."""
+"""Memory of the driver while rows grow. A test starts this module in a process of its own for each size."""
 
 import json
 import resource
