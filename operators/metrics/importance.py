@@ -23,7 +23,6 @@ from operators.arrays import Float64, Int64, Mask
 from operators.hashing import row_hashes
 from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
 
-SCORES = ("accuracy", "balanced_accuracy", "worst_group_accuracy")
 REPEATS = 5
 MOST_ROWS = 10_000
 LEAST_ROWS = 1_000
