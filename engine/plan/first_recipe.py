@@ -1,78 +1,46 @@
-"""The first recipe of a dataset: what its files show of how they have to be read.
+"""The first recipe of a dataset, from what its files show.
 
 ``draft`` looks at the source and returns the values of a recipe that plans and runs, each with its reason.
-:mod:`engine.plan.recipe_text` writes them as YAML.
+:mod:`engine.plan.source_keys` finds how the source has to be read, and :mod:`engine.plan.recipe_text` writes
+the recipe as YAML.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from connectors.base import ConnectorError, SourceSpec
-from connectors.cells import NULLS
-from connectors.csv_guess import guess_options
-from connectors.csv_source import CsvOptions, CsvSource
-from connectors.encoding_guess import guess_encoding
 from connectors.locations import path_of
-from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 from engine.plan.estimate import Estimate, estimate
 from engine.plan.model import Plan
 from engine.plan.planner import TakenNameError, make_plan
 from engine.plan.preview import Preview, check, preview
-from engine.plan.sample import Sample, draw_sample
-from engine.plan.source_columns import share_text, summarise_sample
+from engine.plan.source_columns import share_text
+from engine.plan.source_keys import Choice, SourceLook, look_at
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
 from operators.encode.kinds import Kind, KindOptions, decide_kind
-from operators.encode.summary import ColumnSummary, Form, form_of
-from operators.encode.texts import MISSING_TEXTS, NUMBER
+from operators.encode.summary import Form
 from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak
 
-MOSTLY = 0.5
-"""Share of a column's texts with spaces around them from which ``source.strip`` is set."""
 MOST_CANDIDATES, MOST_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
-CELL_BYTES = 16 * 2**20
-"""Bytes of CSV whose cells are looked at as text."""
-LONE_MARKS = ("-", "--", "---", ".", "–", "—", "none", "NONE", "Null", "na", "n.a.", "N.A.")
-"""Further texts that stand for a missing value where all others of a column are numbers."""
-DOUBTFUL = ("None", "...", *LONE_MARKS)
-"""Words for missing that may be a category."""
 MOST_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
 MOST_SET_ASIDE = 0.1
 """Share of rows that a drafted recipe sets aside at most."""
 PREFIX = "rowsieve_"
-"""Of the added columns where the source has columns of their names."""
-QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-OTHER_VALUE = re.compile(
-    rf"column (?P<name>{QUOTED}): (?P<value>(?:{QUOTED})(?:\.\.\.)?) is (?:no number|not \S+, the type)"
-)
-"""An error that names a value which does not fit those of its column before."""
-AMONG = "read as null: it stands among numbers"
-WORDS = (*(word for word in MISSING_TEXTS if word), *LONE_MARKS)
-"""Texts that stand for a missing value where a file has them."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A value of the recipe's section ``source``, and why it has it."""
-
-    value: Any
-    why: str
+"""Prefix of the added columns where the source has columns of their names."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +87,6 @@ class Candidate:
     counts: LabelCounts
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A source that was opened, listed and sampled with some keys of ``source``."""
-
-    keys: dict[str, Choice]
-    format: str
-    sample: Sample
-    summaries: dict[str, ColumnSummary]
-
-
 def draft(path: str, label: str, *, output: str, format: str = "auto", shards: int = 8) -> Draft:
     """Look at a source and return a recipe for it.
 
@@ -146,7 +104,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         The source cannot be read, or the label cannot be used.
 
     """
-    look = _look(path, format, shards)
+    look = look_at(path, format, shards)
     _check_label(look, label)
     keys = look.keys | _label_keys(look, label)
     if ROW_ID in look.summaries and label != ROW_ID:
@@ -188,7 +146,7 @@ def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candida
 
     Raises InputError where the source cannot be read.
     """
-    look = _look(path, format, shards)
+    look = look_at(path, format, shards)
     found = []
     for name, summary in look.summaries.items():
         usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN, Form.INTEGER)
@@ -239,145 +197,8 @@ def _planned(
     return _Planned(plan, preview(plan))
 
 
-def _look(path: str, format: str, shards: int) -> _Look:
-    """Open a source in the way that its first rows ask for. Raises InputError."""
-    try:
-        found = find_connector(path, format)
-        keys: dict[str, Choice] = {} if format == "auto" else {"format": Choice(format, "as --format says")}
-        spec = SourceSpec(path, guessed=format == "auto")
-        if found.has_encoding:
-            encoding, why = guess_encoding(spec, type(found))
-            spec = replace(spec, encoding=encoding)
-            keys |= {"encoding": Choice(encoding, why)} if why else {}
-        if found.name != "csv":
-            return _look_typed(path, format, found.name, keys, shards)
-        guess = guess_options(spec)
-        if guess.options:
-            keys["options"] = Choice(guess.options, guess.why)
-        return _look_text(spec, format, keys, guess.options, shards)
-    except ConnectorError as error:
-        raise InputError(str(error)) from None
-
-
-def _look_text(
-    spec: SourceSpec, format: str, keys: dict[str, Choice], options: dict[str, Any], shards: int
-) -> _Look:
-    """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
-    cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
-    keys = keys | _cell_keys(cells) | _code_keys(cells)
-    return _look_typed(spec.path, format, "csv", keys, shards)
-
-
-def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> _Look:
-    """Open, list and sample a source. Raises ConnectorError or InputError."""
-    settings = {key: choice.value for key, choice in keys.items() if key != "format"}
-    try:
-        source = open_source(path, format, **settings)
-        listing = source.list()
-    except ConnectorError as error:
-        known = list(_value(keys, "missing", ()))
-        word = _word_for_missing(str(error))
-        if word and word not in known:
-            more = {"missing": Choice([*known, word], AMONG)}
-        else:
-            more = _text_columns(keys, str(error)) if name == "csv" else {}
-        if not more:
-            raise
-        return _look_typed(path, format, name, keys | more, shards)
-    structs = [field.name for field in listing.schema if _is_plain_struct(field.type)]
-    if structs and "flatten" not in keys:
-        flatten = Choice(
-            structs, "their fields become columns, such as " + _first_field(listing.schema, structs)
-        )
-        return _look_typed(path, format, name, keys | {"flatten": flatten}, shards)
-    sample = draw_sample(source, listing, n_shards=shards)
-    try:
-        return _Look(keys, name, sample, summarise_sample(sample))
-    except OperatorError as error:
-        raise InputError(str(error)) from None
-
-
-def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
-    """The key ``text_columns`` with the column that the error names; empty where it names none."""
-    found = OTHER_VALUE.search(error)
-    known = list(_value(keys, "text_columns", ()))
-    name = str(ast.literal_eval(found["name"])) if found else ""
-    if found is None or name in known:
-        return {}
-    told = keys["text_columns"].why + "; " if known else "read as text: "
-    why = f"{told}{name} holds {found['value']} among other values"
-    return {"text_columns": Choice([*known, name], why)}
-
-
-def _word_for_missing(error: str) -> str:
-    """The word for missing that stands among numbers, by the error that names it; empty for other errors."""
-    found = re.search(r": '([^']*)' is (?:no number|not (?:u?int|double|float|bool))", error)
-    return found[1].strip() if found and found[1].strip() in WORDS else ""
-
-
-def _cell_keys(cells: pa.Table) -> dict[str, Choice]:
-    """The keys ``strip`` and ``missing`` that a table of cells asks for."""
-    keys: dict[str, Choice] = {}
-    spaced = {}
-    missing: dict[str, int] = {}
-    columns: dict[str, float] = {}
-    for name, column in zip(cells.column_names, cells.columns, strict=True):
-        trimmed = pc.utf8_trim_whitespace(column)
-        filled = pc.greater(pc.binary_length(trimmed), 0)
-        n_filled = pc.sum(filled).as_py() or 0
-        n_spaced = pc.sum(pc.and_(filled, pc.not_equal(trimmed, column))).as_py() or 0
-        if n_filled and n_spaced >= MOSTLY * n_filled:
-            spaced[name] = column
-        counts = {word: n for word, n in _counted(trimmed) if word in WORDS}
-        rest = pc.filter(trimmed, pc.and_not(filled, pc.is_in(trimmed, pa.array(WORDS, trimmed.type))))
-        numeric = len(rest) > 0 and bool(pc.all(pc.match_substring_regex(rest, NUMBER)).as_py())
-        taken = {word: n for word, n in counts.items() if numeric or word not in DOUBTFUL}
-        taken = {word: n for word, n in taken.items() if not (numeric and word in NULLS)}
-        missing |= {word: missing.get(word, 0) + n for word, n in taken.items()}
-        columns |= {name: sum(taken.values()) / len(column)} if taken else {}
-    if spaced:
-        example = next(
-            value for value in next(iter(spaced.values())).to_pylist() if value.strip() not in ("", value)
-        )
-        keys["strip"] = Choice(
-            True, f"cells have spaces around them, such as {example!r} in {next(iter(spaced))}"
-        )
-    if missing:
-        keys["missing"] = Choice(sorted(missing, key=lambda word: -missing[word]), _shares(columns))
-    return keys
-
-
-def _code_keys(cells: pa.Table) -> dict[str, Choice]:
-    """The key ``text_columns`` for columns of digits with leading zeros, which a number would lose."""
-    words = pa.array([*WORDS, ""])
-    codes = {}
-    for name, column in zip(cells.column_names, cells.columns, strict=True):
-        trimmed = pc.utf8_trim_whitespace(column)
-        values = pc.filter(trimmed, pc.invert(pc.is_in(trimmed, words)))
-        padded = pc.filter(values, pc.match_substring_regex(values, "^0[0-9]+$"))
-        if len(padded) and pc.all(pc.match_substring_regex(values, "^[0-9]+$")).as_py():
-            codes[name] = padded[0].as_py()
-    if not codes:
-        return {}
-    shown = ", ".join(f"{value!r} in {name}" for name, value in [*codes.items()][:3])
-    why = f"read as text: numbers would lose the leading zeros of {shown}"
-    return {"text_columns": Choice([*codes], why)}
-
-
-def _counted(column: pa.ChunkedArray) -> Iterable[tuple[str, int]]:
-    for entry in pc.value_counts(pc.filter(column, pc.is_in(column, pa.array(WORDS, column.type)))):
-        yield entry["values"].as_py(), entry["counts"].as_py()
-
-
-def _shares(columns: Mapping[str, float]) -> str:
-    """The columns with most missing values, as a phrase."""
-    ordered = sorted(columns.items(), key=lambda pair: -pair[1])
-    shown = ", ".join(f"{name} {share_text(share)}" for name, share in ordered[:3])
-    return "read as null: " + shown + (f" and {len(ordered) - 3} more columns" if len(ordered) > 3 else "")
-
-
-def _label_keys(look: _Look, label: str) -> dict[str, Choice]:
-    """Keys that a label asks for: spaces, spellings of one class, rows without a label."""
+def _label_keys(look: SourceLook, label: str) -> dict[str, Choice]:
+    """Return the keys that a label asks for: spaces, spellings of one class, rows without a label."""
     keys: dict[str, Choice] = {}
     table = look.sample.rows if label in look.sample.rows.column_names else look.sample.wide
     counts = _counts(table[label], label, look.sample.is_whole)
@@ -393,7 +214,7 @@ def _label_keys(look: _Look, label: str) -> dict[str, Choice]:
     return keys
 
 
-def _check_label(look: _Look, label: str) -> None:
+def _check_label(look: SourceLook, label: str) -> None:
     names = [*look.summaries]
     if label not in names:
         hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
@@ -403,8 +224,8 @@ def _check_label(look: _Look, label: str) -> None:
         raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
 
 
-def _image_network(look: _Look) -> dict[str, dict[str, Any]]:
-    """The operator that makes features of images, where a column holds some. Raises InputError without it."""
+def _image_network(look: SourceLook) -> dict[str, dict[str, Any]]:
+    """Return ``embed`` with its parameters where a column holds images. Raises InputError."""
     found = look.summaries.items()
     images = [name for name, one in found if one.form == Form.IMAGE and 2 * one.images > one.present]
     if not images:
@@ -416,8 +237,8 @@ def _image_network(look: _Look) -> dict[str, dict[str, Any]]:
     return {"embed": {"model": "efficientnet_lite0", "column": images[0]}}
 
 
-def _text_network(look: _Look, label: str) -> dict[str, dict[str, Any]]:
-    """The setting of ``encode`` that uses free text, where there is some and its packages are installed."""
+def _text_network(look: SourceLook, label: str) -> dict[str, dict[str, Any]]:
+    """Return the setting of ``encode`` for free text, where there is some and its packages are installed."""
     options = KindOptions(text_model=True)
     others = (summary for name, summary in look.summaries.items() if name != label)
     texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
@@ -429,7 +250,7 @@ def _installed(model: str) -> bool:
 
 
 def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
-    """Keys that set a few rows with values out of range aside, and columns to leave out, with the reasons."""
+    """Return keys that set a few rows with unusable values aside, and columns to leave out, with reasons."""
     counts = {
         column.name: column.summary.unusable + column.summary.other_widths
         for column in found.columns
@@ -449,12 +270,12 @@ def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
 
 
 def _rate(shares: Mapping[str, float]) -> float:
-    """Share of rows that may be set aside: more than all of them have, for those that were not looked at."""
+    """Return the share of rows that may be set aside: half as much again as was seen, and a hundredth."""
     return round(1.5 * sum(shares.values()) + 0.01, 2)
 
 
 def _n_features(found: Preview) -> int:
-    """Features that the columns in use are expected to give."""
+    """Return the number of features that the columns in use are expected to give."""
     widths = {Kind.DATETIME: 5, Kind.TEXT: 384, Kind.IMAGE: 1280}
     total = 0
     for column in found.columns:
@@ -476,16 +297,3 @@ def _counts(column: pa.ChunkedArray, name: str, is_whole: bool) -> LabelCounts:
     except OperatorError as error:
         raise InputError(str(error)) from None
     return LabelCounts(name, counts, len(column) - sum(counts.values()), is_whole)
-
-
-def _value(keys: Mapping[str, Choice], name: str, default: Any) -> Any:
-    return keys[name].value if name in keys else default
-
-
-def _is_plain_struct(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_struct(kind)) and form_of(kind) == Form.OTHER
-
-
-def _first_field(schema: pa.Schema, structs: Sequence[str]) -> str:
-    kind = schema.field(structs[0]).type
-    return f"{structs[0]}.{kind.field(0).name}" if kind.num_fields else structs[0]
