@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Float64
-from operators.encode.summary import Form, as_numbers, as_seconds, as_texts, form_of
+from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of
 
 LEAK = 0.95
 """Balanced accuracy on unseen rows from which a column is called a likely leak."""

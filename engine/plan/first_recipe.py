@@ -27,8 +27,8 @@ from engine.plan.source_keys import Choice, SourceLook, look_at
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
+from operators.encode.column_forms import Form
 from operators.encode.kinds import Kind, KindOptions, decide_kind
-from operators.encode.summary import Form
 from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak

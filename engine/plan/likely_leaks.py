@@ -8,7 +8,7 @@ from engine.plan.model import Plan
 from engine.plan.sample import Sample, draw_sample
 from engine.plan.source_columns import account_for_columns, told_by_recipe
 from operators.cues.params import CuesParams, names_of
-from operators.encode.summary import Form, form_of
+from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.leaks import Leak, find_leaks
 

@@ -15,7 +15,7 @@ from connectors.view import View
 from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from operators.base import OperatorError
-from operators.encode.summary import Form, form_of
+from operators.encode.column_forms import Form, form_of
 from operators.ingest.label_checks import LabelCounts
 from operators.ingest.labels import count_labels
 

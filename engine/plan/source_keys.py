@@ -26,7 +26,8 @@ from engine.core.errors import InputError
 from engine.plan.sample import Sample, draw_sample
 from engine.plan.source_columns import share_text, summarise_sample
 from operators.base import OperatorError
-from operators.encode.summary import ColumnSummary, Form, form_of
+from operators.encode.column_forms import Form, form_of
+from operators.encode.summary import ColumnSummary
 from operators.encode.texts import MISSING_TEXTS, NUMBER
 
 MOSTLY = 0.5

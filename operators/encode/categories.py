@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float32
+from operators.encode.column_forms import as_texts
 from operators.encode.outputs import Output, Role
 from operators.encode.sketches import Counts
-from operators.encode.summary import as_texts
 from operators.encode.targets import TargetTable
 from operators.encode.texts import is_missing, tidy
 from operators.ingest.kernel import Codes

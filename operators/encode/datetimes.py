@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float32, Float64
 from operators.encode.calendar_words import PERIODS, waves
+from operators.encode.column_forms import Form, as_numbers, as_seconds, form_of
 from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
-from operators.encode.summary import ColumnSummary, Form, as_numbers, as_seconds, form_of
+from operators.encode.summary import ColumnSummary
 from operators.encode.texts import dates, is_missing, tidy
 from operators.ingest.kernel import Codes, Reason
 

@@ -15,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from operators.base import OperatorError
+from operators.encode.column_forms import Form, form_of
 from operators.encode.hints import hint
 from operators.encode.images import FORMATS
 from operators.encode.sketches import MAX_VALUES
-from operators.encode.summary import NUMBER, ColumnSummary, Form, form_of
+from operators.encode.summary import NUMBER, ColumnSummary
 from operators.encode.texts import DATES
 
 UNIQUE = 0.95

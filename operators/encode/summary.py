@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.arrays import Float64
 from operators.base import OperatorError
+from operators.encode.column_forms import Form, as_numbers, as_seconds, as_texts, form_of, written_time
 from operators.encode.images import count_images
 from operators.encode.sketches import (
     MAX_HASHES,
@@ -28,10 +27,10 @@ from operators.encode.sketches import (
     hashes_of_integers,
     merged_hashes,
 )
-from operators.encode.tags import count_tags, is_tags
+from operators.encode.tags import count_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.hashing import Hashes
-from operators.ingest.kernel import FLOAT32_MAX, is_vector
+from operators.ingest.kernel import FLOAT32_MAX
 
 NUMBER = "number"
 """Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
@@ -42,26 +41,6 @@ MANY_LENGTHS, TOO_MANY = 64, -1
 TOP = 20
 """Most frequent values that :meth:`ColumnSummary.to_json` names."""
 SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-
-
-class Form(StrEnum):
-    """Kind of values that a column's Arrow type can hold."""
-
-    NUMBER = "number"
-    INTEGER = "integer"
-    BOOLEAN = "boolean"
-    TEXT = "text"
-    CATEGORY = "category"
-    """A dictionary: its writer has declared categories."""
-    TIME = "time"
-    """A date or a point in time."""
-    VECTOR = "vector"
-    TAGS = "tags"
-    """A list of texts."""
-    IMAGE = "image"
-    NOTHING = "nothing"
-    """Arrow's type ``null``: the shard has no value of the column."""
-    OTHER = "other"
 
 
 @dataclass(frozen=True)
@@ -285,84 +264,6 @@ def summarise(
     return found
 
 
-def form_of(kind: pa.DataType) -> Form:
-    """Return what a type can hold. Planning decides by it whether a table has scalar columns."""
-    is_type = pa.types
-    if is_type.is_dictionary(kind):
-        inner = form_of(kind.value_type)
-        plain = inner in (Form.TEXT, Form.INTEGER, Form.NUMBER, Form.BOOLEAN)
-        return Form.CATEGORY if plain else Form.OTHER
-    if is_type.is_boolean(kind):
-        return Form.BOOLEAN
-    if is_type.is_integer(kind):
-        return Form.INTEGER
-    if is_type.is_floating(kind) or is_type.is_decimal(kind) or is_type.is_duration(kind):
-        return Form.NUMBER
-    if is_type.is_time(kind):
-        return Form.NUMBER
-    if is_type.is_string(kind) or is_type.is_large_string(kind) or is_type.is_string_view(kind):
-        return Form.TEXT
-    if is_type.is_date(kind) or is_type.is_timestamp(kind):
-        return Form.TIME
-    if is_type.is_null(kind):
-        return Form.NOTHING
-    return _form_of_many(kind)
-
-
-def _form_of_many(kind: pa.DataType) -> Form:
-    """Return what a type of lists, structs or bytes holds."""
-    if is_vector(kind):
-        return Form.VECTOR
-    if is_tags(kind):
-        return Form.TAGS
-    struct_image = pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
-    return Form.IMAGE if struct_image or _is_binary(kind) else Form.OTHER
-
-
-def as_numbers(column: pa.ChunkedArray) -> Float64:
-    """Return a column of numbers, booleans, durations or times of day (seconds) as (n,) float64.
-
-    Null is NaN.
-    """
-    kind = column.type
-    if pa.types.is_duration(kind) or pa.types.is_time(kind):
-        per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
-        whole = pa.int32() if pa.types.is_time32(kind) else pa.int64()
-        return as_numbers(column.cast(whole)) / per_second
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), np.float64)
-
-
-def as_seconds(column: pa.ChunkedArray) -> Float64:
-    """Return dates or timestamps as seconds since 1970-01-01 (UTC), (n,) float64. Null is NaN."""
-    kind = column.type
-    if pa.types.is_date32(kind):
-        return as_numbers(column.cast(pa.int32())) * 86_400.0
-    if pa.types.is_date64(kind):
-        return as_numbers(column.cast(pa.int64())) / 1e3
-    per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
-    return as_numbers(column.cast(pa.int64())) / per_second
-
-
-def written_time(seconds: float) -> str:
-    """Return a point in time as text, without the time of day at midnight."""
-    text = str(np.datetime64(int(seconds), "s"))
-    return text.removesuffix("T00:00:00")
-
-
-def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as text; whole numbers are written without a point, booleans as true and false."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return as_texts(column.cast(kind.value_type))
-    if pa.types.is_floating(kind):
-        whole = pc.equal(column, pc.floor(column))
-        small = pc.less(pc.abs(column), 2.0**53)
-        plain = pc.if_else(pc.and_(whole, small), column, pa.scalar(None, kind)).cast(pa.int64())
-        gaps = pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
-        return pc.coalesce(plain.cast(pa.large_string()), gaps.cast(pa.large_string()))
-    return column.cast(pa.large_string())
-
-
 def _summary(name: str, column: pa.ChunkedArray, rules: TextRules) -> ColumnSummary:
     form, kind, rows = form_of(column.type), column.type, len(column)
     found = ColumnSummary(name, (str(kind),), form, rows, int(column.null_count))
@@ -451,11 +352,6 @@ def _large(column: pa.ChunkedArray) -> Hashes:
     values = column.drop_null().to_numpy()
     rounded = (values > EXACT) | (values < -EXACT) if values.dtype.kind == "i" else values > EXACT
     return hashes_of_integers(values[rounded])
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    views = pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind)
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or views)
 
 
 def _merged(mine: Any, other: Any) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from operators.arrays import Float32
+from operators.encode.column_forms import as_texts
 from operators.encode.outputs import Output
-from operators.encode.summary import as_texts
 from operators.ingest.kernel import Codes, assemble_features
 
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from operators.base import OperatorError
+from operators.encode.column_forms import Form, form_of
 from operators.encode.kinds import Kind, KindOptions, Unused, decide_kind
-from operators.encode.summary import Form, TextRules, form_of, summarise
+from operators.encode.summary import TextRules, summarise
 
 
 def rows(n=300, seed=0):

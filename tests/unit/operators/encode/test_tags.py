@@ -8,9 +8,10 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from operators.base import OperatorError
 from operators.descriptions.views import views_of
 from operators.encode import kinds, sketches
+from operators.encode.column_forms import Form, form_of
 from operators.encode.kinds import Kind, KindOptions, Unused, decide_kind
 from operators.encode.sketches import ValueCounts
-from operators.encode.summary import Form, form_of, summarise
+from operators.encode.summary import summarise
 from operators.encode.tags import choose_tags, read_tags
 from tests.unit.operators.encode.test_encodings import N, encoded, labels, same_for_all_shards
 
