@@ -209,6 +209,6 @@ def _opened(place: Place) -> Iterator[pq.ParquetFile]:
 
 def _read(place: Place) -> bytes | None:
     try:
-        return place.read_bytes()
+        return read_whole(place, root=place.parent)
     except FileNotFoundError:
         return None

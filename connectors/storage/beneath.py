@@ -78,8 +78,8 @@ def check_no_link(parent: int, name: str, path: Path) -> None:
         return
     if is_link:
         raise ConnectorError(
-            f"{path} is a link, and was none a moment ago. Nothing is written or removed behind links: find "
-            f"out who replaced it, and put the folder back."
+            f"{path} is a link. Nothing is read, written or removed behind links of an output: find out who "
+            f"put it there, and put the file or folder back."
         )
 
 

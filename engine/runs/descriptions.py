@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.storage import Place, read_columns
+from connectors.base import ConnectorError
+from connectors.storage import Place, read_columns, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.plan.chain import CUES
@@ -63,8 +64,8 @@ def read_descriptions(output: Place, version: str) -> dict[str, Any] | None:
     """
     file = descriptions_file(output, version)
     try:
-        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found: dict[str, Any] = json.loads(read_whole(file, root=output))
+    except (OSError, ValueError, RecursionError, ConnectorError):
         return None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         return None

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from connectors.storage import Place, read_many
+from connectors.base import ConnectorError
+from connectors.storage import Place, read_many, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
@@ -105,8 +106,8 @@ def read_manifest(folder: Place) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it is no manifest.")
-        manifest = parse_manifest(path.read_text("utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
+        manifest = parse_manifest(read_whole(path, root=folder).decode(), str(path))
+    except (OSError, UnicodeDecodeError, ConnectorError) as error:
         raise InputError(
             f"{path} cannot be read: {error}. Give its owner's rights back, or copy the version again."
         ) from None
@@ -141,10 +142,10 @@ def current_version(output: Place) -> str | None:
     On an object store the name is the first line, which is empty until a version is published.
     """
     try:
-        text = (output / "CURRENT").read_text("utf-8")
+        text = read_whole(output / "CURRENT", root=output).decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, ConnectorError) as error:
         raise InputError(
             f"{output / 'CURRENT'} cannot be read: {error}. Restore it, or name a version."
         ) from None

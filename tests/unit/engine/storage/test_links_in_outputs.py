@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,9 @@ from engine.core.output_layout import FOLDERS, FOLDERS_OF_FOLDERS, check_real_fo
 from engine.publish.lineage import sync_records
 from engine.publish.mlflow_outbox import Record
 from engine.runs import history
+from engine.runs.descriptions import read_descriptions
 from engine.storage.lease import newest_token, writing
+from engine.storage.manifest import current_version, read_manifest
 from engine.storage.stores import store_of
 
 FINGERPRINT = "0" * 32
@@ -131,3 +134,26 @@ def test_prune_removes_no_foreign_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert history.prune(tmp_path, 1).fingerprints == (FINGERPRINT,)
     left = {entry.name for entry in (tmp_path / "store").iterdir()}
     assert left == {*names, "2" * 32} - {FINGERPRINT}
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "versions/v1/manifest.json"])
+def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    """Nor is a link followed: what a published version says lies in the output."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    read: Any = (
+        current_version if name == "CURRENT" else lambda _: read_manifest(tmp_path / "versions" / "v1")
+    )
+    with pytest.raises(InputError, match="no regular file"):
+        read(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / "elsewhere").write_text("v1")
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link"):
+        read(tmp_path)
+
+
+def test_descriptions_in_a_pipe_are_none(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    os.mkfifo(tmp_path / "reports" / "v1.groups.json")
+    assert read_descriptions(tmp_path, "v1") is None

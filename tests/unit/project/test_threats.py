@@ -1,0 +1,58 @@
+"""The tests that SECURITY.md and the tests' README name for each threat exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
+README = (ROOT / "tests" / "README.md").read_text("utf-8")
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading, without its head."""
+    lines = text.partition(f"## {heading}\n")[2].splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("|---"))
+    found = []
+    for line in lines[start + 1 :]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+THREATS = rows(SECURITY, "Threats")
+ATTACKS = rows(README, "Attacks and their tests")
+
+
+@pytest.mark.parametrize("row", THREATS, ids=lambda row: f"{row[0]}: {row[1]}"[:60])
+def test_every_threat_has_a_file_of_tests(row: list[str]) -> None:
+    assert len(row) == 5
+    named = re.findall(r"`([^`]+)`", row[-1])
+    assert named
+    for path in named:
+        assert any(name.startswith("test_") for name in names_in(ROOT / path)), path
+
+
+@pytest.mark.parametrize("row", ATTACKS, ids=lambda row: row[0][:60])
+def test_every_attack_has_its_tests(row: list[str]) -> None:
+    named = re.findall(r"`([^`]+)::([^`]+)`", row[-1])
+    assert named
+    for path, name in named:
+        assert name in names_in(ROOT / "tests" / path), f"{path}::{name}"
+
+
+def test_the_tables_are_read_whole() -> None:
+    assert len(THREATS) > 30
+    assert len(ATTACKS) >= 18
