@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 6
+    version = 7
     cost = Cost(101, 64.7, 83)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)

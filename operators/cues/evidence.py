@@ -119,9 +119,9 @@ class Evidence:
         With more than two classes a large gain stands in for the recovery.
         """
         values = asdict(self)
-        found = {name: _ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
+        found = {name: ramp(values[name], shut, open_) for name, (shut, open_) in limits.items()}
         if self.classes > 2 and "gain" in limits:
-            found["recovery"] = max(found["recovery"], _ramp(self.gain, *MANY_CLASSES_GAIN))
+            found["recovery"] = max(found["recovery"], ramp(self.gain, *MANY_CLASSES_GAIN))
         return found
 
     def weakest(self) -> str:
@@ -137,7 +137,7 @@ def slice_part(agreement: float, classes: int = 2) -> float:
     and balances only so much of a shortcut that points to each of C classes: its part is 2 / C of that.
     """
     none, full, largest = SLICE_PART
-    return largest * 2.0 / max(classes, 2) * _ramp(agreement, none, full)
+    return largest * 2.0 / max(classes, 2) * ramp(agreement, none, full)
 
 
 def measure(
@@ -256,6 +256,6 @@ def _worst_gain(moved: Floats, hard: npt.NDArray[np.bool_], y: Integers, n_class
     return float(min(parts)) if parts else 0.0
 
 
-def _ramp(value: float, shut: float, open_: float) -> float:
+def ramp(value: float, shut: float, open_: float) -> float:
     """Return 0 at ``shut``, 1 at ``open_``, linear between; either may be the larger one."""
     return float(np.clip((value - shut) / (open_ - shut), 0.0, 1.0))

@@ -108,11 +108,15 @@ def exchange(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> 
     the weights lift wrong labels, which stay wrong, and the price buys next to nothing. Parameters are those
     of ``slice_gain``.
     """
-    found = []
-    for p, q in zip(before, after, strict=True):
-        was, now = p.argmax(axis=1) == y, q.argmax(axis=1) == y
-        found.append(float((now & ~was).sum()) / max(int((was & ~now).sum()), 1))
+    found = [
+        exchanged(p.argmax(axis=1) == y, q.argmax(axis=1) == y) for p, q in zip(before, after, strict=True)
+    ]
     return float(np.mean(found))
+
+
+def exchanged(was: npt.NDArray[np.bool_], now: npt.NDArray[np.bool_]) -> float:
+    """Return how many rows become right for each one that becomes wrong; both vectors have shape (n,)."""
+    return float(np.count_nonzero(now & ~was)) / max(np.count_nonzero(was & ~now), 1)
 
 
 def _part(right: npt.NDArray[np.bool_], sure: Floats) -> tuple[float, float]:
