@@ -116,7 +116,7 @@ def exchange(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> 
 
 def exchanged(was: npt.NDArray[np.bool_], now: npt.NDArray[np.bool_]) -> float:
     """Return how many rows become right for each one that becomes wrong; both vectors have shape (n,)."""
-    return float(np.count_nonzero(now & ~was)) / max(np.count_nonzero(was & ~now), 1)
+    return float((now & ~was).sum()) / max(int((was & ~now).sum()), 1)
 
 
 def _part(right: npt.NDArray[np.bool_], sure: Floats) -> tuple[float, float]:

@@ -76,7 +76,7 @@ def main(problems: dict[str, Callable[[int], Problem]]) -> None:
         for seed in SEEDS:
             try:
                 problem = make(seed)
-            except ImportError as error:
+            except (ImportError, ValueError) as error:
                 print(f"{name} is left out: {error}", flush=True)
                 break
             print(row(f"{name}, {seed}", problem.kind, outcome(problem, seed)), flush=True)
