@@ -28,7 +28,7 @@ from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.drift import measure
 from engine.runs.operator_runner import OperatorRunner
-from engine.runs.plugins import PLUGINS, PublishedVersion, RunContext, RunPlugin
+from engine.runs.plugins import PLUGINS, Publication, RunContext, RunPlugin
 from engine.runs.run_record import (
     DONE,
     Step,
@@ -136,7 +136,7 @@ class _Runner:
         reused = self._publish(plan, context, operators)
         point_to(plan.output, plan.version, context.lease)
         path = version_folder(plan.output, plan.version)
-        version = context.version = PublishedVersion(read_manifest(path), results)
+        version = context.version = Publication(read_manifest(path), results)
         seconds = self._after_publishing(
             context, version, read_record(plan.output, plan.version) if reused else {}
         )
@@ -210,7 +210,7 @@ class _Runner:
         return False
 
     def _after_publishing(
-        self, context: RunContext, version: PublishedVersion, earlier: Mapping[str, Any]
+        self, context: RunContext, version: Publication, earlier: Mapping[str, Any]
     ) -> float:
         """Call ``published`` of every plugin and keep the record. Raises an error if a step failed.
 
@@ -238,7 +238,7 @@ class _Runner:
     def _write_record(
         self,
         context: RunContext,
-        version: PublishedVersion,
+        version: Publication,
         steps: Sequence[Step],
         earlier: Mapping[str, Any],
     ) -> None:

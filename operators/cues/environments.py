@@ -84,8 +84,8 @@ def fit_twins(
 def held_out(models: Floats, Z: Floats, ids: Integers, seed: int) -> npt.NDArray[np.float64]:
     """Return class probabilities, shape (splits, n, C), from the twin that was not trained on the row's half.
 
-    ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample
-    are treated alike. The result for a row does not depend on the other rows, to the last bit but one.
+    ``models`` is ``Twins.before`` or ``Twins.after``. Rows that were never in the sample are treated the same
+    way. The result for a row does not depend on the other rows, up to one unit in the last place.
     """
     found = []
     for s in range(models.shape[0]):

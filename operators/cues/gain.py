@@ -105,8 +105,8 @@ def exchange(y: Integers, before: Sequence[Floats], after: Sequence[Floats]) -> 
     """Return how many rows the weights put right for each row that they make wrong, mean over the splits.
 
     Where a model relies on a shortcut, many of the rows that contradict it are put right. Where it does not,
-    the weights lift wrong labels, which stay wrong, and the price buys next to nothing. Parameters are those
-    of ``slice_gain``.
+    the weights lift wrong labels, which stay wrong, and hardly any row is put right. Parameters are those of
+    ``slice_gain``.
     """
     found = [
         exchanged(p.argmax(axis=1) == y, q.argmax(axis=1) == y) for p, q in zip(before, after, strict=True)

@@ -65,7 +65,7 @@ class Suspect:
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredSample:
     """The rows on which suspects are measured.
 
     Attributes
@@ -127,19 +127,19 @@ def list_suspects(
     before = held_out(twins.before, Z, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0))
     plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
-    sample = Sample(X, Z, y, ids, before[0], plain, s.l2, s.seed)
+    sample = MeasuredSample(X, Z, y, ids, before[0], plain, s.l2, s.seed)
     return measure_suspects(slices, sample, top=top, always=always)
 
 
 def measure_suspects(
-    slices: Slices, sample: Sample, *, top: int = TOP, always: Collection[int] = ()
+    slices: Slices, sample: MeasuredSample, *, top: int = TOP, always: Collection[int] = ()
 ) -> list[Suspect]:
     """Return at most ``top`` suspects among the slices, one per feature, and ``always``."""
     strength = slices.strength()
     return [_measure(slices, int(k), float(strength[k]), sample) for k in strongest(slices, top, always)]
 
 
-def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect:
+def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) -> Suspect:
     """Refit with the slice balanced and compare on held-out rows."""
     y, C = sample.y, sample.before.shape[1]
     j = int(slices.feature[k])
@@ -164,7 +164,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: Sample) -> Suspect
     )
 
 
-def _cross_fit(sample: Sample, w: Floats) -> Floats:
+def _cross_fit(sample: MeasuredSample, w: Floats) -> Floats:
     """Return probabilities (n, C) of models trained with weights ``w`` on the half without the row."""
     half = halves(sample.ids, sample.seed, 0)
     return cross_fit_halves(sample.Z, sample.y, half, w, sample.before.shape[1], l2=sample.l2)

@@ -25,7 +25,7 @@ from operators.base import (
 )
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
-from operators.probe.job import TrainingJob, run_job
+from operators.probe.job import ProbeJob, run_job
 from operators.probe.params import ProbeParams
 
 
@@ -65,7 +65,7 @@ class Probe(Operator[ProbeParams]):
             ``trainer: ray`` without Ray, fewer than two classes, or rows or a model that cannot be used.
         """
         n_classes, widths = _measures(context.states["ingest"])
-        job = TrainingJob(context.shards, context.state, self.params, n_classes, widths, context.seed)
+        job = ProbeJob(context.shards, context.state, self.params, n_classes, widths, context.seed)
         if self._trains_on_ray(context, executor):
             # Not at the top: without Ray, and where one task is enough, it costs seconds for nothing.
             from operators.probe.ray_train import run_on_ray

@@ -24,7 +24,7 @@ CACHE_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True)
-class TrainingJob:
+class ProbeJob:
     """Rows, parameters and output folder of one training. It can be pickled."""
 
     reader: ShardReader
@@ -65,7 +65,7 @@ class CachedShards:
         return Rows(vectors_to_numpy(table.column(FEATURES)), labels, np.ones(len(labels)))
 
 
-def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[str, float]:
+def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str, float]:
     """Train; rank 0 writes the state. Returns train_loss, train_accuracy and n_parameters.
 
     Raises OperatorError where the rows or the model cannot be used.
@@ -96,7 +96,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
     return metrics
 
 
-def _spec(job: TrainingJob, shards: CachedShards) -> ModelSpec:
+def _spec(job: ProbeJob, shards: CachedShards) -> ModelSpec:
     widths = (rows.X.shape[1] for rows in (shards[i] for i in range(len(shards))) if len(rows))
     n_features = next(widths, None)
     if n_features is None:

@@ -1,6 +1,6 @@
 """The plugins of a run, in the order in which the runner calls them."""
 
-from engine.runs.plugins.base import PublishedVersion, RunContext, RunPlugin
+from engine.runs.plugins.base import Publication, RunContext, RunPlugin
 from engine.runs.plugins.cleanup import Cleanup
 from engine.runs.plugins.descriptions import Descriptions
 from engine.runs.plugins.exports import Exports
@@ -33,7 +33,7 @@ __all__ = [
     "Journal",
     "Leaks",
     "Prometheus",
-    "PublishedVersion",
+    "Publication",
     "Report",
     "RunContext",
     "RunPlugin",

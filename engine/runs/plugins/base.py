@@ -28,7 +28,7 @@ from operators.leaks import Leak
 
 
 @dataclass
-class PublishedVersion:
+class Publication:
     """A published version, and what the plugins made of it."""
 
     manifest: dict[str, Any]
@@ -51,7 +51,7 @@ class RunContext:
     listener: Listener
     executor: Callable[[], ShardExecutor]
     executor_is_open: Callable[[], bool]
-    version: PublishedVersion | None = None
+    version: Publication | None = None
     """The published version; None before ``published``."""
     mlflow_run_id: str | None = None
     leaks: tuple[Leak, ...] = ()
@@ -64,7 +64,7 @@ class RunContext:
         return Meter(self.listener, step, self.plan.n_rows, len(self.plan.shards))
 
     @property
-    def published_version(self) -> PublishedVersion:
+    def publication(self) -> Publication:
         """The published version. Raises RuntimeError before ``published``."""
         if self.version is None:
             raise RuntimeError("The run has not published its version yet.")

@@ -20,7 +20,7 @@ class Descriptions(RunPlugin):
 
     def published(self, run: RunContext) -> None:
         """Describe the groups, unless that has been done. A file that cannot be used is replaced."""
-        plan, version = run.plan, run.published_version
+        plan, version = run.plan, run.publication
         with suppress(InputError):
             version.descriptions = read_descriptions(plan.output, plan.version)
         if version.descriptions is not None:

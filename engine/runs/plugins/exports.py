@@ -30,7 +30,7 @@ class Exports(RunPlugin):
             except InputError as error:
                 errors.append(error)
                 failed.append({"format": section.format, "path": section.path, "error": redact(str(error))})
-        run.published_version.exports, run.published_version.failed_exports = tuple(done), tuple(failed)
+        run.publication.exports, run.publication.failed_exports = tuple(done), tuple(failed)
         if errors:
             raise InputError(" ".join(str(error) for error in errors)) from errors[0]
 
@@ -39,6 +39,6 @@ def _export(run: RunContext, table: Export) -> ExportResult:
     meter = run.meter(f"export to {table.format}")
     meter.tell("start")
     folder = version_folder(run.plan.output, run.plan.version)
-    exported = export(folder, run.published_version.manifest, table, run.executor)
+    exported = export(folder, run.publication.manifest, table, run.executor)
     meter.tell("finish")
     return exported

@@ -20,7 +20,7 @@ class Report(RunPlugin):
 
     def published(self, run: RunContext) -> None:
         """Write the report."""
-        plan, version = run.plan, run.published_version
+        plan, version = run.plan, run.publication
         if not plan.recipe.report.enabled:
             return
         path = plan.output / "reports" / f"{plan.version}.html"

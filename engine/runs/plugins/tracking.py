@@ -43,7 +43,7 @@ class Tracking(RunPlugin):
     def published(self, run: RunContext) -> None:
         """Record timings, metrics and the manifest, then what the other plugins have made of the version."""
         if self._starting is not None:
-            tracker, version = self._starting.result(), run.published_version
+            tracker, version = self._starting.result(), run.publication
             tracker.finish(version.manifest, version.results, version.report)
             tracker.describe(version.descriptions)
             tracker.note(version.training)

@@ -34,7 +34,7 @@ class Training(RunPlugin):
 
     def published(self, run: RunContext) -> None:
         """Train, or record why not."""
-        plan, version = run.plan, run.published_version
+        plan, version = run.plan, run.publication
         if plan.recipe.train is None:
             return
         meter = run.meter("train")

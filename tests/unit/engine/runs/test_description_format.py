@@ -69,8 +69,8 @@ def test_a_run_replaces_a_forged_file(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(plugin, "executor_for_few_shards", lambda *_: None)
     run = SimpleNamespace(
         plan=SimpleNamespace(output=tmp_path, version="v1"),
-        published_version=SimpleNamespace(descriptions=None),
+        publication=SimpleNamespace(descriptions=None),
         meter=lambda _: SimpleNamespace(tell=lambda _: None),
     )
     plugin.Descriptions().published(cast(Any, run))
-    assert run.published_version.descriptions == read_descriptions(tmp_path, "v1") == WHOLE
+    assert run.publication.descriptions == read_descriptions(tmp_path, "v1") == WHOLE
