@@ -226,6 +226,13 @@ def test_a_query_of_sqlite_is_one_select(query: str, tmp_path: Path) -> None:
         "select U&\"!0073et_config\" uescape '!' ('a', 'b', false)",
         "select 'a",
         "select set_config('default_transaction_read_only', 'off', false)",
+        "select word from ts_stat('select pg_read_file(''/etc/hostname'')::tsvector')",
+        "select word from TS_Stat('select 1')",
+        "select pg_catalog.pg_switch_wal()",
+        'select "pg_stat_reset"()',
+        "select passwd from pg_shadow",
+        "select table_to_xml('t', true, true, '')",
+        "select * from crosstab2('select 1')",
     ],
 )
 def test_a_query_of_postgresql_is_one_select(query: str) -> None:
@@ -237,7 +244,11 @@ def test_a_query_of_postgresql_is_one_select(query: str) -> None:
 def test_postgresql_takes_ordinary_selects() -> None:
     from connectors.tables.sql import check_postgresql
 
-    for query in ("select a, 'it''s; --' as b from t", 'WITH x AS (SELECT "into; " FROM t) SELECT * FROM x'):
+    for query in (
+        "select a, 'it''s; --' as b from t",
+        'WITH x AS (SELECT "into; " FROM t) SELECT * FROM x',
+        "select pg_typeof(a) from pg_catalog.x",
+    ):
         check_postgresql(query)
 
 

@@ -139,3 +139,12 @@ def test_a_wrong_password_or_right_is_the_servers_to_say(server: Any, url: str) 
     options = OPTIONS | {"table": "pg_authid", "key": "rolname"}
     with pytest.raises(ConnectorError, match="permission denied"):
         open_source(url, options=options).list()
+
+
+@pytest.mark.parametrize("value", ["\\') or 1 = 1) --", "\\"])
+def test_a_backslash_in_a_filter_hides_no_quote(value: str, url: str) -> None:
+    """Even where the URL turns off the rule that it is an ordinary sign."""
+    wanted = parse([["label", "in", [value, "yes"]]])
+    off = f"{url}&options=-c%20standard_conforming_strings%3Doff"
+    listing = open_source(off, options=OPTIONS, filter=wanted).list()
+    assert sum(shard.n_rows for shard in listing.shards) == 120
