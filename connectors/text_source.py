@@ -280,7 +280,7 @@ CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def compression(path: str) -> str | None:
-    """Name of the codec that a file's ending stands for."""
+    """Return the name of the codec that a file's ending stands for."""
     return CODECS.get(os.path.splitext(path_of(path))[1].lower())
 
 

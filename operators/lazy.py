@@ -12,7 +12,7 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``: ``homes`` tells the module, below the package, of each name."""
+    """Return a package's ``__getattr__``: ``homes`` tells the module, below the package, of each name."""
 
     def find(name: str) -> Any:
         if name not in homes:

@@ -88,7 +88,7 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
 
 
 def _rows_that_count(y: Indices) -> Rows:
-    """Rows with a label, without those of tiny classes where at least two larger classes remain."""
+    """Return rows with a label, without those of tiny classes where at least two larger classes remain."""
     labelled = np.flatnonzero(y >= 0)
     sizes = np.bincount(y[labelled])
     large = sizes >= MIN_CLASS_ROWS
@@ -139,7 +139,7 @@ def _predicted(column: pa.ChunkedArray, y: Indices, fit: Rows, rows: Rows) -> In
 
 
 def _by_cuts(values: Float64, y: Indices, fit: Rows, rows: Rows) -> Indices:
-    """The most over-represented class between cuts of a number; a missing one is a value of its own.
+    """Return the most over-represented class between cuts of a number; a missing one is a value of its own.
 
     The cuts are those of a classification tree with the Gini impurity and balanced classes, which is grown
     leaf by leaf, the best one first (Breiman et al., Classification and regression trees, 1984).
@@ -193,7 +193,7 @@ def _best_cut(ordered: Float64, sums: Float64, start: int, stop: int) -> tuple[f
 
 
 def _by_category(column: pa.ChunkedArray, y: Indices, fit: Rows, rows: Rows) -> Indices:
-    """The class that is most over-represented in a row's category; rare categories count as one."""
+    """Return the class that is most over-represented in a row's category; rare categories count as one."""
     used = as_texts(column.take(pa.array(np.concatenate([fit, rows])))).combine_chunks().dictionary_encode()
     codes = used.indices.fill_null(len(used.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64)
     rows_of = np.bincount(codes[: len(fit)], minlength=len(used.dictionary) + 1)

@@ -36,13 +36,13 @@ _log = logging.getLogger("rowsieve")
 
 
 def operator_names() -> tuple[str, ...]:
-    """All known names; a plugin cannot take a built-in one's."""
+    """Return all known names; a plugin cannot take a built-in one's."""
     plugins = [point.name for point in _plugins() if point.name not in {**BUILT_IN, **BY_ENGINE}]
     return (*BUILT_IN, *sorted(plugins))
 
 
 def operator_class(name: str) -> type[Operator[Any]]:
-    """The class behind a name. Raises KeyError for an unknown name or a plugin that does not load."""
+    """Return the class behind a name. Raises KeyError for an unknown name or a plugin that does not load."""
     built_in = {**BUILT_IN, **BY_ENGINE}
     if name in built_in:
         module, _, attribute = built_in[name].partition(":")

@@ -50,7 +50,7 @@ class VersionTag:
         return f"rowsieve-{self.content}-"
 
     def file(self, number: int) -> str:
-        """Name of a data file: the same in another attempt, which then replaces it."""
+        """Return the name of a data file: the same in another attempt, which then replaces it."""
         return f"{self.stem}{number:05d}.parquet"
 
 
@@ -158,7 +158,7 @@ class ParquetWriter:
     tag: VersionTag
 
     def __call__(self, table: pa.Table, number: int) -> dict[str, Any]:
-        """Name, rows and bytes of the file."""
+        """Return the name, rows and bytes of the file."""
         name = self.tag.file(number)
         place = place_of(self.folder)
         make_folder(place)

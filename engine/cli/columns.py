@@ -59,7 +59,7 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def type_text(kind: str) -> str:
-    """An Arrow type, shortened where it is long."""
+    """Return an Arrow type, shortened where it is long."""
     short = {"string": "text", "large_string": "text", "double": "float64", "float": "float32"}.get(
         kind, kind
     )
@@ -69,7 +69,7 @@ def type_text(kind: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A label; in quotes where spaces at its ends would not be seen."""
+    """Return a label; in quotes where spaces at its ends would not be seen."""
     text = str(value)
     return repr(value) if text != text.strip() or not text else one_line(_cut(text))
 

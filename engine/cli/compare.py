@@ -44,7 +44,7 @@ def show_comparison(found: Comparison) -> None:
 
 
 def sizes_text(scores: Scores) -> str:
-    """The largest groups, and the rows in none."""
+    """Return the largest groups, and the rows in none."""
     shown = ", ".join(f"{rows:,}" for rows in scores.sizes[:MOST_SIZES])
     more = ", ..." if len(scores.sizes) > MOST_SIZES else ""
     return shown + more + (f"; in none {scores.noise:,}" if scores.noise else "")

@@ -168,7 +168,7 @@ def _add_operator(table: Table, name: str, kind: type[Operator[Any]]) -> None:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """An Arrow type as one word where it has one."""
+    """Return an Arrow type as one word where it has one."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -220,7 +220,7 @@ def show_lineage(found: dict[str, Any]) -> None:
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:
-    """The last lines of a run."""
+    """Show the last lines of a run."""
     groups = result.manifest["summary"]["groups"]
     summary = {
         "event": "published",
@@ -279,7 +279,7 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
 
 
 def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
-    """A warning for each column of the source that a version lacks as the plan did not see it."""
+    """Return a warning for each column of the source that a version lacks as the plan did not see it."""
     files: dict[str, list[str]] = {}
     for path, names in manifest["source"].get("unread", {}).items():
         for name in names:
@@ -294,13 +294,13 @@ def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def near(path: Place) -> str:
-    """The path as seen from here, if it lies below."""
+    """Return the path as seen from here, if it lies below."""
     inside = isinstance(path, Path) and path.is_relative_to(Path.cwd())
     return str(path).removeprefix(f"{Path.cwd()}/") if inside else str(path)
 
 
 def plain_table(*columns: str) -> Table:
-    """An empty table with these columns."""
+    """Return an empty table with these columns."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")

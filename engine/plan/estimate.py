@@ -98,5 +98,5 @@ def _memory(mib: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """A value to one digit beyond the first, as ``120`` or ``35``."""
+    """Return a value to one digit beyond the first, as ``120`` or ``35``."""
     return f"{float(f'{value:.2g}'):.0f}" if value >= 1 else "1"

@@ -63,7 +63,7 @@ def leak_text(leak: Leak) -> str:
 
 
 def _candidates(plan: Plan) -> list[str]:
-    """Columns of numbers, texts and times that may be features."""
+    """Return columns of numbers, texts and times that may be features."""
     cues = next((planned.operator.params for planned in plan.operators if planned.name == "cues"), None)
     known = (
         [name for reference in (*cues.spurious, *cues.legitimate) for name in names_of(reference)]

@@ -51,7 +51,7 @@ def recipe_yaml(draft: Draft, command: str, file: str) -> str:
 
 
 def inline(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Return a value as YAML on one line."""
     text = yaml.dump(
         value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
     )
@@ -139,12 +139,12 @@ def _cells(column: SourceColumn) -> tuple[str, str]:
 
 
 def _with(text: str, comment: str) -> str:
-    """A line with its comment."""
+    """Return a line with its comment."""
     return f"{text.ljust(COMMENT_AT)}  # {_one_line(comment)}"
 
 
 def _wrapped(text: str, indent: str = "", width: int = 110) -> Iterator[str]:
-    """A comment over several lines."""
+    """Return a comment over several lines."""
     line = f"{indent}#"
     for word in _one_line(text).split(" "):
         if len(line) + len(word) + 1 > width:

@@ -123,7 +123,7 @@ def faults(summary: ColumnSummary) -> list[str]:
 
 
 def _span(summary: ColumnSummary, histogram: Histogram) -> str:
-    """The least and the largest value."""
+    """Return the least and the largest value."""
     if summary.form in (Form.TIME, Form.BOOLEAN):
         low, *_, high = summary.examples(2) * 2
     else:
@@ -136,7 +136,7 @@ def _number(value: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share as a percentage that is never rounded to 0 or 100."""
+    """Return a share as a percentage that is never rounded to 0 or 100."""
     return "less than 0.1 %" if share < 0.0005 else "over 99.9 %" if 1 > share > 0.9995 else f"{share:.1%}"
 
 
@@ -197,7 +197,7 @@ def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _unfitted(maker: Operator[Any] | None, field: pa.Field) -> ColumnUse:
-    """The use of a column that ``encode`` has no record of."""
+    """Return the use of a column that ``encode`` has no record of."""
     if maker is None or maker.name == "ingest":
         return _as_it_is(field.type)
     if maker.name == ENCODE:
@@ -271,7 +271,7 @@ def told_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | 
 
 
 def _made(maker: Operator[Any], name: str, form: Form) -> ColumnUse:
-    """The use of a column where another operator than ``encode`` makes the features."""
+    """Return the use of a column where another operator than ``encode`` makes the features."""
     if name not in maker.source_columns:
         columns = ", ".join(maker.source_columns)
         return unused(Unused.EXCLUDED, f"operators.{maker.name} makes the features from {columns} alone")
@@ -281,7 +281,7 @@ def _made(maker: Operator[Any], name: str, form: Form) -> ColumnUse:
 
 
 def _as_it_is(kind: pa.DataType) -> ColumnUse:
-    """The use of a column whose values are the features as they are, without ``encode``."""
+    """Return the use of a column whose values are the features as they are, without ``encode``."""
     form = form_of(kind)
     if form in (Form.NUMBER, Form.INTEGER):
         return ColumnUse(Kind.NUMERIC)

@@ -221,7 +221,7 @@ class Session:
         return bool(self.progress.epoch - best["epoch"] >= patience)
 
     def weighed_rows(self, weighted: bool | None = None) -> tuple[Shards, float]:
-        """The train shards with the weights that losses are multiplied by, and the mean of those.
+        """Return the train shards with the weights that losses are multiplied by, and the mean of those.
 
         ``weighted``: see :class:`Phase`.
         """

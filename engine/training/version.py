@@ -107,7 +107,7 @@ class VersionReader:
         return [ShardInfo(i, s["path"], s["first_row"], s["rows"], 0) for i, s in enumerate(shards)]
 
     def read(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Same as :meth:`read_source`, as a version has no sidecars."""
+        """Return the same as :meth:`read_source`, as a version has no sidecars."""
         return self.read_source(shard, columns)
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:

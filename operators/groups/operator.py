@@ -47,7 +47,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def known_methods() -> dict[str, type[Operator[Any]]]:
-    """Name -> operator class; plugins that do not load are left out, and named in the log."""
+    """Return operator classes by name; plugins that do not load are left out, and named in the log."""
     found: dict[str, type[Operator[Any]]] = {}
     for name in method_names():
         try:

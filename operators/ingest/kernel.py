@@ -170,7 +170,7 @@ def _check_values(column: pa.ChunkedArray) -> tuple[Float32, Codes]:
 
 
 def explain_value(column: pa.ChunkedArray, row: int, reason: Reason, width: int = 1) -> tuple[str, str]:
-    """The value of a row as text, and what is wrong with it."""
+    """Return the value of a row as text, and what is wrong with it."""
     value = python_value(column[row])
     if reason == Reason.LENGTH:
         return f"length {len(value)}", f"is a vector of length {len(value)}, the others have {width}"
@@ -182,6 +182,6 @@ def explain_value(column: pa.ChunkedArray, row: int, reason: Reason, width: int 
 
 
 def shorten(value: Any) -> str:
-    """A value as an error text shows it."""
+    """Return a value as an error text shows it."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -274,11 +274,11 @@ def _is_number(value: str) -> bool:
 
 
 def _above(share: float) -> float:
-    """A round share above this one."""
+    """Return a round share above this one."""
     return min(1.0, round(share * 1.1 + 0.005, 2))
 
 
 def _as_yaml(value: Any) -> str:
-    """A value on one line of YAML."""
+    """Return a value on one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
     return text.removesuffix("\n").removesuffix("\n...")

@@ -74,5 +74,5 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary column as its plain values, others as they are."""
+    """Return a dictionary column as its plain values, others as they are."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

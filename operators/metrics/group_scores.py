@@ -66,7 +66,7 @@ def compare_groups(
 
 
 def worst_of(groups: Sequence[ComparedGroup]) -> ComparedGroup | None:
-    """The group with the lowest accuracy; of equals the larger one. None where there is none."""
+    """Return the group with the lowest accuracy; of equals the larger one. None where there is none."""
     return min(groups, key=lambda group: (group.accuracy, -group.rows), default=None)
 
 

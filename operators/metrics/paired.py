@@ -40,7 +40,7 @@ class PairedCounts:
         return self.right_before - self.lost
 
     def together(self) -> PairedCounts:
-        """All groups as one."""
+        """Return all groups as one."""
         arrays = (self.rows, self.right_before, self.gained, self.lost)
         return PairedCounts(*(array.sum(keepdims=True) for array in arrays))
 

@@ -124,7 +124,7 @@ class Probe(Operator[ProbeParams]):
 
 
 def _measures(ingest: Path) -> tuple[int, tuple[int, ...]]:
-    """Number of classes, and of features of each source column."""
+    """Return the number of classes, and of features of each source column."""
     path = ingest / "classes.json"
     found = json.loads(path.read_text(encoding="utf-8"))
     n_classes = len(found["classes"])

@@ -277,7 +277,7 @@ def _part_counts(draw: Draw, thresholds: Mapping[int, tuple[int, int]], shard: i
 
 
 def _shard_of(reader: ShardReader, table: pa.Table) -> int:
-    """Number of the shard that the rows of a table belong to."""
+    """Return the number of the shard that the rows of a table belong to."""
     shards = sorted(reader.shards, key=lambda shard: shard.first_row)
     firsts = [shard.first_row for shard in shards]
     return shards[bisect_right(firsts, int(table[ROW_ID][0].as_py())) - 1].index

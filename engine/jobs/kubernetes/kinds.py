@@ -35,7 +35,7 @@ class Rendering:
     sizes: Sizes
 
     def metadata(self, name: str | None = None) -> Manifest:
-        """Name and labels."""
+        """Return the name and labels."""
         labels = {"app.kubernetes.io/name": "rowsieve", "app.kubernetes.io/instance": self.name}
         return {"name": name or self.name, "labels": labels}
 

@@ -23,7 +23,7 @@ Manifest = dict[str, Any]
 def pod(
     options: Options, name: str, claim: str | None, container: Manifest, *, shared_memory: str | None = None
 ) -> Manifest:
-    """A pod spec around one container: never root, the recipe mounted, and the volume if there is one."""
+    """Return a pod spec around one container: not root, with the recipe and, if there is one, the volume."""
     volumes: list[Manifest] = [{"name": "recipe", "configMap": {"name": f"{name}-recipe"}}]
     mounts: list[Manifest] = [{"name": "recipe", "mountPath": RECIPE_FOLDER, "readOnly": True}]
     for volume, path in WRITABLE.items():
@@ -60,7 +60,7 @@ def container(
     command: Sequence[str] = (),
     env: Sequence[Manifest] = (),
 ) -> Manifest:
-    """A container without any capability. ``memory`` in GiB; limits equal requests, so nothing is evicted."""
+    """Return a container without capabilities. ``memory`` is in GiB; limits equal requests: no eviction."""
     amounts: Manifest = {"cpu": str(cpus), "memory": f"{memory}Gi"}
     if gpus:
         amounts["nvidia.com/gpu"] = str(gpus)

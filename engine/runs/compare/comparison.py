@@ -43,7 +43,7 @@ class Comparison:
     record: Place
 
     def rows(self) -> list[dict[str, Any]]:
-        """The entries as plain values; None where there is no figure."""
+        """Return the entries as plain values; None where there is no figure."""
         rows = []
         for entry in self.entries:
             values = {"method": entry.method, **asdict(entry.scores), "seconds": entry.seconds}

@@ -78,7 +78,7 @@ def floor_of(counts: Counts) -> Scores:
 
 
 def minority_recall(counts: Counts) -> float:
-    """Share of minority rows in a group most of whose rows are of the same true group.
+    """Return the share of minority rows in a group most of whose rows are of the same true group.
 
     The rows of a class are in the minority unless they are of the class's largest true group. True
     outliers are left out; noise is no group. The class label alone scores 0. Many small groups score

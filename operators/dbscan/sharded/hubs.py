@@ -99,7 +99,7 @@ def outside(layout: Layout, round_: int, block: int) -> Index:
 
 
 def count_outside(layout: Layout, round_: int, block: int) -> int:
-    """Number of :func:`outside` rows of a block."""
+    """Return the number of :func:`outside` rows of a block."""
     return len(outside(layout, round_, block))
 
 
