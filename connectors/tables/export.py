@@ -134,14 +134,18 @@ def open_export(
 ) -> Export:
     """Return a table to write to; relative local paths start at ``root`` or the working directory.
 
-    Opens nothing, but imports the format's library. Raises ConnectorError where it is not installed, or for a
-    ``catalog`` with another format than ``iceberg``.
+    Opens nothing, but imports the format's library. Raises ConnectorError where it is not installed, for a
+    ``catalog`` with another format than ``iceberg``, and for properties of one that a recipe may not set.
     """
     if (format == "iceberg") != (catalog is not None):
         fix = "needs the key catalog" if format == "iceberg" else "knows no catalog: remove that key"
         raise ConnectorError(f"output.export: the format {format} {fix}.")
     needs, name = KINDS[format]
     library(needs, format)
+    if isinstance(catalog, dict):
+        from connectors.tables.iceberg import check_properties  # imports what only Iceberg needs
+
+        check_properties(catalog, "output.export.catalog")
     kind: type[Export] = getattr(import_module(f"connectors.tables.{format}_export"), name)
     where = path if catalog is not None else location(path, root, "output.export")
     if format in ("delta", "parquet"):

@@ -61,6 +61,7 @@ def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
 
     """
     open_exports(recipe.output.export)  # reports a missing library before anything runs
+    check_trained_model(recipe)
     chain = [build_operator(recipe, name, params) for name, params in recipe.operators.items()]
     maker = next((o for o in chain if any(f.name == FEATURES for f in o.adds) and o.name != ENCODE), None)
     try:
@@ -117,6 +118,19 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
         raise InputError(str(error)) from None
     except ValidationError as error:
         raise InputError(explain(error, kind.Params, recipe.place, prefix=f"operators.{name}.")) from None
+
+
+def check_trained_model(recipe: Recipe) -> None:
+    """Raise InputError if the model to train would import a module that the operator does not allow.
+
+    Otherwise the training would say so when the version is published.
+    """
+    model = recipe.train.params.get("model") if recipe.train is not None else None
+    if isinstance(model, str) and ":" in model:
+        try:
+            check_allowed(model, "train.params.model")
+        except OperatorError as error:
+            raise InputError(str(error)) from None
 
 
 def encode_params(recipe: Recipe, features: tuple[str, ...]) -> dict[str, Any]:

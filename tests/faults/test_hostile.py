@@ -14,6 +14,7 @@ from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.core.redaction import redact, redact_all
 from engine.plan.planner import make_plan
+from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe, parse_yaml, read_yaml
 from engine.runs.runner import run
 from engine.storage.manifest import current_version, parse_manifest, read_manifest
@@ -142,6 +143,9 @@ def test_factories_need_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         probe = {**recipe.operators["probe"], "model": "evil:net"}
         with pytest.raises(InputError, match=r"operators\.probe\.model 'evil:net'.*ROWSIEVE_FACTORIES="):
             make_plan(recipe.model_copy(update={"operators": {**recipe.operators, "probe": probe}}))
+        train = TrainSection(params={"model": "evil:net"})
+        with pytest.raises(InputError, match=r"train\.params\.model 'evil:net'.*ROWSIEVE_FACTORIES="):
+            make_plan(recipe.model_copy(update={"train": train}))
         with pytest.raises(OperatorError):
             check_allowed("evil:net")
     assert "evil" not in sys.modules

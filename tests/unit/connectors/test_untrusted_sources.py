@@ -91,12 +91,25 @@ def test_an_operator_may_allow_a_module(monkeypatch: pytest.MonkeyPatch) -> None
     check_properties(found, "output.export.catalog")
 
 
-def test_an_export_loads_no_code_either(canary: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("py-catalog-impl", "stranger.load"),
+        ("auth", "{}"),
+        ("uri", "http://169.254.169.254"),
+        ("s3.endpoint", "http://169.254.169.254"),
+    ],
+)
+def test_an_export_loads_no_code_either(name: str, value: str, canary: Path) -> None:
+    """It is refused when the run is planned, before anything is computed or written."""
     pytest.importorskip("pyiceberg")
     from connectors.tables.export import VersionTag, open_export
+    from connectors.tables.iceberg_export import IcebergExport
 
-    export = open_export("iceberg", "a.b", "create", {"py-catalog-impl": "stranger.load"})
-    with pytest.raises(ConnectorError, match=r"output\.export\.catalog\.py-catalog-impl"):
+    with pytest.raises(ConnectorError, match=rf"output\.export\.catalog\.{name}"):
+        open_export("iceberg", "a.b", "create", {name: value})
+    export = IcebergExport("a.b", "create", {name: value})
+    with pytest.raises(ConnectorError, match=rf"output\.export\.catalog\.{name}"):
         export.committed_state(VersionTag("v1", "0" * 8))
 
 
