@@ -34,7 +34,7 @@ def main() -> None:
         found = []
         for seed in SEEDS:
             with TemporaryDirectory() as folder:
-                found.append(run_table(name, seed, Path(folder) / "run"))
+                found.append(run_table(TABLES[name](), seed, Path(folder) / "run"))
             print(name, seed, found[-1], flush=True)
         lines.append(row(name, found))
     page = (HERE / "study.md").read_text("utf-8").replace(MARK, "\n".join(lines))

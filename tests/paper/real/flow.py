@@ -17,7 +17,7 @@ import yaml
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from tests.paper.real.tables import LABEL, TABLES, one_hot
+from tests.paper.real.tables import LABEL, RealTable, one_hot
 
 TRAIN_SHARE = 0.7
 SHARDS = 4
@@ -43,9 +43,8 @@ class Outcome:
     seconds: float
 
 
-def run_table(name: str, seed: int, folder: Path) -> Outcome:
+def run_table(table: RealTable, seed: int, folder: Path) -> Outcome:
     """Carry one table and seed through the commands, in an empty folder."""
-    table = TABLES[name]()
     order = np.random.default_rng(1000 + seed).permutation(len(table.frame))
     cut = int(TRAIN_SHARE * len(order))
     train, test = table.frame.iloc[order[:cut]], table.frame.iloc[order[cut:]]

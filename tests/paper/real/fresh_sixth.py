@@ -15,6 +15,7 @@ import pandas as pd
 
 from tests.paper.real.fresh import TRAIN_SHARE, Array, pair, table
 from tests.paper.real.generated import Problem, cue_table
+from tests.paper.real.tables import LABEL, RealTable
 
 LONG_REVIEW = 300
 """Characters from which a review counts as long."""
@@ -33,6 +34,27 @@ def equal(name: str, value: object) -> Callable[[pd.DataFrame], pd.Series]:
 def column(name: str) -> Callable[[pd.DataFrame], pd.Series]:
     """Return a function from a table to a column."""
     return lambda t: t[name]
+
+
+def raw_table(name: str) -> RealTable:
+    """Return one of the pairs as a user has it: source columns, and the label as numbers.
+
+    A planted cue is a text column that names the class in 92 % of the rows, and 3 % of the labels are wrong.
+    """
+    given = FRESH_SIXTH[name].keywords
+    frame = table(given["package"], given["item"])
+    label, hidden = (pd.Series(given[key](frame), index=frame.index) for key in ("label", "attribute"))
+    kept = (label.notna() & hidden.notna()).to_numpy()
+    frame = frame[kept].drop(columns=[c for c in given["drop"] if c in frame])
+    y, attribute = (pd.factorize(values[kept], sort=True)[0] for values in (label, hidden))
+    if given.get("planted"):
+        rng = np.random.default_rng(8_000)
+        C, n = int(y.max()) + 1, len(y)
+        attribute = np.where(rng.random(n) < 0.92, y, (y + rng.integers(1, C, n)) % C)
+        y = np.where(rng.random(n) < 0.03, (y + rng.integers(1, C, n)) % C, y)
+        frame = frame.assign(origin=np.array(["north", "south", "west", "east", "mid"])[attribute])
+    frame = frame.reset_index(drop=True).assign(**{LABEL: y.astype(np.int64)})
+    return RealTable(frame, attribute.astype(np.int64))
 
 
 def reviews(seed: int, planted: bool) -> Problem:
@@ -59,8 +81,8 @@ def reviews(seed: int, planted: bool) -> Problem:
     return Problem(X[train], y[train], hidden[train], X[test], y[test], hidden[test], kind)
 
 
-def _generated() -> dict[str, Callable[[int], Problem]]:
-    found: dict[str, Callable[[int], Problem]] = {}
+def _generated() -> dict[str, partial[Problem]]:
+    found: dict[str, partial[Problem]] = {}
     for classes, how, rows, accuracy, separation, flips in (
         (2, "column", 20_000, 0.90, 0.7, 0.02),
         (2, "onehot", 40_000, 0.93, 0.8, 0.05),
@@ -84,7 +106,7 @@ def _generated() -> dict[str, Callable[[int], Problem]]:
     return found
 
 
-FRESH_SIXTH: dict[str, Callable[[int], Problem]] = {
+FRESH_SIXTH: dict[str, partial[Problem]] = {
     "wa_churn, churn:senior": partial(
         pair,
         package="modeldata",
