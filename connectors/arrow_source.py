@@ -25,7 +25,7 @@ from connectors.schema import (
     check_names,
     check_types,
     how_to_tell_apart,
-    merge,
+    merged,
     pick,
     plain_schema,
     told_apart,
@@ -39,7 +39,7 @@ Reader = Any  # pa.RecordBatchFileReader or pa.RecordBatchStreamReader
 
 
 class Arrow(Connector[SourceOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``arrow``."""
 
     name = "arrow"
     summary = "Arrow IPC files and streams, Feather; a shard is a run of record batches"
@@ -52,10 +52,10 @@ class Arrow(Connector[SourceOptions]):
 
 @dataclass(frozen=True)
 class ArrowSource(FileSource):
-    """Arrow IPC files.
+    """Reads Arrow IPC files and streams.
 
     A shard is a run of record batches of up to ``spec.shard_bytes`` in memory; a batch is never cut. Streams
-    have no index: who reads a shard passes over the batches before it.
+    have no index, so that reading a shard passes over the batches before it.
     """
 
     def list(self) -> Listing:
@@ -63,9 +63,7 @@ class ArrowSource(FileSource):
         found, skipped = each_file(self.spec, self._paths(), self._look)
         shards = [shard for _, held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        first, (schema, _) = next(iter(found.items()))
-        for path, (other, _) in found.items():
-            schema = merge(path, other, first, schema)
+        schema = merged({path: schema for path, (schema, _) in found.items()})
         return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:

@@ -70,7 +70,7 @@ class CsvOptions(SourceOptions):
 
 
 class Csv(Connector[CsvOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``csv``."""
 
     name = "csv"
     summary = "Text with a header line (RFC 4180), values between commas or tabs, also compressed"

@@ -27,12 +27,12 @@ FILES = ("Image", "Audio")
 class HuggingFaceOptions(SourceOptions):
     """Options of ``huggingface``."""
 
-    split: str | None = Field(default=None, description="Which split of a saved DatasetDict to read")
+    split: str | None = Field(default=None, description="Split of a saved DatasetDict to read")
     class_names: bool = Field(default=True, description="ClassLabel columns as names; false: as numbers")
 
 
 class HuggingFace(Connector[HuggingFaceOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``huggingface``."""
 
     name = "huggingface"
     summary = "Hugging Face datasets, as `save_to_disk` writes them; a shard is a run of record batches"

@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("image", pa.binary()), ("path", pa.string()), ("label", pa.
 
 
 class Images(Connector[SourceOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``images``."""
 
     name = "images"
     summary = "Folders of image files; columns image (bytes), path, label (the folder's name)"

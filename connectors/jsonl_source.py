@@ -34,7 +34,7 @@ class JsonlOptions(SourceOptions):
 
 
 class Jsonl(Connector[JsonlOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``jsonl``."""
 
     name = "jsonl"
     summary = "JSON lines: one object a line, also compressed"

@@ -32,7 +32,7 @@ from connectors.schema import (
     check_names,
     check_types,
     how_to_tell_apart,
-    merge,
+    merged,
     pick,
     plain_schema,
     told_apart,
@@ -51,7 +51,7 @@ class ParquetOptions(SourceOptions):
 
 
 class Parquet(Connector[ParquetOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``parquet``."""
 
     name = "parquet"
     summary = "Parquet files, also in Hive partitions; a shard is a run of row groups"
@@ -90,9 +90,7 @@ class ParquetSource(FileSource):
         )
         shards = [shard for _, held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
-        first, (schema, _) = next(iter(found.items()))
-        for path, (other, _) in found.items():
-            schema = merge(path, other, first, schema)
+        schema = merged({path: schema for path, (schema, _) in found.items()})
         return Listing(schema, tuple(shards), identify(self.spec, [*found]), skipped)
 
     def read(self, shard: SourceShard, columns: Sequence[str], schema: pa.Schema) -> pa.Table:

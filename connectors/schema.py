@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 
 import pyarrow as pa
@@ -111,8 +111,9 @@ def check_same_names(path: str, names: Sequence[str], first_path: str, first_nam
             )
 
 
-def merge(path: str, schema: pa.Schema, first_path: str, so_far: pa.Schema) -> pa.Schema:
-    """Widen ``so_far`` to also hold ``schema``'s types (int32 to int64, int to float, null to any).
+def merged(schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return one schema for files, by path, that holds all of their types (int32 to int64, int to float, null
+    to any); columns are in the order of the first file.
 
     Raises
     ------
@@ -120,8 +121,11 @@ def merge(path: str, schema: pa.Schema, first_path: str, so_far: pa.Schema) -> p
         A column is missing in one of the files, or its two types have no common one.
 
     """
-    check_same_names(path, schema.names, first_path, so_far.names)
-    fields = [_common(path, schema.field(field.name), first_path, field) for field in so_far]
+    first = next(iter(schemas))
+    fields = list(schemas[first])
+    for path, schema in schemas.items():
+        check_same_names(path, schema.names, first, [field.name for field in fields])
+        fields = [_common(path, schema.field(field.name), first, field) for field in fields]
     return pa.schema(fields)
 
 

@@ -32,7 +32,7 @@ Shards = list["SampleShard"]
 
 
 class WebDataset(Connector[SourceOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``webdataset``."""
 
     name = "webdataset"
     summary = "WebDataset tars; a row a sample, columns __key__ and one for each ending; no pickles"

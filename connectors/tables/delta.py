@@ -43,7 +43,7 @@ class DeltaOptions(SourceOptions):
 
 
 class Delta(Connector[DeltaOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``delta``."""
 
     name = "delta"
     summary = "Delta tables (pip install 'rowsieve[delta]'); a shard is a data file or row groups of one"

@@ -102,7 +102,7 @@ class IcebergOptions(SourceOptions):
 
 
 class Iceberg(Connector[IcebergOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``iceberg``."""
 
     name = "iceberg"
     summary = "Iceberg tables (pip install 'rowsieve[iceberg]'); a shard is a data file"

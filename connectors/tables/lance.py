@@ -34,7 +34,7 @@ class LanceOptions(SourceOptions):
 
 
 class Lance(Connector[LanceOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``lance``."""
 
     name = "lance"
     summary = "Lance datasets (pip install 'rowsieve[lance]'); a shard is a fragment or a part of one"

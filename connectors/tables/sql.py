@@ -75,7 +75,7 @@ class SqlOptions(SourceOptions):
 
 
 class Sql(Connector[SqlOptions]):
-    """Connector of this format."""
+    """Opens sources of the format ``sql``."""
 
     name = "sql"
     summary = (
