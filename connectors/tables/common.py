@@ -51,6 +51,11 @@ def check_database(url: str, key: str = "source.path") -> None:
     Settings that name files with passwords are refused.
     """
     parts = urlsplit(url)
+    if url.partition("?")[0].count("@") > 1 or "@" in parts.path:
+        raise ConnectorError(
+            f"{key}: {url}: the user or password holds @ or /, at which others would end it and take the "
+            f"rest for the host. Write @ as %40 and / as %2F."
+        )
     settings = {name.lower(): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
     refused = sorted(FILES_OF_SECRETS & settings.keys())
     if refused:

@@ -363,11 +363,24 @@ def parse_yaml(text: str, place: str) -> Any:
             )
         return loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise InputError(f"{place} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{place} is not valid YAML: {_yaml_fault(error)}") from None
     except RecursionError:
         raise InputError(f"{place} is nested too deeply, or holds itself by an alias.") from None
     except (ValueError, OverflowError, KeyError, AttributeError, TypeError) as error:
         raise InputError(f"{place} holds a value that YAML cannot read: {error}") from None
+
+
+def _yaml_fault(error: yaml.YAMLError) -> str:
+    """Return what is wrong and where, without the line itself, which may hold a password."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return " ".join(str(error).split())
+    places = ((error.context, error.context_mark), (error.problem, error.problem_mark))
+    parts = [
+        f"{text}, line {mark.line + 1}, column {mark.column + 1}" if mark else str(text)
+        for text, mark in places
+        if text
+    ]
+    return "; ".join(parts)
 
 
 def _expanded(node: yaml.Node, known: dict[int, int]) -> int:

@@ -155,6 +155,13 @@ def test_factories_need_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     check_allowed("evil.sub:net")
 
 
+def test_a_line_that_is_no_yaml_is_not_repeated() -> None:
+    """It may hold a password, of which no sign is left where the line is cut."""
+    with pytest.raises(InputError, match=r"^r is not valid YAML: .*line 2, column \d+$") as caught:
+        parse_yaml('name: x\nsource: {path: "s3://KEY:hunter2@b/x", label: y', "r")
+    assert "hunter2" not in str(caught.value)
+
+
 SECRETS = {
     "s3://AKIA:hunter2hunter2@bucket/key?region=eu": ("hunter2", "bucket/key?region=eu"),
     "https://me:hunter2@host/x": ("hunter2", "host/x"),

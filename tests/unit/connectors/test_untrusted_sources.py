@@ -433,6 +433,15 @@ def test_passwords_with_separators_are_redacted(password: str) -> None:
     assert redact_uris(f"at postgresql://ann:{password}@db/shop!") == "at postgresql://***@db/shop!"
 
 
+@pytest.mark.parametrize("password", ["hun@ter2", "hun/ter2", "h/un@ter2", "hunter2@x/ter2"])
+def test_a_password_with_separators_is_part_of_no_message(password: str) -> None:
+    """A client would take the end of such a password for the name of the host, and show that."""
+    pytest.importorskip("adbc_driver_postgresql")
+    with pytest.raises(ConnectorError, match=r"source\.path: .*%40") as caught:
+        open_source(f"postgresql://ann:{password}@db/shop", options={"table": "t", "key": "k"}).list()
+    assert "ter2" not in str(caught.value)
+
+
 # 13: symbolic links
 
 
