@@ -8,8 +8,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from datetime import date, time
-from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,10 +17,10 @@ from pydantic import Field, model_validator
 
 from connectors.base import Connector, ConnectorError, Listing, Source, SourceOptions, SourceShard, SourceSpec
 from connectors.files import no_row
-from connectors.filters import Clause, Predicate
 from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
+from connectors.tables.sql_text import literal, quoted, where
 
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
@@ -356,60 +354,3 @@ def expand(url: str, policy: SourcePolicy) -> str:
             f"host, path and query out."
         )
     return scheme + mark + VARIABLE.sub(value, user) + at + after
-
-
-EVERYTHING = "1 = 1"
-NOTHING = "1 = 0"
-EQUALITY = ("=", "==", "!=", "in", "not in")
-
-
-def quoted(name: str) -> str:
-    """Return a column or table name in double quotes."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(value: Any) -> str:
-    """Return a whole number, decimal, text, date or time as SQL. Raises ConnectorError for anything else."""
-    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, (date, time)):  # a datetime is a date
-        return f"'{value.isoformat()}'"
-    if isinstance(value, str) and "\0" not in value:
-        return "'" + value.replace("'", "''") + "'"
-    raise ConnectorError(
-        f"source.options.key: {value!r} ({type(value).__name__}) cannot be written as SQL. Choose a key of "
-        f"whole numbers, text or dates."
-    )
-
-
-def where(wanted: Predicate | None, schema: pa.Schema) -> str:
-    """Return a condition that lets through at least the rows that a filter takes.
-
-    Texts are compared for equality alone: databases sort them by rules of their own. Raises ConnectorError
-    for an unknown column or a value of another type.
-    """
-    if wanted is None:
-        return EVERYTHING
-    wanted.expression(schema)
-    ways = (" AND ".join(_condition(clause, schema) for clause in way) for way in wanted.ways)
-    return "(" + " OR ".join(f"({way})" for way in ways) + ")"
-
-
-def _condition(clause: Clause, schema: pa.Schema) -> str:
-    name, operation, value = clause
-    column, kind = quoted(name), schema.field(name).type
-    if value is None:
-        return f"{column} IS {'NOT ' if operation == '!=' else ''}NULL"
-    if pa.types.is_boolean(kind) or not (operation in EQUALITY or pa.types.is_integer(kind)):
-        return EVERYTHING
-    if operation in ("in", "not in"):
-        values = ", ".join(literal(one) for one in value)
-        return f"{column} {operation.upper()} ({values})" if values else _of_none(column, operation)
-    sign = {"==": "=", "!=": "<>"}.get(operation, operation)
-    return f"{column} {sign} {literal(value)}"
-
-
-def _of_none(column: str, operation: str) -> str:
-    return NOTHING if operation == "in" else f"{column} IS NOT NULL"

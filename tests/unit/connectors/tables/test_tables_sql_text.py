@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from connectors.base import ConnectorError
 from connectors.filters import Predicate, parse
-from connectors.tables.sql import literal, quoted, where
+from connectors.tables.sql_text import literal, quoted, where
 
 letters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 texts = st.text(letters, max_size=20)

@@ -1,0 +1,69 @@
+"""Names, values and filters as text of SQL."""
+
+from __future__ import annotations
+
+from datetime import date, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+from connectors.filters import Clause, Predicate
+
+EVERYTHING = "1 = 1"
+"""Condition that every row meets."""
+NOTHING = "1 = 0"
+EQUALITY = ("=", "==", "!=", "in", "not in")
+
+
+def quoted(name: str) -> str:
+    """Return a column or table name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: Any) -> str:
+    """Return a whole number, decimal, text, date or time as SQL. Raises ConnectorError for anything else."""
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (date, time)):  # a datetime is a date
+        return f"'{value.isoformat()}'"
+    if isinstance(value, str) and "\0" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    raise ConnectorError(
+        f"source.options.key: {value!r} ({type(value).__name__}) cannot be written as SQL. Choose a key of "
+        f"whole numbers, text or dates."
+    )
+
+
+def where(wanted: Predicate | None, schema: pa.Schema) -> str:
+    """Return a condition that lets through at least the rows that a filter takes.
+
+    Texts are compared for equality alone: databases sort them by rules of their own. Raises ConnectorError
+    for an unknown column or a value of another type.
+    """
+    if wanted is None:
+        return EVERYTHING
+    wanted.expression(schema)
+    ways = (" AND ".join(_condition(clause, schema) for clause in way) for way in wanted.ways)
+    return "(" + " OR ".join(f"({way})" for way in ways) + ")"
+
+
+def _condition(clause: Clause, schema: pa.Schema) -> str:
+    name, operation, value = clause
+    column, kind = quoted(name), schema.field(name).type
+    if value is None:
+        return f"{column} IS {'NOT ' if operation == '!=' else ''}NULL"
+    if pa.types.is_boolean(kind) or not (operation in EQUALITY or pa.types.is_integer(kind)):
+        return EVERYTHING
+    if operation in ("in", "not in"):
+        values = ", ".join(literal(one) for one in value)
+        return f"{column} {operation.upper()} ({values})" if values else _of_none(column, operation)
+    sign = {"==": "=", "!=": "<>"}.get(operation, operation)
+    return f"{column} {sign} {literal(value)}"
+
+
+def _of_none(column: str, operation: str) -> str:
+    return NOTHING if operation == "in" else f"{column} IS NOT NULL"
