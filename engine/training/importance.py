@@ -100,7 +100,7 @@ def read_importance(folder: Path) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class _Draw:
-    """What a worker needs to draw rows and to score them. Picklable."""
+    """Everything that a worker needs to draw rows and to score them. Picklable."""
 
     job: TrainingJob
     split: str

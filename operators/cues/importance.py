@@ -1,4 +1,4 @@
-"""Which source columns tell the label, and on which the worst group rests, before anything is trained.
+"""Importance of source columns for the label and for the worst group, before anything is trained.
 
 Two class-balanced linear models are fitted, one to each half of a bounded part of the sample, and each is
 scored on the half that it has not seen. Groups are those of the trade-off (:mod:`operators.cues.curve`).

@@ -28,7 +28,7 @@ MAIN_ROLES = (("value", "part"), ("category", "missing", "infrequent"), ("target
 """Roles of the features that are balanced where a recipe names a column: the value (of a date, or a part of
 it), else the levels, else the class shares."""
 WORDS = (" =", " >", " <", " is ", " in ", " on ", " between ", " before ", " among ", " not ", " contains ")
-"""What follows a column in a slice in words."""
+"""Words that may follow the name of a column in the text of a slice."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class DrawParams(OperatorParams):
 
 
 class PartsParams(OperatorParams):
-    """Which rows are held out from every ``fit``."""
+    """Shares of the rows that are held out from every ``fit``."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"resources"})
 

@@ -20,7 +20,7 @@ from tests import tables
 
 ROWS = pa.table({"k": [1, 2, 3], "y": ["a", "b", "a"]})
 NAME = "ab^-aqEH.-t@S}K{vb[*k^"
-"""What the protocol's example calls a deletion vector: the folder ab and a UUID."""
+"""Name of a deletion vector in the protocol's example: the folder ab and a UUID."""
 
 
 def refused(*words: str, path: Path | str, **settings: Any) -> None:
