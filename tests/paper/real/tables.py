@@ -90,12 +90,15 @@ GENERATED = ("camera", "rotated")
 
 
 def one_hot(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return numbers as they are and a 0/1 column for each level of a text column; rare levels are pooled."""
+    """Return numbers, missing ones as the median, and a 0/1 column per level of a text column.
+
+    Rare levels are pooled.
+    """
     parts: dict[str, Any] = {}
     for column in frame:
         values = frame[column]
         if values.dtype.kind in "ifb":
-            parts[str(column)] = values.astype(float)
+            parts[str(column)] = values.astype(float).fillna(values.median())
             continue
         texts = values.astype(str)
         texts = texts.where(texts.map(texts.value_counts()) >= MIN_LEVEL_ROWS, "other")
