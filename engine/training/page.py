@@ -134,7 +134,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
     if found is None:
         return None
     if "columns" not in found:
-        return {"sentences": [f"It is not given: {found['reason']}."]}
+        return {"sentences": [f"It is not given: {found['reason']}."], "rows": []}
     rows = table_rows(found)
     return {
         "sentences": summary_sentences(found),
