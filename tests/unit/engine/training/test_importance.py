@@ -22,6 +22,7 @@ from engine.training.features import dataset_of_version
 from engine.training.importance import RECORD, SAMPLE, source_blocks
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
+from engine.training.plots import PLOTS, draw
 from engine.training.rows import join
 from engine.training.version import open_version
 from operators.metrics.importance import permutation_importance
@@ -142,6 +143,8 @@ def test_one_column_has_no_importance(tmp_path: Path) -> None:
     result = trained(publish(frame, tmp_path))
     assert result.importance is not None
     assert result.importance["reason"] == "all features come from one column, v"
+    for split, evaluation in result.evaluations.items():
+        draw(evaluation, result.folder / PLOTS / split)
     page = write_page(result).read_text("utf-8")
     assert "It is not given: all features come from one column, v." in page
 
