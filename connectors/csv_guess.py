@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.base import SourceSpec
-from connectors.csv_marks import NUMBER, guess_marks
-from connectors.csv_source import TSV, Csv
+from connectors.csv_marks import NUMBER, guess_marks, mark_fault
+from connectors.csv_source import TSV, Csv, CsvOptions
 from connectors.files import find_names
 from connectors.locations import extension
 from connectors.text_source import text_blocks
@@ -41,10 +41,7 @@ def guess_options(spec: SourceSpec) -> Guess:
 
     """
     path = find_names(spec, Csv)[0]
-    data = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES))
-    text = data.decode(spec.encoding, "replace").removeprefix("\ufeff")
-    lines = [*io.StringIO(text, newline="")]
-    lines = lines[:-1] if len(data) == HEAD_BYTES else lines
+    lines = _head(spec, path)
     usual = "\t" if extension(path, TSV) else ","
     separator, rows = _cut(lines, usual)
     found: dict[str, Any] = {} if separator == usual else {"delimiter": separator}
@@ -63,6 +60,39 @@ def guess_options(spec: SourceSpec) -> Guess:
     told_apart = (name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1))
     marks, notes = guess_marks(dict(zip(told_apart, body, strict=False)), separator)
     return Guess(found | marks, "; ".join(["as the first lines of the file show", *notes]))
+
+
+def doubtful_marks(spec: SourceSpec, options: CsvOptions) -> list[str]:
+    """Say where numbers of the first file contradict ``decimal``: its mark stands between thousands, or the
+    other one is the decimal point.
+
+    Raises
+    ------
+    ConnectorError
+        The file cannot be read.
+
+    """
+    path = find_names(spec, Csv)[0]
+    separator = options.delimiter or ("\t" if extension(path, TSV) else ",")
+    try:
+        rows = [row for row in csv.reader(_head(spec, path), delimiter=separator) if row]
+    except csv.Error:  # the run says what is wrong
+        return []
+    body = [*zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True)]
+    found = []
+    for name, column in zip(rows[0] if rows else [], body, strict=False):
+        fault = mark_fault(column, options.decimal, options.thousands)
+        if fault and name.strip() not in spec.text_columns:
+            found.append(f"Column {name.strip()!r}: {fault}")
+    return found
+
+
+def _head(spec: SourceSpec, path: str) -> list[str]:
+    """Return the whole lines at the start of a file."""
+    data = b"".join(text_blocks(spec, path, 0, HEAD_BYTES, HEAD_BYTES))
+    text = data.decode(spec.encoding, "replace").removeprefix("\ufeff")
+    lines = [*io.StringIO(text, newline="")]
+    return lines[:-1] if len(data) == HEAD_BYTES else lines
 
 
 def _cut(lines: Sequence[str], usual: str) -> tuple[str, Rows]:

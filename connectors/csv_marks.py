@@ -54,6 +54,39 @@ def guess_marks(columns: Columns, separator: str) -> tuple[dict[str, Any], list[
     return _with_thousands(cells, ".", [], proven=bool(points))
 
 
+def mark_fault(column: Sequence[str], decimal: str, thousands: str | None) -> str:
+    """Say how the numbers of a column contradict the marks that a recipe gives; empty where they do not.
+
+    Parameters
+    ----------
+    column : cells; empty ones do not matter.
+    decimal, thousands : as ``source.options`` has them.
+    """
+    cells = [cell for value in column if (cell := value.strip())]
+    other = "," if decimal == "." else "."
+    grouped = GROUPED[decimal, other]
+    for cell in cells:
+        if grouped.fullmatch(cell) and (cell.count(decimal) > 1 or other in cell):
+            if not _mostly(cells, re.compile(rf"{grouped.pattern}|[+-]?\d+({re.escape(other)}\d*)?")):
+                return ""
+            return (
+                f"source.options.decimal is {decimal!r}, but there it stands between thousands, as in "
+                f"{cell!r}, so that the column is text. Set source.options.decimal: {other!r} and "
+                f"source.options.thousands: {decimal!r}."
+            )
+    points = COMMA if other == "," else POINT
+    clear = [cell for cell in cells if points.fullmatch(cell) and not GROUPED[other, decimal].fullmatch(cell)]
+    if thousands == other or not clear or not all(NUMBER.fullmatch(c) or points.fullmatch(c) for c in cells):
+        return ""
+    if any(decimal in cell for cell in cells):
+        return ""  # both marks occur: which one is the decimal point cannot be told
+    return (
+        f"{len(clear):,} of the first {len(cells):,} values have {other!r} as their decimal point, as in "
+        f"{clear[0]!r}, so that the column is text. Set source.options.decimal: {other!r}, or name the "
+        "column in source.text_columns if it is text."
+    )
+
+
 def _dotted(column: Sequence[str]) -> Sequence[str]:
     """Return the cells of a column that has points between thousands, as in ``1.234.567``; else none."""
     return column if _is_grouped(column, GROUPED[".", ","], re.compile(r"[+-]?\d+(,\d*)?")) else ()

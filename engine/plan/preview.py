@@ -6,6 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from connectors.base import ConnectorError
+from connectors.csv_guess import doubtful_marks
+from connectors.csv_source import CsvSource
+from connectors.wrapper import Wrapper
 from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 from engine.plan.likely_leaks import leak_text, likely_leaks
@@ -37,6 +41,8 @@ class Preview:
         Columns in use that tell the label of these rows on their own.
     faults
         Columns in use with values that would end the run, with the remedy.
+    marks
+        Columns of CSV whose numbers contradict the decimal point of the recipe.
 
     """
 
@@ -46,6 +52,7 @@ class Preview:
     note: str
     leaks: tuple[Leak, ...] = ()
     faults: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON-able values."""
@@ -67,6 +74,7 @@ class Preview:
         """Yield the kind and the text of everything that is wrong or doubtful."""
         yield from ((finding.kind, finding.text) for finding in self.findings)
         yield from (("fault", text) for text in self.faults)
+        yield from (("marks", text) for text in self.marks)
         yield from (("leak", leak_text(leak)) for leak in self.leaks)
 
 
@@ -93,7 +101,20 @@ def preview(plan: Plan) -> Preview:
     findings += _unmapped(plan)
     leaks = likely_leaks(plan, sample)
     note = sample_note(sample, plan.listing)
-    return Preview(columns, label, tuple(findings), note, leaks, _faulty(plan, columns))
+    return Preview(columns, label, tuple(findings), note, leaks, _faulty(plan, columns), _marks(plan))
+
+
+def _marks(plan: Plan) -> tuple[str, ...]:
+    """Name the columns of CSV whose numbers contradict ``source.options``."""
+    source: Any = plan.source
+    while isinstance(source, Wrapper):
+        source = source.source
+    if not isinstance(source, CsvSource):
+        return ()
+    try:
+        return tuple(doubtful_marks(source.spec, source.options))
+    except ConnectorError as error:
+        raise InputError(str(error)) from None
 
 
 def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:

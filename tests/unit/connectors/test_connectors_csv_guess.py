@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from connectors.base import SourceSpec
-from connectors.csv_guess import guess_options
+from connectors.csv_guess import doubtful_marks, guess_options
+from connectors.csv_source import CsvOptions
 
 CASES: dict[str, dict[str, Any]] = {
     "a,b\n1,2\n": {},
@@ -65,3 +66,27 @@ def test_what_commas_mean_is_said(text: str, tmp_path: Path) -> None:
     why = guess_options(SourceSpec(str(path))).why
     assert NOTES[text] in why
     assert ("could be a decimal comma" in why) == ("yet it" in NOTES[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("a;b\n1,234,567;x\n2,100;y\n", {"delimiter": ";", "decimal": ","}, "it stands between thousands"),
+        ("a;b\n1,234.5;x\n2.25;y\n", {"delimiter": ";", "decimal": ","}, "source.options.thousands: ','"),
+        ('a,b\n1,x\n"1,5",y\n', {}, "1 of the first 2 values have ',' as their decimal point"),
+        ("a;b\n1.25;x\n3;y\n", {"delimiter": ";", "decimal": ","}, "Set source.options.decimal: '.'"),
+        ("a;b\n1,5;x\n2;y\n", {"delimiter": ";", "decimal": ","}, ""),
+        ("a;b\n1.234,5;x\n2,5;y\n", {"delimiter": ";", "decimal": ",", "thousands": "."}, ""),
+        ("a,b\n1.5,x\n2,y\n", {}, ""),
+        ('a,b\n"1,234",x\n2,y\n', {}, ""),
+        ("a;b\n1,5 or 2,5;x\n2,5;y\n", {"delimiter": ";"}, ""),
+    ],
+)
+def test_numbers_that_contradict_the_decimal_point_are_named(
+    tmp_path: Path, text: str, options: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    found = doubtful_marks(SourceSpec(str(path)), CsvOptions(**options))
+    assert [said in one and one.startswith("Column 'a': ") for one in found] == ([True] if said else [])
+    assert doubtful_marks(SourceSpec(str(path), text_columns=("a",)), CsvOptions(**options)) == []
