@@ -155,8 +155,11 @@ def _class_names(by_class: Mapping[str, float | None]) -> str:
 
 def example_section(found: dict[str, Any]) -> str:
     """Return the recipe section to copy: today's answers, with the open suspects as comments."""
+    from operators.cues.listing import yaml_reference
+
     text = str(found["recipe_section"])
-    names = [suspect["reference"] for suspect in found["suspects"] if suspect["answer"] == "open"]
+    open_ones = [suspect for suspect in found["suspects"] if suspect["answer"] == "open"]
+    names = [yaml_reference(suspect["reference"]) for suspect in open_ones]
     if not names:
         return text
     return f"{text}    # open, to be named under `spurious` or `legitimate`: {', '.join(names)}\n"

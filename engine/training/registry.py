@@ -301,11 +301,6 @@ def _log_strength(
     mlflow_client.log_artifact(run_id, str(folder / PLOTS / STRENGTH), PLOTS)
 
 
-def _importance_key(score: str, column: str) -> str:
-    """Return the name of a metric; MLflow allows 250 characters, and a "/" would begin a folder."""
-    return metric_key(f"importance.{score}.{column}").replace("/", "_")[:250]
-
-
 def _log_importance(importance: Mapping[str, Any], mlflow_client: MlflowClient, run_id: str) -> None:
     """Log the mean losses by source column as metrics, and everything as ``importance.json``.
 
@@ -313,14 +308,10 @@ def _log_importance(importance: Mapping[str, Any], mlflow_client: MlflowClient, 
     """
     from mlflow.entities import Metric
 
-    from operators.report.importances import MEAN, WORST, shown_columns
+    from operators.report.importances import importance_metrics
 
-    if "columns" in importance:
-        metrics = [
-            Metric(_importance_key(score, entry["column"]), entry[score]["mean"], 0, 0)
-            for entry in shown_columns(importance)
-            for score in (MEAN, WORST)
-        ]
+    metrics = [Metric(key, value, 0, 0) for key, value in importance_metrics(importance).items()]
+    if metrics:
         mlflow_client.log_batch(run_id, metrics=metrics)
     mlflow_client.log_dict(run_id, dict(importance), "importance.json")
 

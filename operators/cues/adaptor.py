@@ -109,7 +109,8 @@ class Cues(Operator[CuesParams]):
         ``gate`` (trust in the robust weights, 0 to 1), ``blend`` and ``slice_blend`` (what of them is used),
         every measurement of the evidence, strength and accuracies of the baseline and of the published
         weights on held-out rows with the ``gain`` between them, ``effective_share`` and ``shrinkage`` (of the
-        worst class), ``suspects`` and ``sample_rows``.
+        worst class), ``suspects``, ``sample_rows`` and the importances of source columns, as
+        ``importance.balanced_accuracy.COLUMN`` and ``importance.worst_group_accuracy.COLUMN``.
 
         Raises
         ------
@@ -222,6 +223,7 @@ def _run(task: FitTask) -> dict[str, float]:
     from operators.cues.importance import measured_importance, write_importance
     from operators.cues.listing import write_suspects
     from operators.cues.serialise import save_state
+    from operators.report.importances import importance_metrics
 
     sample = read_sample(task.paths, sum(task.columns.widths))
     _check_categories(task.settings.spurious, sample.X, task.columns)
@@ -253,6 +255,7 @@ def _run(task: FitTask) -> dict[str, float]:
         _metrics(state)
         | _baseline_metrics(curve)
         | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+        | importance_metrics(importance)
     )
 
 

@@ -248,8 +248,12 @@ def _unknown(name: str, known: Sequence[str]) -> str:
             f"{name!r} is no feature. Another operator makes the features of this recipe, so they have no "
             f"names of their own: write {FEATURES}[0], {FEATURES}[1] and so on."
         )
-    column = ENTRY.fullmatch(name)
-    hint = (
-        nearest(column["column"] if column else name, known) or f" The features are: {', '.join(known[:30])}."
-    )
+    if column := max((one for one in known if name.startswith(f"{one} ")), key=len, default=""):
+        return (
+            f"what follows the column {column!r} in {name!r} is no slice. Slices are read as `rowsieve cues` "
+            f"prints them; {column!r} alone balances all of its features."
+        )
+    entry = ENTRY.fullmatch(name)
+    meant = entry["column"] if entry else min((name.partition(word)[0] for word in WORDS), key=len)
+    hint = nearest(meant, known) or f" The features are: {', '.join(known[:30])}."
     return f"the features have no column {name!r}.{hint}"

@@ -83,7 +83,11 @@ def _importance(record: Mapping[str, Any]) -> list[Any]:
     word = worst_word(record)
     description = "Accuracy that a linear model loses when the values of each source column are shuffled"
     hidden = len(record["columns"]) - len(shown_columns(record))
-    more = f" {hidden} more columns, which matter less, are in `importance.json`." if hidden else ""
+    more = (
+        f" {hidden} more columns, which matter less, are listed by rowsieve cues OUTPUT --json."
+        if hidden
+        else ""
+    )
     return [
         ReportFigure(draw_importance(record, word), description, "Importance by source column"),
         ReportTable(table_columns(word), importance_rows(record)),

@@ -5,6 +5,7 @@ A record is what ``operators.metrics.importance.PermutationImportance.to_dict`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ NAMED = 5
 LEAST = 0.005
 """Least loss that a sentence names."""
 MEAN, WORST = "balanced_accuracy", "worst_group_accuracy"
+MOST_CHARACTERS = 200
+"""Characters of a column in the name of a metric; MLflow allows 250 in all."""
 
 
 def clear_columns(record: Mapping[str, Any], score: str, sign: int = 1) -> list[tuple[str, float]]:
@@ -102,6 +105,42 @@ def shown_columns(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [entries[i] for i in sorted(i for _, i in size[:SHOWN])]
 
 
+def importance_metrics(record: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return the mean losses of the shown columns as ``importance.SCORE.COLUMN``, for MLflow.
+
+    Characters of a column that MLflow does not allow in the name of a metric, and "/", which would begin a
+    folder, are "_". Where two names become alike, whatever their case, the later one in the order of all
+    columns ends in "_2".
+
+    Parameters
+    ----------
+    record : the importances; empty is returned for None, or where they were not measured.
+    """
+    if record is None or "columns" not in record:
+        return {}
+    keys = _metric_names([entry["column"] for entry in record["columns"]])
+    return {
+        f"importance.{score}.{keys[entry['column']]}": float(entry[score]["mean"])
+        for entry in shown_columns(record)
+        for score in (MEAN, WORST)
+    }
+
+
+def _metric_names(columns: Sequence[str]) -> dict[str, str]:
+    """Return a name that MLflow takes for each column; no two of them are alike."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for column in sorted(columns):
+        base = name = re.sub(r"[^\w\-. ]", "_", column, flags=re.ASCII)[:MOST_CHARACTERS]
+        copies = 1
+        while name.lower() in taken:
+            copies += 1
+            name = f"{base}_{copies}"
+        taken.add(name.lower())
+        found[column] = name
+    return found
+
+
 def draw(record: Mapping[str, Any], word: str = "group") -> Figure:
     """Draw the losses of balanced accuracy and of the worst group as bars, one pair for each column."""
     from matplotlib.figure import Figure
@@ -148,4 +187,6 @@ def _named(columns: Sequence[tuple[str, float]], what: str) -> str:
 
 
 def _cut(name: str, length: int = 40) -> str:
+    """Return a name on one line, and its begin where it is long."""
+    name = " ".join(name.split()) or repr(name)
     return name if len(name) <= length else name[: length - 1] + "…"

@@ -213,6 +213,10 @@ def test_names_are_checked_when_the_chain_is_made() -> None:
     planned(spurious=["PAY_0", "image[3]", ["race_a", "race_b"], "race_*", {"column": "image[1]", "cut": 2}])
     with pytest.raises(OperatorError, match=r"cues.spurious: .*no column 'PAY_1'. Did you mean 'PAY_0'\?"):
         planned(spurious=["PAY_1"])
+    with pytest.raises(OperatorError, match=r"no column 'PAX_0 > 3'. Did you mean 'PAY_0'\?"):
+        planned(spurious=["PAX_0 > 3"])
+    with pytest.raises(OperatorError, match=r"follows the column 'PAY_0' in 'PAY_0 after 12:00' is no slice"):
+        planned(spurious=["PAY_0 after 12:00"])
     with pytest.raises(OperatorError, match=r"cues.legitimate: .*no column 'img\[2\]'"):
         planned(legitimate=["img[2]"])
     with pytest.raises(OperatorError, match=r"write x\[0\]"):

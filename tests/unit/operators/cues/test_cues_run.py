@@ -78,6 +78,20 @@ def test_the_command_lists_the_cue_first(first: Any) -> None:
     assert found["gate"] > 0.5
     assert yaml.safe_load(found["recipe_section"]) == {"operators": {"cues": {}}}
     assert "background" in example_section(found).splitlines()[-1]
+    names = {"recipe_section": found["recipe_section"]}
+    told = [{"reference": name, "answer": "open"} for name in ("new\nline", "hired in Nov-Feb")]
+    section = example_section(names | {"suspects": told})
+    assert yaml.safe_load(section) == {"operators": {"cues": {}}}
+    last = section.splitlines()[-1].partition("`: ")[2]
+    assert yaml.safe_load(f"[{last}]") == ["new\nline", "hired in Nov-Feb"]
+    background = found["suspects"][0]["feature"]
+    (state,) = (first[1] / "out").rglob("importance.json")
+    entries = {entry["column"]: entry for entry in json.loads(state.read_text())["columns"]}
+    run_metrics = next(o for o in first[0].operators if o.name == "cues").metrics
+    assert (
+        run_metrics[f"importance.balanced_accuracy.{background}"]
+        == entries[background]["balanced_accuracy"]["mean"]
+    )
     text = CliRunner().invoke(app, ["cues", str(first[1] / "out")])
     assert text.exit_code == 0
     assert "background" in text.stdout

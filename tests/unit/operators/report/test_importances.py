@@ -8,6 +8,7 @@ from operators.report.importances import (
     SHOWN,
     draw,
     explanation,
+    importance_metrics,
     shown_columns,
     summary_sentences,
     table_columns,
@@ -66,3 +67,41 @@ def test_of_many_columns_those_that_matter_to_either_are_shown() -> None:
     labels = axes.get_yticklabels()
     assert [text.get_text() for text in labels][::-1] == [one["column"] for one in shown]
     assert not labels[0].get_parse_math()
+
+
+def test_metrics_have_names_that_mlflow_takes_and_none_hides_another() -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    names = [
+        "age",
+        "Age",
+        "a/b",
+        "a b",
+        "a=b",
+        "a_b",
+        "..",
+        "new\nline",
+        "年齢",
+        "収入",
+        "l" * 300,
+        "l" * 299,
+    ]
+    found = importance_metrics(record(*(entry(name, 0.1 + i, -i) for i, name in enumerate(names))))
+    assert len(found) == 2 * len(names) == len({key.lower() for key in found})
+    for key in found:
+        _validate_metric_name(f"cues.{key}")
+        assert "/" not in key
+    assert found["importance.balanced_accuracy.Age"] == 1.1
+    assert found["importance.worst_group_accuracy.age_2"] == 0.0
+    keys = [key for key in found if ".balanced_accuracy.a_b" in key]
+    assert {key: found[key] for key in sorted(keys)} == {
+        "importance.balanced_accuracy.a_b": 2.1,
+        "importance.balanced_accuracy.a_b_2": 4.1,
+        "importance.balanced_accuracy.a_b_3": 5.1,
+    }
+    assert importance_metrics(None) == importance_metrics({"reason": "one column"}) == {}
+
+
+def test_a_name_of_several_lines_stays_on_one() -> None:
+    (first, *_) = summary_sentences(record(entry("new\nline", 0.2, 0.0), entry("\n", 0.1, 0.0)))
+    assert first == "Balanced accuracy rests most on new line (20.0 points lost), '\\n' (10.0)."
