@@ -70,6 +70,25 @@ def test_commands_run(command: str, workplace: Path) -> None:
         assert done.stderr.strip() in README
 
 
+@pytest.mark.slow
+def test_the_demo_prints_what_the_front_page_says(tmp_path: Path) -> None:
+    """Names of versions and runs, and the time, are placeholders, as they change."""
+    (shown,) = re.findall(r"```text\n(VERSION .*?)```", README, re.DOTALL)
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    made = run("python -m connectors.digits demo/data", tmp_path)
+    assert made.returncode == 0, made.stderr
+    done = run(f".venv/bin/rowsieve run deploy/recipes/demo.yaml{LOCAL}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    printed = re.sub(r"\bv[0-9a-f]{12}\b", "VERSION", done.stdout)
+    printed = re.sub(r"run [0-9a-f]{32}", "run RUN", printed)
+    assert _without_seconds(shown) == _without_seconds(printed)
+
+
+def _without_seconds(text: str) -> list[str]:
+    return [re.sub(r", [\d.]+ s$", "", line) for line in text.strip().splitlines()]
+
+
 @pytest.mark.parametrize("target", [c.split()[1] for c in COMMANDS if c.startswith("make ")])
 def test_make_knows_its_targets(target: str) -> None:
     done = run(f"make --dry-run {target}", ROOT)

@@ -85,6 +85,14 @@ def test_balance_is_equation_5(seed: int, coding: Any, d: int) -> None:
     assert balance_cost(moments(in_float32, w)) == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
+@given(seed=seeds)
+def test_signs_are_four_times_the_papers_cost_of_zeros_and_ones(seed: int) -> None:
+    """So 4 lambda2 and 4 lambda3 here are the paper's lambda2 and lambda3 (see operators/README)."""
+    coded = problem(seed, coding="binarize")
+    w = 0.5 + np.random.default_rng(seed).random(len(coded))
+    assert balance_cost(moments(coded, w)) == pytest.approx(4 * balance_by_feature((coded.Z + 1) / 2, w))
+
+
 @given(seed=seeds, coding=codings)
 def test_gradient_of_the_balance_is_that_of_finite_differences(seed: int, coding: Any) -> None:
     coded = problem(seed, coding=coding)
