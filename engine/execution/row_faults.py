@@ -68,5 +68,5 @@ def _search(
         except Exception as error:
             if len(half) == 1:
                 faults[int(half[0])] = f"{type(error).__name__}: {error}"
-            else:
+            elif len(half):  # what fails without any row is no fault of a row
                 _search(apply, table, half, allowed, faults)

@@ -168,6 +168,8 @@ def _derivatives(state: Path, resources: Resources) -> Callable[[pa.Table], npt.
     model = load(state).to(prepare_device(resources.cpus, resources.gpus))
 
     def derivatives(table: pa.Table) -> npt.NDArray[np.float64]:
+        if not table.num_rows:  # without rows the width of the vectors is not known
+            return np.empty(0)
         Z = logits(model, vectors_to_numpy(table.column(FEATURES)))
         return scale_derivatives(Z, table.column(LABEL).to_numpy())
 

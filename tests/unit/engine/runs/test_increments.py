@@ -243,7 +243,7 @@ def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path
     refit = run(recipe(tmp_path, "inc", **sections))
     full = run(recipe(tmp_path, "full", incremental={"base": None}))
     assert table_of(refit).equals(table_of(full))
-    assert refit.manifest["incremental"]["kept"] == []
+    assert refit.manifest["incremental"]["kept"] == ["parts"]  # follows from row ids alone
 
 
 @pytest.mark.parametrize("mode", ["auto", pytest.param("refit", marks=pytest.mark.slow)])
@@ -279,7 +279,7 @@ def test_another_parameter_fits_again_from_there_on(tmp_path: Path) -> None:
     operators = {**recipe(tmp_path).operators, "groups": {"min_samples": [5]}}
     record = run(recipe(tmp_path, operators=operators)).manifest["incremental"]
     assert record["fitted"]["groups"] == "its parameters or its inputs have changed"
-    assert set(record["kept"]) == {"encode", "ingest", "probe", "gradients"}
+    assert set(record["kept"]) == {"parts", "encode", "ingest", "probe", "gradients"}
 
 
 @pytest.mark.slow
@@ -290,7 +290,7 @@ def test_a_lost_store_fits_again(tmp_path: Path) -> None:
     add_night(tmp_path, spurious_table(60, seed=1), "z")
     record = run(recipe(tmp_path)).manifest["incremental"]
     assert record["kept"] == []
-    assert record["fitted"]["encode"] == "the store no longer has what it left"
+    assert record["fitted"]["parts"] == "the store no longer has what it left"
     assert record["fitted"]["ingest"] == "encode is fitted again"
 
 
