@@ -12,7 +12,7 @@ from typing import Any
 from engine.core.errors import Exit, InputError
 from engine.core.suggestions import nearest
 from engine.jobs.connection import clear_errors, connect
-from engine.jobs.key import State, exit_code
+from engine.jobs.key import JobState, exit_code
 
 POLL_SECONDS = 1.0
 
@@ -22,7 +22,7 @@ class JobInfo:
     """The cluster's record of a job. Times are UTC, and None for events that have not happened yet."""
 
     id: str
-    state: State
+    state: JobState
     message: str
     started: datetime | None
     ended: datetime | None
@@ -37,9 +37,9 @@ class JobInfo:
     @property
     def description(self) -> str:
         """The state in a few words, with its time."""
-        times = {State.RUNNING: self.started, State.PENDING: None}
+        times = {JobState.RUNNING: self.started, JobState.PENDING: None}
         when = times.get(self.state, self.ended)
-        word = "since" if self.state == State.RUNNING else "at"
+        word = "since" if self.state == JobState.RUNNING else "at"
         return self.state.lower() + (f" {word} {when.isoformat(timespec='seconds')}" if when else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def jobs_of(recipe: str, address: str) -> list[JobInfo]:
 def _info(job: Any) -> JobInfo:
     return JobInfo(
         job.submission_id,
-        State(str(job.status.value)),
+        JobState(str(job.status.value)),
         job.message or "",
         _time(job.start_time),
         _time(job.end_time),

@@ -14,7 +14,7 @@ from engine.core.errors import Exit, InputError
 KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """States of a Ray job."""
 
     PENDING = "PENDING"
@@ -26,7 +26,7 @@ class State(StrEnum):
     @property
     def over(self) -> bool:
         """Whether the job has ended, so that its state cannot change any more."""
-        return self not in (State.PENDING, State.RUNNING)
+        return self not in (JobState.PENDING, JobState.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def given_key(name: str, key: str, recipe: Mapping[str, Any]) -> str:
     return f"{name}-{key}-{digest(dict(recipe))[:12]}"
 
 
-def decide(key: str, known: Mapping[str, State], *, again: bool = False) -> Decision:
+def decide(key: str, known: Mapping[str, JobState], *, again: bool = False) -> Decision:
     """Decide whether a submission of ``key`` needs a new job on a cluster that has the jobs ``known``.
 
     A job that waits, runs or has succeeded is the same run: no job is created, unless ``again`` asks to
@@ -65,7 +65,7 @@ def decide(key: str, known: Mapping[str, State], *, again: bool = False) -> Deci
     if latest:
         name = _attempt(key, latest)
         state = known[name]
-        if not state.over or (state == State.SUCCEEDED and not again):
+        if not state.over or (state == JobState.SUCCEEDED and not again):
             return Decision(name, new=False)
     return Decision(_attempt(key, latest + 1), new=True)
 
@@ -82,8 +82,8 @@ def _attempt(key: str, number: int) -> str:
     return key if number == 1 else f"{key}.{number}"
 
 
-def exit_code(state: State, code: int | None) -> Exit:
+def exit_code(state: JobState, code: int | None) -> Exit:
     """Return the exit code of ``rowsieve submit --wait``: the run's own code, or CRASH if it has none."""
-    if state == State.SUCCEEDED:
+    if state == JobState.SUCCEEDED:
         return Exit.DONE
     return Exit(code) if code in set(Exit) - {Exit.DONE} else Exit.CRASH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from engine.plan.model import Plan
-from engine.plan.sample import Sample, draw_sample
+from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import account_for_columns, told_by_recipe
 from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
@@ -17,7 +17,7 @@ MOST_CLASSES = 100
 PASSED_OVER = (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.NOTHING)
 
 
-def likely_leaks(plan: Plan, sample: Sample | None = None) -> tuple[Leak, ...]:
+def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, ...]:
     """Return the features that alone predict the label of unseen rows almost perfectly, the best first.
 
     Columns that the recipe calls ``spurious`` or ``legitimate`` under ``operators.cues`` are left out: its

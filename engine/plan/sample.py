@@ -32,7 +32,7 @@ COUNTED_ROWS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Sample:
+class SourceSample:
     """The first rows of some shards.
 
     Attributes
@@ -54,7 +54,7 @@ class Sample:
     is_whole: bool
 
 
-def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: int = SHARDS) -> Sample:
+def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: int = SHARDS) -> SourceSample:
     """Read the first rows of up to ``n_shards`` shards, which are spread evenly over the source.
 
     Raises
@@ -73,10 +73,10 @@ def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: 
     except ConnectorError as error:
         raise InputError(str(error)) from None
     rows = pa.concat_tables(parts)
-    return Sample(rows, few, len(shards), rows.num_rows == n_all)
+    return SourceSample(rows, few, len(shards), rows.num_rows == n_all)
 
 
-def sample_note(sample: Sample, listing: Listing) -> str:
+def sample_note(sample: SourceSample, listing: Listing) -> str:
     """Return how many rows were looked at, as a phrase; empty if all were."""
     if sample.is_whole:
         return ""
@@ -85,7 +85,7 @@ def sample_note(sample: Sample, listing: Listing) -> str:
     return f"a sample, the first {sample.rows.num_rows:,} of {n_all:,} rows {where}"
 
 
-def count_label(source: Source, listing: Listing, label: str, sample: Sample) -> LabelCounts:
+def count_label(source: Source, listing: Listing, label: str, sample: SourceSample) -> LabelCounts:
     """Count the values of the label in all rows of a source that is small enough, else in the sample.
 
     Raises

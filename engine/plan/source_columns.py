@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.core.errors import InputError
 from engine.plan.model import Plan
-from engine.plan.sample import Sample
+from engine.plan.sample import SourceSample
 from engine.plan.sources import published_columns
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
@@ -140,7 +140,7 @@ def share_text(share: float) -> str:
     return "less than 0.1 %" if share < 0.0005 else "over 99.9 %" if 1 > share > 0.9995 else f"{share:.1%}"
 
 
-def account_for_columns(plan: Plan, sample: Sample) -> tuple[SourceColumn, ...]:
+def account_for_columns(plan: Plan, sample: SourceSample) -> tuple[SourceColumn, ...]:
     """Decide about every column of a plan's source, in its order, from a sample of rows.
 
     Raises
@@ -218,7 +218,7 @@ def _check_used(uses: Mapping[str, ColumnUse], encoded: bool) -> None:
     raise InputError(f"No column of the source can be used as a feature: {'; '.join(why[:5])}{more}.")
 
 
-def summarise_sample(sample: Sample, rules: TextRules | None = None) -> dict[str, ColumnSummary]:
+def summarise_sample(sample: SourceSample, rules: TextRules | None = None) -> dict[str, ColumnSummary]:
     """Summarise every column of a sample. Raises OperatorError."""
     return summarise(sample.rows, rules) | summarise(sample.wide, rules)
 

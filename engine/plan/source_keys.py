@@ -23,7 +23,7 @@ from connectors.csv_source import CsvOptions, CsvSource
 from connectors.encoding_guess import guess_encoding
 from connectors.registry import find_connector, open_source
 from engine.core.errors import InputError
-from engine.plan.sample import Sample, draw_sample
+from engine.plan.sample import SourceSample, draw_sample
 from engine.plan.source_columns import share_text, summarise_sample
 from operators.base import OperatorError
 from operators.encode.column_forms import Form, form_of
@@ -62,7 +62,7 @@ class SourceLook:
 
     keys: dict[str, Choice]
     format: str
-    sample: Sample
+    sample: SourceSample
     summaries: dict[str, ColumnSummary]
 
 

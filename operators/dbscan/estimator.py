@@ -176,7 +176,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_approximate(self, X: Matrix, sample_weight: Any) -> DBSCAN:
         # Imported here because only approximate neighbours need FAISS.
-        from operators.neighbours.graph_dbscan import Settings, approximate_grid
+        from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid
 
         if sample_weight is not None:
             raise ValueError(
@@ -186,7 +186,7 @@ class DBSCAN(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         kind: Any = self.neighbours
         metric: Any = self.metric
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = Settings(kind, metric, self.nprobe, self.ef_search, seed)
+        settings = SearchSettings(kind, metric, self.nprobe, self.ef_search, seed)
         found = approximate_grid(X, [self.eps], [self.min_samples], settings)
         self.labels_ = found.labels[0, 0].astype(np.intp)
         self.core_sample_indices_ = np.flatnonzero(found.cores[0, 0])

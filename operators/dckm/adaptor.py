@@ -75,7 +75,7 @@ class Balanced(Operator[P]):
             No rows, rows of different lengths, or fewer rows than clusters.
         """
         # Not at the top: planning imports this module.
-        from operators.dckm.kernel import Settings, solve
+        from operators.dckm.kernel import DckmSettings, solve
         from operators.dckm.sharded import Sharded, survey
 
         params = self.params
@@ -85,7 +85,7 @@ class Balanced(Operator[P]):
                 f"operators.{self.name}.n_clusters is {n_clusters}, but there are only {n_rows} valid rows. "
                 "Lower it."
             )
-        settings = Settings(
+        settings = DckmSettings(
             n_clusters,
             *(lambdas or (params.lambda1, params.lambda2)),
             params.lambda3,

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from operators.arrays import Labels
 from operators.dckm.features import CODINGS, Coder, Coding
-from operators.dckm.kernel import INITS, Init, InMemory, Settings, Solution, solve
+from operators.dckm.kernel import INITS, DckmSettings, Init, InMemory, Solution, solve
 from operators.dckm.steps import nearest
 
 
@@ -25,7 +25,7 @@ class _Decorrelating(BaseEstimator):  # type: ignore[misc]
         if n_clusters > len(X):
             raise ValueError(f"n_clusters={n_clusters} is more than the n_samples={len(X)} rows of X.")
         self.coder_ = Coder.of(X, self.coding)
-        settings = Settings(
+        settings = DckmSettings(
             n_clusters,
             self.lambda1,
             self.lambda2,

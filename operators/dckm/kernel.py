@@ -84,7 +84,7 @@ class Passes(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class DckmSettings:
     """Factors of the objective and limits of the search; ``n_clusters`` 0 drops the error of clusters."""
 
     n_clusters: int
@@ -126,7 +126,7 @@ class Solution:
     sizes: Float64
 
 
-class Point(NamedTuple):
+class LoopEnd(NamedTuple):
     """The end of an outer loop: the step taken from y, and the parts of the objective there."""
 
     step: float
@@ -138,7 +138,7 @@ class Point(NamedTuple):
     """Effective sample size."""
 
 
-def solve(passes: Passes, settings: Settings) -> Solution:
+def solve(passes: Passes, settings: DckmSettings) -> Solution:
     """Minimise the objective; rows' weights and labels stay with ``passes``."""
     n, k = passes.n_rows, settings.n_clusters
     # The paper starts at w = 1. Without clusters nothing but sum w = 1 gives the scale: start there.
@@ -168,7 +168,7 @@ def solve(passes: Passes, settings: Settings) -> Solution:
     )
 
 
-def _first_centres(passes: Passes, initial: InitialSums, settings: Settings) -> Float64 | None:
+def _first_centres(passes: Passes, initial: InitialSums, settings: DckmSettings) -> Float64 | None:
     if not settings.n_clusters:
         return None
     everywhere = np.tile(initial.total / passes.n_rows, (settings.n_clusters, 1))
@@ -182,15 +182,15 @@ def _first_centres(passes: Passes, initial: InitialSums, settings: Settings) -> 
 class _Search:
     """Steps in omega, one an outer loop; step size and momentum go on from one to the next."""
 
-    def __init__(self, passes: Passes, settings: Settings) -> None:
+    def __init__(self, passes: Passes, settings: DckmSettings) -> None:
         self._passes = passes
         self._settings = settings
         self._rate = 0.5
         self._steps = 0
         self._floor = settings.min_effective_share * passes.n_rows * (1 - ROUNDING)
-        self.point: Point
+        self.point: LoopEnd
 
-    def advance(self, centres: Float64 | None) -> Point:
+    def advance(self, centres: Float64 | None) -> LoopEnd:
         """Assign rows to the centres and take a step."""
         first = not self._steps
         point, before = self._try(
@@ -204,7 +204,7 @@ class _Search:
         self.point = point
         return point
 
-    def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[Point, float]:
+    def _try(self, centres: Float64 | None, step: float | None, momentum: float) -> tuple[LoopEnd, float]:
         """Return the next point, and the error of the clusters at the last one."""
         chosen = self._settings
         self._rate *= 2
@@ -217,7 +217,7 @@ class _Search:
         here = float(looked.error) + self._without_error(cost, float(looked.square), weight)
         return self._backtrack(looked, line, here), float(looked.error_before)
 
-    def _backtrack(self, looked: GradientSums, line: LineSums, here: float) -> Point:
+    def _backtrack(self, looked: GradientSums, line: LineSums, here: float) -> LoopEnd:
         """Halve the step size until the objective falls by half of what the gradient promises."""
         squared_length = float(line.second.weight)
         too_low = 0
@@ -232,7 +232,7 @@ class _Search:
             self._rate /= 2
         return self._at(looked, line, 0.0)
 
-    def _at(self, looked: GradientSums, line: LineSums, step: float) -> Point:
+    def _at(self, looked: GradientSums, line: LineSums, step: float) -> LoopEnd:
         moments = looked.moments.along(line.first, line.second, step)
         cost = balance_cost(moments)
         square, error = (float(np.polyval(c[::-1], step)) for c in (line.square, line.error))
@@ -240,7 +240,7 @@ class _Search:
         rest = self._without_error(cost, square, weight)
         powers = step ** np.arange(3)
         clusters = Clusters(*(np.tensordot(powers, part, 1) for part in line.clusters))
-        return Point(step, error + rest, rest, cost, clusters, weight**2 / square)
+        return LoopEnd(step, error + rest, rest, cost, clusters, weight**2 / square)
 
     def _without_error(self, cost: float, square: float, weight: float) -> float:
         chosen = self._settings

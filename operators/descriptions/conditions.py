@@ -123,7 +123,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Part:
+class DatePart:
     """A part of a date, such as the hour, has one of some values: ``hired in Nov-Feb``.
 
     Attributes
@@ -154,7 +154,7 @@ class Part:
         return f"({found} or missing)" if self.missing else found
 
 
-Condition: TypeAlias = Range | Missing | Level | Term | Part
+Condition: TypeAlias = Range | Missing | Level | Term | DatePart
 
 
 def view_key(of: Any) -> tuple[str, str]:
@@ -182,10 +182,10 @@ def merge(conditions: list[Condition]) -> list[Condition]:
 
 
 def _merge_column(own: list[Condition]) -> list[Condition]:
-    parts = [condition for condition in own if isinstance(condition, Part)]
+    parts = [condition for condition in own if isinstance(condition, DatePart)]
     if parts:
         values = frozenset.intersection(*(one.values for one in parts))
-        return [Part(parts[0].column, parts[0].part, values, all(one.missing for one in parts))]
+        return [DatePart(parts[0].column, parts[0].part, values, all(one.missing for one in parts))]
     ranges = [condition for condition in own if isinstance(condition, Range)]
     certain = [c for c in own if isinstance(c, Missing) or (isinstance(c, Level) and not c.negated)]
     if certain and not any(isinstance(condition, Term) for condition in own):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float64
-from operators.descriptions.conditions import Condition, Level, Missing, Part, Range, Term
+from operators.descriptions.conditions import Condition, DatePart, Level, Missing, Range, Term
 from operators.encode.calendar_words import PERIODS, VALUES
 from operators.encode.datetimes import calendar_part, usual_parts
 from operators.encode.kinds import looks_like_id
@@ -175,11 +175,11 @@ class PartView:
         values = list(VALUES[self.part])
         n, shift = len(values), (len(values) // 2 if position else 0)
         inside = [values[k] for k in range(n) if ((k + shift) % n <= threshold) == left]
-        return Part(self.column, self.part, frozenset(inside), missing or not inside)
+        return DatePart(self.column, self.part, frozenset(inside), missing or not inside)
 
     def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:
         """Return which rows fulfil a condition on this part, shape (n,)."""
-        if not isinstance(condition, Part):
+        if not isinstance(condition, DatePart):
             raise TypeError(f"{condition.text}: not a condition on a part of a date")
         return condition.holds(self.values)
 

@@ -40,7 +40,7 @@ estimators can ask for (their breakdown point)."""
 
 
 @dataclass(frozen=True)
-class Point:
+class AlphaPoint:
     """The effect of one alpha, in shares of the rows."""
 
     alpha: float
@@ -55,7 +55,7 @@ class Point:
 
 def effective_sample_size_curve(
     rows: Rows, learner: Any, *, threshold: float = 0.01, seed: int = 0, max_iter: int = 100
-) -> list[Point]:
+) -> list[AlphaPoint]:
     """Run EOS from a uniform start at falling alpha, until a quarter of the rows has all of the weight.
 
     Raises ValueError where no row counts.
@@ -67,13 +67,13 @@ def effective_sample_size_curve(
     low, high = np.quantile(found, [0.0, 0.95], weights=rows.prior, method="inverted_cdf")
     spread = float(high - low)
     if spread <= 0:
-        return [Point(1.0, 1.0, 0.0, 0.0)]
-    curve: list[Point] = []
+        return [AlphaPoint(1.0, 1.0, 0.0, 0.0)]
+    curve: list[AlphaPoint] = []
     for index in range(MOST):
         alpha = WIDEST * spread / FACTOR**index
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.statistics.effective_sample_size / first.effective_sample_size
-        curve.append(Point(alpha, share, *flagged_shares(fit, rows, threshold)))
+        curve.append(AlphaPoint(alpha, share, *flagged_shares(fit, rows, threshold)))
         if share < COLLAPSED or curve[-1].worst_share > MOST_FLAGGED:
             break
     return curve
@@ -91,7 +91,7 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
 
 
 def choose_alpha(
-    curve: Sequence[Point], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
+    curve: Sequence[AlphaPoint], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
 ) -> float:
     """Choose the least alpha of the curve that is efficient enough on the rows it keeps, which must be most
     of every class. The rule is not the paper's, whose maximum lies at infinity; see the module.

@@ -71,7 +71,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
     objective_ : list of L after each weight step; never rises.
     effective_sample_size_ : (sum w)^2 / sum w^2, in rows.
     alpha_ : the alpha used.
-    curve_ : list of :class:`operators.eos.alpha.Point`: effective sample size and flagged share against
+    curve_ : list of :class:`operators.eos.alpha.AlphaPoint`: effective sample size and flagged share against
         alpha; "auto" only.
     model_ : the fitted theta.
     n_iter_, converged_ : iterations, and whether ``tol`` was reached.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from operators.arrays import Float64
 from operators.base import Resources, ShardReader
-from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.kernel import (
     WeightStatistics,
@@ -106,7 +106,7 @@ class Worker:
         with repeatable(torch.device(self.device)):
             return predict(model.module, rows.X, rows.y)[1].astype(np.float64)
 
-    def alpha(self, model: ProbeModel) -> tuple[float, list[Point]]:
+    def alpha(self, model: ProbeModel) -> tuple[float, list[AlphaPoint]]:
         """Choose alpha for the losses of a sample of all rows; every worker gets the same value."""
         job = self.job
         found = self.slots.each(partial(self._sample, model)).numpy().reshape(-1, 3)

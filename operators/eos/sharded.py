@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from operators.base import LABEL, LOSS, ROW_ID, Executor, OperatorError, Resources, ShardReader
 from operators.columns import vectors_to_numpy
-from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit, best_of, from_sums
 from operators.eos.kernel import WeightStatistics, collect_statistics, merged, random_rows, sample_hashes
 from operators.eos.memory import SAMPLE, Rows
@@ -194,7 +194,7 @@ def _count(source: Source, scorer: Scorer, limit: float, shards: Sequence[int]) 
     return total
 
 
-def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[Point]:
+def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[AlphaPoint]:
     """Compute the curve of one class, as a task."""
     with one_thread():
         return effective_sample_size_curve(
@@ -204,7 +204,7 @@ def choose(learner: Any, params: EosParams, seed: int, sample: Rows) -> list[Poi
 
 def solve(
     passes: Passes, learner: Any, params: EosParams, samples: Mapping[int, Rows], seed: int
-) -> tuple[dict[int, Fit], dict[int, list[Point]]]:
+) -> tuple[dict[int, Fit], dict[int, list[AlphaPoint]]]:
     """Run all starts; return the fit with the lowest objective and the curve against alpha, by key.
 
     Raises
@@ -227,7 +227,9 @@ def solve(
     return {key: best_of(descents[key]) for key in keys}, curves
 
 
-def _starts(learner: Any, params: EosParams, sample: Rows, curve: list[Point], seed: int) -> list[Descent]:
+def _starts(
+    learner: Any, params: EosParams, sample: Rows, curve: list[AlphaPoint], seed: int
+) -> list[Descent]:
     alpha = params.alpha
     if alpha == "auto":
         alpha = choose_alpha(curve, params.efficiency, params.most_flagged)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64
-from operators.eos.alpha import Point
+from operators.eos.alpha import AlphaPoint
 from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
 from operators.eos.kernel import Target, WeightStatistics
@@ -112,7 +112,7 @@ def summary(fits: Mapping[int, Fit]) -> dict[str, float]:
     }
 
 
-def record(fits: Mapping[int, Fit], curves: Mapping[int, Sequence[Point]]) -> dict[str, Any]:
+def record(fits: Mapping[int, Fit], curves: Mapping[int, Sequence[AlphaPoint]]) -> dict[str, Any]:
     """Return, by class, the objective of each iteration and the curve against alpha, for ``eos.json``."""
     return {
         "objective": {str(key): fit.objective for key, fit in fits.items()},

@@ -1,6 +1,6 @@
 """Gradients kept as (activation, error) pairs per layer: exact inner products without the flat rows."""
 
 from operators.factored.gradients import FactoredGradients, Layer, MeanGradient
-from operators.factored.packing import Part, unpack
+from operators.factored.packing import FactoredLayer, unpack
 
-__all__ = ["FactoredGradients", "Layer", "MeanGradient", "Part", "unpack"]
+__all__ = ["FactoredGradients", "FactoredLayer", "Layer", "MeanGradient", "unpack"]

@@ -14,7 +14,7 @@ from operators.factored.gradients import FactoredGradients, Layer
 RECORD = "factors.json"
 
 
-class Part(NamedTuple):
+class FactoredLayer(NamedTuple):
     """A layer whose gradients are factored.
 
     ``n_inputs`` activations (0 where only the bias was chosen) come before ``n_outputs`` errors in a
@@ -33,7 +33,7 @@ class Part(NamedTuple):
         return self.n_inputs + self.n_outputs
 
 
-def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
+def unpack(packed: NDArray[Any], parts: Sequence[FactoredLayer]) -> FactoredGradients:
     """Return packed rows (n, width) as factored gradients; they are views, not copies.
 
     Raises ValueError where the rows are not as wide as the parts.
@@ -52,22 +52,22 @@ def unpack(packed: NDArray[Any], parts: Sequence[Part]) -> FactoredGradients:
     return FactoredGradients(layers)
 
 
-def parts_of(gradients: FactoredGradients) -> list[Part]:
+def parts_of(gradients: FactoredGradients) -> list[FactoredLayer]:
     """Return the parts into which gradients are packed; their layers are numbered."""
     sizes = ((layer.activations.shape[1], layer.errors.shape[1]) for layer in gradients.layers)
     return [
-        Part(str(number), *size, layer.weight, layer.bias)
+        FactoredLayer(str(number), *size, layer.weight, layer.bias)
         for number, (size, layer) in enumerate(zip(sizes, gradients.layers, strict=True))
     ]
 
 
-def write_parts(folder: Path, parts: Sequence[Part]) -> None:
+def write_parts(folder: Path, parts: Sequence[FactoredLayer]) -> None:
     """Store which layers packed rows hold."""
     record = {"layers": [part._asdict() for part in parts]}
     (folder / RECORD).write_text(json.dumps(record, indent=1), "utf-8")
 
 
-def read_parts(folder: Path) -> list[Part]:
+def read_parts(folder: Path) -> list[FactoredLayer]:
     """Read the layers that :func:`write_parts` stored."""
     record = json.loads((folder / RECORD).read_text("utf-8"))
-    return [Part(**layer) for layer in record["layers"]]
+    return [FactoredLayer(**layer) for layer in record["layers"]]

@@ -36,7 +36,7 @@ from operators.report import ReportSection
 if TYPE_CHECKING:
     from torch import nn
 
-    from operators.factored import Part
+    from operators.factored import FactoredLayer
 
 SAMPLE_ROWS, SAMPLE_BYTES = 512, 2**28
 """Most rows on which a projection is measured, and most memory for their gradients."""
@@ -168,7 +168,7 @@ class _Opened:
         except ValueError as error:
             raise OperatorError(f"operators.gradients: {error}") from error
 
-    def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Float32, list[Part]]:
+    def factored(self, table: pa.Table, params: GradientsParams) -> tuple[Float32, list[FactoredLayer]]:
         """Compute the packed gradients of a shard's rows, and their layout.
 
         Raises OperatorError as a call does.
@@ -255,7 +255,7 @@ def _find_factors(params: GradientsParams, context: Context) -> dict[str, float]
     from operators.factored.packing import write_parts
 
     compute = _opened(params, context)
-    parts: list[Part] = []
+    parts: list[FactoredLayer] = []
     for shard in context.shards.shards:
         table = context.shards.read(shard.index, [FEATURES, LABEL]).slice(0, TRIAL_ROWS)
         if table.num_rows:

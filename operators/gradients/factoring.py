@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from operators.factored import FactoredGradients, Part, unpack
+from operators.factored import FactoredGradients, FactoredLayer, unpack
 from operators.gradients.kernel import (
     MAX_CHUNK,
     Labels,
@@ -52,7 +52,7 @@ def factored_gradients(
 
 def packed_gradients(
     model: nn.Module, X: Matrix, y: Labels, *, parameters: str | None = None, chunk_size: int | None = None
-) -> tuple[NDArray[np.float32], list[Part]]:
+) -> tuple[NDArray[np.float32], list[FactoredLayer]]:
     """Compute :func:`factored_gradients` as one matrix (n, width), layer by layer, with its layout."""
     selected = select_parameters(model, parameters)
     rows = Rows(X, y, next(iter(selected.values())))
@@ -77,7 +77,7 @@ def packed_gradients(
     return packed, parts
 
 
-def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) -> list[Part]:
+def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) -> list[FactoredLayer]:
     """Find the layers behind the chosen parameters, from trial gradients of two rows."""
     found = dict(zip(selected, gradients, strict=True))
     paths = dict.fromkeys(name.rpartition(".")[0] for name in selected)
@@ -94,11 +94,11 @@ def _parts(selected: Mapping[str, nn.Parameter], gradients: Sequence[Gradient]) 
                 "those by `parameters`, or take flat gradients."
             )
         n_outputs, n_inputs = selected[names["weight"]].shape if weight is not None else (bias.shape[1], 0)
-        parts.append(Part(path, n_inputs, n_outputs, weight is not None, bias is not None))
+        parts.append(FactoredLayer(path, n_inputs, n_outputs, weight is not None, bias is not None))
     return parts
 
 
-def _pieces(part: Part, gradients: Mapping[str, Gradient]) -> list[Tensor]:
+def _pieces(part: FactoredLayer, gradients: Mapping[str, Gradient]) -> list[Tensor]:
     """Return the activations (m, n_inputs) and errors (m, n_outputs) of a layer."""
     prefix = f"{part.path}." if part.path else ""
     if not part.weight:

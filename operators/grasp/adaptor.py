@@ -36,7 +36,7 @@ from operators.base import (
     ReportContext,
     ShardReader,
 )
-from operators.factored import Part, unpack
+from operators.factored import FactoredLayer, unpack
 from operators.factored.packing import read_parts
 from operators.gradients.adaptor import PROJECTION
 from operators.gradients.params import GradientsParams
@@ -73,7 +73,7 @@ class Source:
 
     shards: ShardReader
     column: str
-    parts: Sequence[Part] | None
+    parts: Sequence[FactoredLayer] | None
     drawn: Mapping[int, DrawnClass] = field(default_factory=dict)
 
     def drawn_from(self, index: int) -> int:

@@ -258,9 +258,9 @@ def _approximate(
             f"neighbours is {kind!r}, and the gradients are factored, which FAISS cannot index. "
             "Use neighbours='exact'."
         )
-    from operators.neighbours.graph_dbscan import Settings, approximate_grid  # only these need FAISS
+    from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid  # only these need FAISS
 
-    settings = Settings(kind, metric, nprobe, ef_search, seed)
+    settings = SearchSettings(kind, metric, nprobe, ef_search, seed)
     found = approximate_grid(gradients, eps_values, min_samples_values, settings)
     return found.labels, found.cores, partial(found.quality, gradients)
 

@@ -28,7 +28,7 @@ from operators.arrays import Labels
 from operators.base import FEATURES, LOSS, OperatorParams
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import GeorgeParams
-from operators.groups.silhouette_choice import Sample, ascending, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, ascending, fewer_than_distinct
 
 MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 
@@ -75,7 +75,7 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
     with threadpool_limits(limits=1):
         state = _reduction(X, loss, params.components, random_state)
         Z = reduced(state, X, loss)
-        sample = Sample(Z, params.silhouette_rows, random_state)
+        sample = ScoredRows(Z, params.silhouette_rows, random_state)
         first, k = _first_clusters(Z, sample, params, random_state)
         choices: list[tuple[int, State]] = []
         for factor in ascending(params.overcluster):
@@ -133,7 +133,7 @@ def _reduction(X: Array, loss: Array, components: int, seed: int) -> dict[str, A
 
 
 def _first_clusters(
-    Z: npt.NDArray[np.float64], sample: Sample, params: GeorgeParams, seed: int
+    Z: npt.NDArray[np.float64], sample: ScoredRows, params: GeorgeParams, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Return the mixture with the largest mean silhouette, the first of equals, and its k."""
     tried = fewer_than_distinct(Z, ascending(params.k))
@@ -143,7 +143,7 @@ def _first_clusters(
 
 
 def _over_clusters(
-    Z: npt.NDArray[np.float64], sample: Sample, n: int, params: GeorgeParams, seed: int
+    Z: npt.NDArray[np.float64], sample: ScoredRows, n: int, params: GeorgeParams, seed: int
 ) -> dict[str, Array]:
     """Return a mixture of n components, and which of them are groups of their own (``own``; -1: not)."""
     model = _fit_mixture(Z, n, params.n_init, seed)

@@ -19,7 +19,7 @@ from operators.base import FEATURES, GRADIENT, OperatorParams
 from operators.distances import nearest_centres
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import KMeansParams
-from operators.groups.silhouette_choice import Sample, ascending, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, ascending, fewer_than_distinct
 
 BLOCK = 4096  # rows converted to float64 at a time
 SPACES = {"gradients": GRADIENT, "features": FEATURES}
@@ -87,7 +87,7 @@ def fit_kmeans(
         models = [Lloyd(value, n_init=n_init, random_state=random_state).fit(wide) for value in tried]
     best, scores = 0, dict[str, float]()
     if len(models) > 1:
-        silhouettes = Sample(X, silhouette_rows, random_state).silhouettes([m.labels_ for m in models])
+        silhouettes = ScoredRows(X, silhouette_rows, random_state).silhouettes([m.labels_ for m in models])
         best = int(np.argmax(silhouettes))
         scores["silhouette"] = float(silhouettes[best])
     model: Any = models[best]

@@ -24,7 +24,7 @@ def fewer_than_distinct(X: Array, values: list[int]) -> list[int]:
     return [value for value in values if value < n_distinct] or [1]
 
 
-class Sample:
+class ScoredRows:
     """Rows on which labelings are scored: all, or ``limit`` drawn at random.
 
     A silhouette takes the square of the number of rows, so large classes are scored on a part.

@@ -28,7 +28,7 @@ from operators.neighbours.params import EVERY_CLASS, NeighboursParams
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
-    from operators.neighbours.class_index import Edges, Part
+    from operators.neighbours.class_index import Edges, PartIndex
 
 NEIGHBOUR_IDS = "neighbour_ids"
 NEIGHBOUR_DISTANCES = "neighbour_distances"
@@ -107,8 +107,8 @@ class Neighbours(Operator[NeighboursParams]):
 
     def open(self, context: Context) -> Apply:
         """Return a function that looks a shard's rows up; an index is mapped when a row first needs it."""
-        open_part = _parts_module().Part
-        opened: dict[int, Part] = {}
+        open_part = _parts_module().PartIndex
+        opened: dict[int, PartIndex] = {}
 
         def apply(table: pa.Table) -> pa.Table:
             of_part = _parts_of(table, self.params.per_class)

@@ -141,7 +141,7 @@ def build_part(
     return PartRecord(part=part, name=name, rows=size, recall=share, mean_neighbours=degree, advice=text)
 
 
-class Part:
+class PartIndex:
     """A part's index, opened: it answers in row ids."""
 
     def __init__(self, state: Path, part: int, params: NeighboursParams) -> None:
@@ -221,7 +221,7 @@ def choose_landmarks(state: Path, n_landmarks: int, random_state: int) -> Landma
     seats = np.minimum(rows, np.maximum(1, np.floor(n_landmarks * rows / rows.sum()).astype(np.int64)))
     chosen: list[tuple[Ids, Float32]] = []
     for part, wanted in zip(parts, seats.tolist(), strict=True):
-        opened = Part(state, part["part"], params)
+        opened = PartIndex(state, part["part"], params)
         size = min(part["rows"], CANDIDATES * wanted)
         candidates = np.sort(random.choice(part["rows"], size, replace=False))
         sparse = 1.0 / density(opened.neighbours_of(candidates))

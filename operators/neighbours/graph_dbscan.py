@@ -197,7 +197,7 @@ class ApproximateGrid:
     cores: Mask
     recall: float
     wrong_cores: float
-    _settings: Settings
+    _settings: SearchSettings
     _eps: tuple[float, ...]
     _min_samples: tuple[int, ...]
 
@@ -210,7 +210,7 @@ class ApproximateGrid:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """Settings of the neighbour search. ``nprobe`` and ``ef_search`` are those of ``NeighbourGraph``."""
 
     index: Kind
@@ -221,7 +221,7 @@ class Settings:
 
 
 def approximate_grid(
-    X: Matrix, eps_values: Sequence[float], min_samples_values: Sequence[int], settings: Settings
+    X: Matrix, eps_values: Sequence[float], min_samples_values: Sequence[int], settings: SearchSettings
 ) -> ApproximateGrid:
     """Return DBSCAN's labels of every cell of the grid, as exact as the index is.
 
@@ -292,7 +292,7 @@ def _among(X: Matrix, geometry: Geometry, sample: Ids, eps: float) -> Graph:
     return replace(graph, indptr=indptr, indices=sample[graph.indices], n_columns=len(X))
 
 
-def _ari(X: Matrix, labels: Any, eps: float, min_samples: int, settings: Settings) -> tuple[float, int]:
+def _ari(X: Matrix, labels: Any, eps: float, min_samples: int, settings: SearchSettings) -> tuple[float, int]:
     """Return the adjusted Rand index against exact DBSCAN, and the rows that it was computed from."""
     n = len(X)
     if n > EXACT_ROWS:

@@ -43,7 +43,7 @@ from operators.outliers.votes import ALL, ANY, Text, decide, joined
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
-    from operators.outliers.verdict import State
+    from operators.outliers.verdict import VerdictState
 
 SCORE = "outlier_score"
 REASONS = {
@@ -269,7 +269,7 @@ def _fit_evidence(sample: pa.Table, params: EvidenceParams, folder: Path, seed: 
     return estimated(state)
 
 
-def estimated(state: State) -> dict[str, float]:
+def estimated(state: VerdictState) -> dict[str, float]:
     """Return what planted damage says of the verdict, as metrics.
 
     ``sampled_rows``, ``marked_share`` (of the sample), of each kind ``prevalence_<kind>`` and
@@ -288,7 +288,7 @@ def estimated(state: State) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
 
 
-def _assess(state: State, table: pa.Table) -> tuple[Text, Any]:
+def _assess(state: VerdictState, table: pa.Table) -> tuple[Text, Any]:
     """Return the reason for each row, empty where it is no outlier, and its score."""
     from operators.outliers.planted import KINDS
     from operators.outliers.verdict import assess

@@ -15,7 +15,7 @@ from operators.outliers.linear import CrossFitted, Scaler
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
 from operators.outliers.trees import CrossFittedTrees
-from operators.outliers.verdict import Estimates, State
+from operators.outliers.verdict import Estimates, VerdictState
 
 ARRAYS = "evidence.npz"
 RECORD = "evidence.json"
@@ -24,7 +24,7 @@ TABLE_ARRAYS = ("basis", "points", "labels", "ids")
 SCALARS = ("threshold", "n_folds", "seed")
 
 
-def save_state(state: State, folder: Path) -> None:
+def save_state(state: VerdictState, folder: Path) -> None:
     """Write ``evidence.npz`` and ``evidence.json`` into a folder."""
     sources = state.sources
     parts: dict[str, Any] = {
@@ -63,7 +63,7 @@ def save_reason(reason: str, folder: Path) -> None:
     _write(folder, {"reason": reason})
 
 
-def load_state(folder: Path) -> State | None:
+def load_state(folder: Path) -> VerdictState | None:
     """Read what :func:`save_state` wrote; None where :func:`save_reason` did."""
     record = json.loads((folder / RECORD).read_text("utf-8"))
     if record["reason"]:
@@ -91,7 +91,7 @@ def load_state(folder: Path) -> State | None:
     estimates: dict[str, Any] = {
         name: math.nan if value is None else value for name, value in record["estimates"].items()
     }
-    return State(
+    return VerdictState(
         Scaler(**part("scaler")),
         sources,
         Ratios(**part("ratios")),

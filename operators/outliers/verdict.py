@@ -106,7 +106,7 @@ class Estimates:
 
 
 @dataclass(frozen=True)
-class State:
+class VerdictState:
     """Everything that :func:`assess` needs."""
 
     scaler: Scaler
@@ -140,7 +140,7 @@ class Verdicts:
     NaN for rows of a class that is not assessed."""
 
 
-def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config | None = None) -> State:
+def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config | None = None) -> VerdictState:
     """Learn to tell corrupt rows. The result depends on neither the order of the rows nor on threads.
 
     Parameters
@@ -172,7 +172,7 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
         trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
         posterior, *seen = (posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted))
     threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
-    return State(
+    return VerdictState(
         scaler,
         sources,
         ratios,
@@ -286,7 +286,7 @@ def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> 
     return (float(ordered[last]) + below) / 2
 
 
-def assess(state: State, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
+def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
     """Assess rows, each on its own: neither their order nor the other rows change a bit of the result.
 
     Parameters
@@ -307,7 +307,7 @@ def assess(state: State, X: Float32, y: Int64, row_ids: Int64) -> Verdicts:
     return Verdicts(marked, np.where(marked, kind, -1), posterior, score)
 
 
-def row_evidence(state: State, X: Float32, y: Int64, row_ids: Int64) -> tuple[Float64, Float64]:
+def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> tuple[Float64, Float64]:
     """Return the evidence on one row, shape (len(NAMES),), and its posterior by kind, shape (3,).
 
     Parameters
@@ -321,7 +321,7 @@ def row_evidence(state: State, X: Float32, y: Int64, row_ids: Int64) -> tuple[Fl
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
 
 
-def _block_evidence(state: State, X: Float32, y: Int64, row_ids: Int64, places: Int64) -> Float64:
+def _block_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64, places: Int64) -> Float64:
     """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places."""
     ids = row_ids.astype(np.int64)
     nearest = np.minimum(np.searchsorted(state.sample_ids, ids), len(state.sample_ids) - 1)

@@ -17,7 +17,7 @@ from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
-from operators.splits.start import Settings, Way, begin, generator, sample_rows
+from operators.splits.start import SplitSettings, Way, begin, generator, sample_rows
 
 LARGEST_GRAM = 2**31
 """Bytes of the largest kernel matrix that is held."""
@@ -152,12 +152,12 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
         rows = FeatureRows(self.feature_map_.features(X), selector)
         return iterate(rows, start, self.max_iter), rows, ends
 
-    def _settings(self, tolerance: Tolerance) -> Settings:
+    def _settings(self, tolerance: Tolerance) -> SplitSettings:
         landmarks = self.landmarks
         if landmarks is not None:
             many = np.ndim(landmarks) > 0
             landmarks = check_array(landmarks, dtype=np.float64) if many else int(landmarks)  # type: ignore[arg-type]
-        return Settings(
+        return SplitSettings(
             self.holdout,
             self.kernel,
             self.gamma,

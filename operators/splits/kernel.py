@@ -26,7 +26,7 @@ class Chosen(Generic[H]):
     handle: H
 
 
-class Rows(Protocol[H]):
+class SplitRows(Protocol[H]):
     """Interface of the rows to the iteration; the rows may be in memory or in shards."""
 
     n: int
@@ -68,12 +68,12 @@ class Fit(Generic[H]):
     centroids: Pair
 
 
-def mmd_of(rows: Rows[H], chosen: Chosen[H]) -> float:
+def mmd_of(rows: SplitRows[H], chosen: Chosen[H]) -> float:
     """Return the distance between the means of validation and training rows in the space of phi."""
     return _mmd(rows, means(rows, chosen))
 
 
-def means(rows: Rows[H], chosen: Chosen[H]) -> Pair:
+def means(rows: SplitRows[H], chosen: Chosen[H]) -> Pair:
     """Return the centroids of validation and training rows. Raises ValueError if a part is empty."""
     rest = rows.n - chosen.count
     if not 0 < chosen.count < rows.n:
@@ -84,7 +84,7 @@ def means(rows: Rows[H], chosen: Chosen[H]) -> Pair:
     return Pair(chosen.total / chosen.count, (rows.total - chosen.total) / rest)
 
 
-def iterate(rows: Rows[H], start: Pair, max_iter: int) -> Fit[H]:
+def iterate(rows: SplitRows[H], start: Pair, max_iter: int) -> Fit[H]:
     """Assign, update, until the objective no longer falls.
 
     Each step tries both labelings of the centroids and keeps the one with the lower cost, as the paper does.
@@ -104,7 +104,7 @@ def iterate(rows: Rows[H], start: Pair, max_iter: int) -> Fit[H]:
     return best
 
 
-def _step(rows: Rows[H], centroids: Pair) -> Fit[H]:
+def _step(rows: SplitRows[H], centroids: Pair) -> Fit[H]:
     direction = centroids.first - centroids.second
     offset = rows.inner(centroids.first, centroids.first) - rows.inner(centroids.second, centroids.second)
     straight, swapped = rows.choose(direction, offset)
@@ -119,7 +119,7 @@ def _step(rows: Rows[H], centroids: Pair) -> Fit[H]:
     return Fit(chosen, (direction, offset, sign), [], means(rows, chosen))
 
 
-def _mmd(rows: Rows[H], centroids: Pair) -> float:
+def _mmd(rows: SplitRows[H], centroids: Pair) -> float:
     apart = centroids.first - centroids.second
     return float(np.sqrt(max(rows.inner(apart, apart), 0.0)))
 

@@ -20,21 +20,21 @@ from operators.splits.params import ClusterParams, SplitParams
 
 if TYPE_CHECKING:
     from operators.splits.adaptor import Split
-    from operators.splits.start import Settings
+    from operators.splits.start import SplitSettings
 
 
 _log = logging.getLogger("rowsieve")
 
 
-def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> Settings:
+def settings_of(params: SplitParams, landmarks: npt.NDArray[Any] | None = None) -> SplitSettings:
     """Return the kernel's settings of a recipe.
 
     Test rows are taken out before, so h = validation / (1 - test).
     """
-    from operators.splits.start import Settings
+    from operators.splits.start import SplitSettings
 
     search = params if isinstance(params, ClusterParams) else ClusterParams()
-    return Settings(
+    return SplitSettings(
         holdout=params.validation / (1 - params.test),
         kernel=params.kernel,
         gamma=params.gamma,

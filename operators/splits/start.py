@@ -81,7 +81,7 @@ SAMPLE = 5_000
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class SplitSettings:
     """Parameters of a fit; see :class:`operators.splits.ConstrainedKernelKMeans`."""
 
     holdout: float
@@ -113,7 +113,7 @@ class Start(NamedTuple):
 def begin(
     sample: Callable[[int], tuple[npt.NDArray[Any], Int64]],
     n: int,
-    settings: Settings,
+    settings: SplitSettings,
     random: np.random.Generator,
 ) -> Start:
     """Make the feature map and the first centroids for n rows.
@@ -144,7 +144,7 @@ def sample_rows(row_ids: Int64, seed: int) -> Int64:
 
 
 def _try_starts(
-    phi: Float32, codes: Int64, settings: Settings, random: np.random.Generator, *, whole: bool
+    phi: Float32, codes: Int64, settings: SplitSettings, random: np.random.Generator, *, whole: bool
 ) -> tuple[Pair, list[float]]:
     """Return the last centroids of the best start; its first ones if ``whole``, which records all steps."""
     names, first = np.unique(codes[:, 0], return_inverse=True)

@@ -23,7 +23,7 @@ import engine
 from engine.cli.app import app
 from engine.core.errors import Exit, InputError
 from engine.jobs import list_jobs, submit
-from engine.jobs.key import State
+from engine.jobs.key import JobState
 from engine.jobs.package import collect
 from engine.storage.manifest import current_version
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
@@ -188,11 +188,11 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while "ingest     done" not in made.handle.logs():
         assert time.monotonic() < deadline
-        assert made.handle.status().state in (State.PENDING, State.RUNNING), made.handle.logs()
+        assert made.handle.status().state in (JobState.PENDING, JobState.RUNNING), made.handle.logs()
         time.sleep(0.5)
     code, said = command("cancel", made.handle.id, "--address", head.address)
     assert (code, "stopped" in said) == (0, True)
-    assert made.handle.status().state == State.STOPPED
+    assert made.handle.status().state == JobState.STOPPED
     code, said = command("cancel", made.handle.id, "--address", head.address)
     assert (code, "over already: stopped" in said) == (0, True)
     assert secret not in str(made.handle.status().metadata) + made.handle.logs()

@@ -129,7 +129,7 @@ class Stacked:
         return out
 
 
-class Rows(NamedTuple):
+class BlockRows(NamedTuple):
     """Some rows, raw and prepared."""
 
     number: Index
@@ -146,7 +146,7 @@ def prepare(raw: Matrix, frame: Preparation) -> tuple[Matrix, Matrix]:
     return points.vectors, points._half_norms(points.vectors).astype(raw.dtype)
 
 
-def read_rows(layout: Layout, numbers: Index) -> Rows:
+def read_rows(layout: Layout, numbers: Index) -> BlockRows:
     """Read the given rows (ascending) from the blocks that hold them."""
     raw = np.empty((len(numbers), layout.n_features), layout.load("raw", 0, mapped=True).dtype)
     vectors, half = np.empty_like(raw), np.empty(len(numbers), raw.dtype)
@@ -155,7 +155,7 @@ def read_rows(layout: Layout, numbers: Index) -> Rows:
         raw[where] = layout.load("raw", block, mapped=True)[inside]
         vectors[where] = layout.load("vectors", block, mapped=True)[inside]
         half[where] = layout.load("half", block, mapped=True)[inside]
-    return Rows(numbers, raw, vectors, half)
+    return BlockRows(numbers, raw, vectors, half)
 
 
 def by_block(layout: Layout, numbers: Index) -> list[tuple[int, npt.NDArray[np.intp]]]:
@@ -172,7 +172,7 @@ class Window:
     ``limits`` are the radii as gaps, as in :class:`~operators.dbscan.tiles.Tiles`.
     """
 
-    def __init__(self, layout: Layout, head: Rows) -> None:
+    def __init__(self, layout: Layout, head: BlockRows) -> None:
         self._layout, self._head, self.n_head = layout, head, len(head.number)
         size = self.n_head + min(layout.block_rows, layout.n)
         self._vectors = np.empty((size, layout.n_features), head.vectors.dtype)

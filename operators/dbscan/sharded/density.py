@@ -11,8 +11,8 @@ from operators.dbscan.density import FEWEST_ROWS, lowered_levels
 from operators.dbscan.points import coordinates, principal
 from operators.dbscan.sharded.blocks import (
     Arrays,
+    BlockRows,
     Layout,
-    Rows,
     Slices,
     Window,
     by_block,
@@ -50,7 +50,7 @@ def decide_block(layout: Layout, round_: int, block: int) -> tuple[int, int]:
     open_ = np.flatnonzero(level >= 0)
     n_moved = 0
     if len(open_):
-        window = Window(layout, Rows(**layout.unpack("sample", round_)))
+        window = Window(layout, BlockRows(**layout.unpack("sample", round_)))
         tiles = window.beside(block)
         sample = tiles.side(np.arange(window.n_head))
         for rows in pieces(open_, max(FEWEST_ROWS, t.fitting(window.n_head))):
@@ -105,7 +105,7 @@ def search(layout: Layout, round_: int, key: int, slices: Slices) -> int:
 class _Search:
     """Counts and keeps the neighbours of the head's rows, one block at a time."""
 
-    def __init__(self, layout: Layout, head: Rows, level: Level) -> None:
+    def __init__(self, layout: Layout, head: BlockRows, level: Level) -> None:
         self._layout, self._head, self._level = layout, head, level
         self._goal = layout.least[-1]
         self._window = Window(layout, head)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from operators.arrays import Index
 from operators.dbscan import tiles as t
-from operators.dbscan.sharded.blocks import Layout, Rows, Window, by_block, ranked_rows, read_rows
+from operators.dbscan.sharded.blocks import BlockRows, Layout, Window, by_block, ranked_rows, read_rows
 from operators.dbscan.sharded.density import core_of
 from operators.dbscan.sharded.level_forest import Edges, level_parents, lightest
 from operators.dbscan.tiles import Level, Tiles, pieces
@@ -129,7 +129,7 @@ def attach(layout: Layout, round_: int, first: int, block: int) -> tuple[Edges, 
     """
     found = layout.unpack("pivots", round_)
     core_hub = found.pop("core")
-    hubs, core = Rows(**found), layout.load("core", block)[-1]
+    hubs, core = BlockRows(**found), layout.load("core", block)[-1]
     to = attachment(layout, round_, block)
     own = np.flatnonzero(hubs.number // layout.block_rows == block)
     own_rows = hubs.number[own] - block * layout.block_rows

@@ -20,7 +20,7 @@ from operators.dbscan import tiles as t
 from operators.dbscan.bounding_boxes import Blocks, box, halve
 from operators.dbscan.disjoint_sets import DisjointSets
 from operators.dbscan.points import coordinates
-from operators.dbscan.sharded.blocks import Arrays, Layout, Rows, Slices, Window, group_rows, read_rows
+from operators.dbscan.sharded.blocks import Arrays, BlockRows, Layout, Slices, Window, group_rows, read_rows
 from operators.dbscan.sharded.density import boxes, core_of
 from operators.dbscan.sharded.hubs import Attachment, attachment, attachments, load_hubs, outside
 from operators.dbscan.sharded.level_forest import Edges, LevelForest, lightest
@@ -43,7 +43,7 @@ def link(layout: Layout, round_: int, key: int, slices: Slices) -> int:
 class _Linker:
     """Nodes of the forest: hubs, then the head's rows, then those of the block in view."""
 
-    def __init__(self, layout: Layout, round_: int, head: Rows) -> None:
+    def __init__(self, layout: Layout, round_: int, head: BlockRows) -> None:
         self._layout, self._round, self._head = layout, round_, head
         self._hubs = load_hubs(layout, round_)
         self._to = attachments(layout, round_, head.number)

@@ -44,7 +44,7 @@ METHODS = (
     "DCKM",
 )
 Runs = dict[str, list[dict[str, dict[str, Any]]]]
-Settings = dict[tuple[float, float], list[dict[str, Any]]]
+DckmSettings = dict[tuple[float, float], list[dict[str, Any]]]
 
 TOP = """\
 # DCKM: published figures and ours
@@ -182,7 +182,7 @@ def loops_table(loops: Runs) -> list[str]:
 
 def _chosen(name: str, grid: Sequence[float], seeds: Iterable[int]) -> list[str]:
     """Rows of the table of lambdas, for one data set."""
-    settings: Settings = {
+    settings: DckmSettings = {
         (lambda1, lambda2): [_fit(name, seed, (lambda1, lambda2)) for seed in GRID_SEEDS]
         for lambda1 in grid
         for lambda2 in grid

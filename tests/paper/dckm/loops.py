@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.dckm.features import Coder
-from operators.dckm.kernel import InMemory, Settings, solve
+from operators.dckm.kernel import DckmSettings, InMemory, solve
 from tests.paper.dckm.runs import STATED, K, load
 
 LOOPS = (5, 10, 20, 40, 80)
@@ -16,7 +16,7 @@ def after_loops(name: str, seed: int) -> dict[str, dict[str, float]]:
     found = {}
     for loops in LOOPS:
         rows = InMemory(coded)
-        done = solve(rows, Settings(K, *STATED, 1.0, loops, 0.0, "random", seed))
+        done = solve(rows, DckmSettings(K, *STATED, 1.0, loops, 0.0, "random", seed))
         found[str(loops)] = {
             **data.scores(rows.labels),
             "sum": done.weight_sum,

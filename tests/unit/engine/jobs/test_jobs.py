@@ -16,13 +16,13 @@ from engine.cli.jobs import _wait, address_for, reason, variables
 from engine.core.errors import Exit, InfeasibleError, InputError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
-from engine.jobs.key import State, attempt_of, decide, exit_code, given_key, planned_key
+from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
 from engine.jobs.paths import moved, portable
 from engine.jobs.submission import submit
 from engine.recipe.recipe import Recipe
 
-STATES = st.sampled_from(list(State))
+STATES = st.sampled_from(list(JobState))
 
 
 def recipe_with(source: str, output: str) -> Recipe:
@@ -33,19 +33,24 @@ def recipe_with(source: str, output: str) -> Recipe:
 
 
 @given(st.lists(STATES, max_size=5), st.booleans())
-def test_one_run_is_one_job(states: list[State], again: bool) -> None:
+def test_one_run_is_one_job(states: list[JobState], again: bool) -> None:
     known = {"k" if n == 1 else f"k.{n}": state for n, state in enumerate(states, 1)}
-    known |= {"k.1": State.RUNNING, "k2": State.RUNNING, "k.x": State.RUNNING, "other": State.RUNNING}
+    known |= {
+        "k.1": JobState.RUNNING,
+        "k2": JobState.RUNNING,
+        "k.x": JobState.RUNNING,
+        "other": JobState.RUNNING,
+    }
     found = decide("k", known, again=again)
     last = states[-1] if states else None
-    failed = last in (None, State.FAILED, State.STOPPED)
-    assert found.new == (failed or (again and last == State.SUCCEEDED))
+    failed = last in (None, JobState.FAILED, JobState.STOPPED)
+    assert found.new == (failed or (again and last == JobState.SUCCEEDED))
     assert attempt_of("k", found.id) == len(states) + found.new
     assert found.new == (found.id not in known)
 
 
 def test_the_tenth_attempt_follows_the_ninth() -> None:
-    known = {"k": State.FAILED} | {f"k.{n}": State.FAILED for n in range(2, 11)}
+    known = {"k": JobState.FAILED} | {f"k.{n}": JobState.FAILED for n in range(2, 11)}
     assert decide("k", known).id == "k.11"
 
 
@@ -65,10 +70,10 @@ def test_a_key_names_a_run_of_one_recipe() -> None:
 
 def test_exit_codes_are_those_of_the_run() -> None:
     for code in set(Exit) - {Exit.DONE}:
-        assert exit_code(State.FAILED, code) == code
-    assert exit_code(State.SUCCEEDED, 0) == Exit.DONE
-    assert exit_code(State.FAILED, 137) == exit_code(State.FAILED, None) == Exit.CRASH
-    assert exit_code(State.FAILED, 0) == exit_code(State.STOPPED, None) == Exit.CRASH
+        assert exit_code(JobState.FAILED, code) == code
+    assert exit_code(JobState.SUCCEEDED, 0) == Exit.DONE
+    assert exit_code(JobState.FAILED, 137) == exit_code(JobState.FAILED, None) == Exit.CRASH
+    assert exit_code(JobState.FAILED, 0) == exit_code(JobState.STOPPED, None) == Exit.CRASH
 
 
 def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +314,7 @@ def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixtu
 
 def test_the_reason_is_the_run_s_last_error() -> None:
     def told(message: str) -> str:
-        return reason(JobInfo("k", State.FAILED, message, None, None, 2, {}))
+        return reason(JobInfo("k", JobState.FAILED, message, None, None, 2, {}))
 
     assert (
         told("Job failed with exit code 2, last logs:\nplan\nerror: source.path: no.\n")

@@ -27,7 +27,7 @@ from operators.dckm.balance import (
     total,
 )
 from operators.dckm.features import CODINGS, Coder, column_sums, join_sums, squared_deviations
-from operators.dckm.kernel import INITS, InMemory, Settings, Solution, solve
+from operators.dckm.kernel import INITS, DckmSettings, InMemory, Solution, solve
 from operators.dckm.selection import Tried, choose_lambdas, pick
 from operators.dckm.steps import candidate, earlier
 from operators.metrics import effective_sample_size
@@ -58,7 +58,7 @@ def balance_by_feature(Z: Any, w: Any) -> float:
     return cost
 
 
-def objective(Z: Any, w: Any, error: Any, settings: Settings) -> float:
+def objective(Z: Any, w: Any, error: Any, settings: DckmSettings) -> float:
     """Equation 7."""
     return float(
         w @ error
@@ -129,7 +129,7 @@ def test_a_feature_that_never_or_always_is_counts_as_balanced() -> None:
     assert np.isfinite(row_gradient(coded, derivative)).all()
 
 
-SETTINGS = Settings(n_clusters=3, lambda1=0.5, lambda2=2.0, lambda3=1.5, max_iter=15, tol=1e-9)
+SETTINGS = DckmSettings(n_clusters=3, lambda1=0.5, lambda2=2.0, lambda3=1.5, max_iter=15, tol=1e-9)
 
 
 @given(seed=seeds, coding=codings)
@@ -170,7 +170,7 @@ def test_a_step_follows_the_gradient_of_equation_7(seed: int, coding: Any) -> No
         np.testing.assert_allclose(sums, w[mine] @ coded.Z[mine], rtol=1e-8, atol=1e-8)
 
 
-def check_descent(coded: Coded, settings: Settings) -> None:
+def check_descent(coded: Coded, settings: DckmSettings) -> None:
     """Equation 7, written out, of the last two of ``settings.max_iter`` loops, both at the same centres.
 
     The recorded sequence shows nothing by itself: the search drops every step that it thinks would raise it.
@@ -210,7 +210,7 @@ def test_without_a_floor_weights_sink_onto_few_rows() -> None:
     assert free.correlation_after_ < kept.correlation_after_ < kept.correlation_before_
 
 
-def by_the_book(Z: Any, labels: Any, settings: Settings) -> tuple[Any, Any, list[float]]:
+def by_the_book(Z: Any, labels: Any, settings: DckmSettings) -> tuple[Any, Any, list[float]]:
     """Equations 10, 14 and 16-20 with accelerated backtracking, nothing shared with the kernel."""
     n, rate, k = len(Z), 0.5, 0
     omega = before = np.ones(n)
@@ -273,7 +273,7 @@ def test_the_objective_never_rises(
 ) -> None:
     coded = problem(seed, n=20, coding=coding)
     rows = InMemory(coded)
-    settings = Settings(n_clusters, lambda1, lambda2, 1.0, n_loops, 0.0, init, seed)
+    settings = DckmSettings(n_clusters, lambda1, lambda2, 1.0, n_loops, 0.0, init, seed)
     found = solve(rows, settings)
     check_descent(coded, settings)
     check_solution(coded, rows, found)
@@ -353,7 +353,7 @@ def test_draws_of_different_centres_are_independent() -> None:
 def test_k_means_plus_plus_takes_distinct_rows() -> None:
     coded = Coded(np.repeat(np.array([[1.0, -1], [-1, 1], [1, 1]]), 5, axis=0), signs=True)
     rows = InMemory(coded)
-    found = solve(rows, Settings(3, 0.0, 10.0, 1.0, 1, 0.01, "k-means++", 4))
+    found = solve(rows, DckmSettings(3, 0.0, 10.0, 1.0, 1, 0.01, "k-means++", 4))
     assert sorted(found.sizes) == [5, 5, 5]
 
 

@@ -21,7 +21,7 @@ from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.dckm import DecorrelatedKMeans, choose_lambdas, sharded
 from operators.dckm.adaptor import Dckm, Decorrelation
 from operators.dckm.features import CODINGS, Coder
-from operators.dckm.kernel import INITS, InMemory, Settings, solve
+from operators.dckm.kernel import INITS, DckmSettings, InMemory, solve
 from operators.dckm.params import DckmParams, DecorrelationParams
 from operators.dckm.selection import GRID
 from operators.hashing import row_hashes
@@ -50,7 +50,7 @@ def test_same_as_in_memory_whatever_the_shards(
     result, metrics = run_operator(Dckm(params), split_table(table, cuts), tmp_path, seed=5)
     X = vectors_to_numpy(table[FEATURES])
     rows = InMemory(Coder.of(X, coding)(X))
-    found = solve(rows, Settings(4, 1.0, 10.0, 1.0, 8, 0.01, init, 5, 0.5))
+    found = solve(rows, DckmSettings(4, 1.0, 10.0, 1.0, 8, 0.01, init, 5, 0.5))
     np.testing.assert_array_equal(result["dckm_cluster"], rows.labels)
     weight = result["dckm_weight"].to_numpy()
     np.testing.assert_allclose(weight, rows.weight * N / found.weight_sum, rtol=1e-3, atol=1e-5)
@@ -71,7 +71,7 @@ def test_decorrelation_weights(tmp_path: Path) -> None:
     result, metrics = run_operator(Decorrelation(params), split_table(table, [50]), tmp_path)
     X = vectors_to_numpy(table[FEATURES])
     rows = InMemory(Coder.of(X, "binarize")(X))
-    found = solve(rows, Settings(0, 10.0, 10.0, 1.0, 30, 0.01, min_effective_share=0.3))
+    found = solve(rows, DckmSettings(0, 10.0, 10.0, 1.0, 30, 0.01, min_effective_share=0.3))
     weight = result["decorrelation_weight"].to_numpy()
     np.testing.assert_allclose(weight, rows.weight * N / found.weight_sum, rtol=1e-3, atol=1e-5)
     assert metrics["correlation_after"] < metrics["correlation_before"] / 2

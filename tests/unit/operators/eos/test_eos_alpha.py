@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from sklearn.datasets import load_breast_cancer
 
 from operators.eos import EntropicOutlierSparsification, Gaussian, LeastSquares, alpha
-from operators.eos.alpha import Point, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
 from operators.eos.memory import rows_of
 from tests.on_arrays import closed_form_weights
 
@@ -101,14 +101,14 @@ def test_regression_outliers_are_found() -> None:
 
 def test_the_least_efficient_enough_alpha_is_taken() -> None:
     values = ((4, 0.99, 0), (3, 0.6, 0), (2, 0.7, 0.2), (1, 0.5, 0.2), (0.5, 0.3, 0.7))
-    curve = [Point(alpha, share, flagged, flagged) for alpha, share, flagged in values]
+    curve = [AlphaPoint(alpha, share, flagged, flagged) for alpha, share, flagged in values]
     assert choose_alpha(curve, 0.75) == 2
     assert choose_alpha(curve, 0.9) == 4
     assert choose_alpha(curve, 0.4) == 1
     assert choose_alpha(curve, 0.999) == 4
-    flagged = [Point(4, 0.95, 0.02, 0.02), Point(2, 0.9, 0.08, 0.08), Point(1, 0.8, 0.3, 0.3)]
+    flagged = [AlphaPoint(4, 0.95, 0.02, 0.02), AlphaPoint(2, 0.9, 0.08, 0.08), AlphaPoint(1, 0.8, 0.3, 0.3)]
     assert [choose_alpha(flagged, 0.75, most) for most in (0.5, 0.1, 0.01)] == [1, 2, 4]
-    assert choose_alpha([curve[0], Point(1, 0.9, 0.3, 0.8)], 0.75) == 4  # most of a class is flagged
+    assert choose_alpha([curve[0], AlphaPoint(1, 0.9, 0.3, 0.8)], 0.75) == 4  # most of a class is flagged
 
 
 @pytest.mark.slow

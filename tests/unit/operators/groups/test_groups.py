@@ -13,7 +13,7 @@ from operators.groups.eiil import environments, penalty, scale_derivatives
 from operators.groups.george import fit_george, place, reduced
 from operators.groups.kmeans import fit_kmeans, nearest_centre
 from operators.groups.params import GeorgeParams
-from operators.groups.silhouette_choice import Sample, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, fewer_than_distinct
 
 
 def blobs(n: int = 300, seed: int = 0, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ def test_numbers_of_clusters_that_the_rows_allow() -> None:
 
 def test_silhouettes_are_scikit_learns_on_the_rows_drawn() -> None:
     X, which = blobs()
-    sample = Sample(X, 100, random_state=3)
+    sample = ScoredRows(X, 100, random_state=3)
     assert len(sample.rows) == 100
     assert (np.diff(sample.rows) > 0).all()
     expected = silhouette_score(X[sample.rows], which[sample.rows])

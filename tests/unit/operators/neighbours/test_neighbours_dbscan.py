@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances
 from operators.dbscan import DBSCAN, dbscan_grid
 from operators.neighbours import NeighbourGraph, approximate_dbscan
 from operators.neighbours import graph_dbscan as approximate_module
-from operators.neighbours.graph_dbscan import Settings, approximate_grid, clusters_within
+from operators.neighbours.graph_dbscan import SearchSettings, approximate_grid, clusters_within
 from tests.benchmarks.dbscan.rows import gradient_rows
 
 GRID = [0.1, 0.25, 0.4], [3, 8, 20, 60]
@@ -57,7 +57,7 @@ def test_a_thorough_index_gives_the_exact_grid(kind: Any, metric: Any) -> None:
     X = dense()
     radii = 2 * np.array(GRID[0]) if metric == "euclidean" else GRID[0]
     assert neighbour_counts(X, radii[-1], metric).max() > 100
-    found = approximate_grid(X, radii, GRID[1], Settings(kind, metric, **THOROUGH))
+    found = approximate_grid(X, radii, GRID[1], SearchSettings(kind, metric, **THOROUGH))
     np.testing.assert_array_equal(found.labels, dbscan_grid(X, radii, GRID[1], metric))
     assert (found.recall, found.wrong_cores) == (1, 0)
     quality = found.quality(X, 1, 2)
@@ -69,7 +69,7 @@ def test_clusters_that_touch_by_long_edges_only_are_joined() -> None:
     X = np.repeat([[0.0, 0.0], [1.0, 0.0]], 200, axis=0)
     graph = NeighbourGraph(eps=1.5, n_neighbors=64).fit(X).graph_
     assert len(set(approximate_dbscan(graph, 5))) == 2
-    found = approximate_grid(X, [0.5, 1.5], [5], Settings("hnsw", "euclidean"))
+    found = approximate_grid(X, [0.5, 1.5], [5], SearchSettings("hnsw", "euclidean"))
     assert [len(set(labels)) for labels in found.labels[:, 0].tolist()] == [2, 1]
 
 
