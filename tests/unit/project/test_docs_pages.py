@@ -1,4 +1,4 @@
-"""The commands on every room's page: each is run here, or in the file named beside the reason why not."""
+"""The commands on every package's page: each is run here, or in the file named beside the reason why not."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from engine.runs.runner import run
 from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("connectors", "deploy", "engine", "operators", "tests")
-PAGES = {page: page.read_text("utf-8") for room in ROOMS for page in sorted((ROOT / room).rglob("README.md"))}
+PACKAGES = ("connectors", "deploy", "engine", "operators", "tests")
+PAGES = {page: page.read_text("utf-8") for name in PACKAGES for page in sorted((ROOT / name).rglob("README.md"))}
 PROGRAMS = ("rowsieve", "make", "python", "pip", "ray", "kubectl", ".venv/bin/python", ".venv/bin/pip")
 ELSEWHERE = {
     "rowsieve submit my-recipe.yaml": ("tests/cluster/test_jobs_ray.py", "needs a head node"),
