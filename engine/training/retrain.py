@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,15 @@ class Retrained:
         }
 
 
+def _check_name(name: str | None) -> None:
+    """Refuse a name that MLflow would refuse after the training."""
+    if name is not None and (not name.strip() or set(name) & set("/:")):
+        another = re.sub("[^A-Za-z0-9_-]+", "-", name).strip("-") or "model"
+        raise InputError(
+            f"--register {name!r}: MLflow takes no '/', no ':' and no blank name. Give another, such as {another}."
+        )
+
+
 def retrain(
     spec: TrainSpec,
     executor: Executor,
@@ -72,6 +82,7 @@ def retrain(
     condition = PromotionRule.parse(promote_if) if promote_if else None
     if condition and not name:
         raise InputError("--promote-if compares with a registered champion: give --register NAME too.")
+    _check_name(name)
     if (trials or seeds) and not grid:
         raise InputError("--trials and --seeds choose among candidates: give --grid KEY=VALUE,VALUE too.")
     selection = select(spec, grid, executor, trials=trials, seeds=seeds) if grid else None

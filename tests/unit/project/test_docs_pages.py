@@ -26,7 +26,9 @@ from tests.data import recipe_for, spurious_table, write_shards
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("connectors", "deploy", "engine", "operators", "tests")
-PAGES = {page: page.read_text("utf-8") for name in PACKAGES for page in sorted((ROOT / name).rglob("README.md"))}
+PAGES = {
+    page: page.read_text("utf-8") for name in PACKAGES for page in sorted((ROOT / name).rglob("README.md"))
+}
 PROGRAMS = ("rowsieve", "make", "python", "pip", "ray", "kubectl", ".venv/bin/python", ".venv/bin/pip")
 ELSEWHERE = {
     "rowsieve submit my-recipe.yaml": ("tests/cluster/test_jobs_ray.py", "needs a head node"),

@@ -100,6 +100,15 @@ def test_challenger_champion_and_the_way_back(published: Path, monkeypatch: pyte
     np.testing.assert_allclose(missing["probability_yes"], filled["probability_yes"], rtol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "remedy"), [("<b>m</b>", "b-m-b"), ("a:b", "a-b"), (" ", "model")])
+def test_names_that_mlflow_refuses_are_refused_before_training(
+    published: Path, name: str, remedy: str
+) -> None:
+    done = command("--dataset", str(published), "--trainer", "erm", "--register", name)
+    assert done.exit_code == 2
+    assert f"such as {remedy}." in " ".join(done.output.split())
+
+
 def test_an_ensemble_is_mixed_anew_and_samples_by_request(
     published: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
