@@ -57,7 +57,8 @@ def _check_name(name: str | None) -> None:
     if name is not None and (not name.strip() or set(name) & set("/:")):
         another = re.sub("[^A-Za-z0-9_-]+", "-", name).strip("-") or "model"
         raise InputError(
-            f"--register {name!r}: MLflow takes no '/', no ':' and no blank name. Give another, such as {another}."
+            f"--register {name!r}: MLflow takes no '/', no ':' and no blank name. Give "
+            f"another, such as {another}."
         )
 
 
