@@ -243,7 +243,7 @@ def test_refit_learns_what_a_full_run_learns_from_these_gradients(tmp_path: Path
     refit = run(recipe(tmp_path, "inc", **sections))
     full = run(recipe(tmp_path, "full", incremental={"base": None}))
     assert table_of(refit).equals(table_of(full))
-    assert refit.manifest["incremental"]["kept"] == ["parts"]  # follows from row ids alone
+    assert refit.manifest["incremental"]["kept"] == ["parts"]  # its parts must not change
 
 
 @pytest.mark.parametrize("mode", ["auto", pytest.param("refit", marks=pytest.mark.slow)])
