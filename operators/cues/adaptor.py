@@ -403,7 +403,12 @@ def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[
             metrics["named_cost"],
         )
     elif metrics["blend"] or metrics["slice_blend"]:
-        _log.info("cues: the evidence for a shortcut is %.0f %% of the full gate.", 100 * metrics["gate"])
+        _log.info(
+            "cues: the weights follow the robust ones by %.0f %%; the evidence for a shortcut alone allows "
+            "%.0f %%.",
+            100 * max(metrics["blend"], metrics["slice_blend"]),
+            100 * metrics["gate"],
+        )
     else:
         _log.info(
             "cues: the evidence for a shortcut is weak, so that every row gets its class-balanced weight."

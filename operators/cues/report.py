@@ -136,8 +136,9 @@ def verdict(found: Mapping[str, Any]) -> str:
     if found["gate"] > 0:
         spread = (found["evidence"] or {}).get("agreement", 1.0) < NO_AGREEMENT
         extra = " No single feature carries it, so that the list of slices can miss it." if spread else ""
+        share = "in full" if found["gate"] == 1 else f"by {found['gate']:.0%}, and class balance for the rest"
         return (
-            f"The evidence for a shortcut is {found['gate']:.0%} of what robust weights need in full."
+            f"Several kinds of evidence for a shortcut agree: the weights follow the robust ones {share}."
             f"{measured}{extra}"
         )
     weakest = str(found["weakest"]).replace("_", " ")

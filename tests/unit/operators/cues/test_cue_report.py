@@ -33,7 +33,7 @@ FOUND: dict[str, Any] = {
 
 def test_a_strong_suspect_is_a_warning_with_buttons() -> None:
     section = cue_section(FOUND)
-    assert "80% of what robust weights need" in str(section.content[0])
+    assert "follow the robust ones by 80%, and class balance for the rest" in str(section.content[0])
     (table,) = (item for item in section.content if isinstance(item, ReportTable))
     expected = (
         "PAY_0 > 1.5",
