@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.training.evaluation import Evaluation, GroupTable
+from operators.report.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,5 +107,5 @@ def _groups(axes: Axes, table: GroupTable, name: str) -> None:
         axes.plot([score.low, score.high], [place, place], color="grey", lw=2)
         axes.plot([score.accuracy or 0.0], [place], marker="o", color="C0")
     axes.set_yticks(range(len(scored)), [f"{score.group} ({score.rows})" for score in scored], fontsize=7)
-    missing = f"; without rows: {len(table.without_rows)}" if table.without_rows else ""
+    missing = f"; {count(len(table.without_rows), 'group')} without rows" if table.without_rows else ""
     axes.set(xlabel=f"accuracy, 95 % Wilson interval{missing}", ylabel=f"{name} group (rows)", xlim=(0, 1.02))

@@ -56,6 +56,18 @@ def test_the_shortcut_and_the_core(fitted: Any, tmp_path: Path) -> None:
     assert any(isinstance(item, ReportFigure) for item in section.content)
 
 
+def test_a_rare_class_has_no_full_share(fitted: Any) -> None:
+    """Twelve rows of a third class at random, which full balance would let decide a third of the fit."""
+    state, sample = replace(fitted[0], blend=0.0), fitted[1]  # groups are the classes
+    y = sample.y.copy()
+    y[np.random.default_rng(0).choice(len(y), 12, replace=False)] = 2
+    two = measured_importance(state, sample, COLUMNS, 2, 0)
+    three = measured_importance(state, replace(sample, y=y), COLUMNS, 3, 0)
+    assert two is not None
+    assert three is not None
+    assert three["baseline"]["accuracy"] > two["baseline"]["accuracy"] - 0.02
+
+
 def test_rows_are_scored_by_the_model_that_has_not_seen_them(fitted: Any) -> None:
     """With labels at random and more features than rows, a model is right on what it was fitted to alone."""
     rng = np.random.default_rng(0)
