@@ -31,7 +31,7 @@ from operators.base import (
     copy_state,
 )
 from operators.columns import vectors_to_numpy
-from operators.cues.params import CuesParams
+from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams
 from operators.cues.references import FeatureColumns, check_answers, check_references
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
@@ -57,7 +57,7 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 7
+    version = 8
     cost = Cost(101, 64.7, 83)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
@@ -389,7 +389,7 @@ def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[
         )
     if params.spurious and not metrics["blend"] and len(undivided) < len(params.spurious):
         _log.warning(
-            "cues: even an eighth of the balance of the named shortcuts would cost more than "
+            "cues: even a seventh of the balance of the named shortcuts would cost more than "
             "operators.cues.max_named_cost allows, so that nothing is balanced for them. They may be honest "
             "signal; max_named_cost: 1 balances them whatever it costs."
         )
@@ -397,10 +397,11 @@ def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[
         n_balanced = len(params.spurious) - len(undivided)
         _log.info(
             "cues: %d named shortcuts are balanced against the label by %.0f %%, which costs %.3f of "
-            "balanced accuracy on held-out rows.",
+            "balanced accuracy on held-out rows%s.",
             n_balanced,
             100 * metrics["blend"],
             metrics["named_cost"],
+            DEAR_IF_HONEST if metrics["named_cost"] > DEAR else "",
         )
     elif metrics["blend"] or metrics["slice_blend"]:
         _log.info(

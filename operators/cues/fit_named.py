@@ -1,7 +1,7 @@
-"""Fit where the user names shortcuts: each is balanced against the label as far as that costs little.
+"""Fit where the user names shortcuts: each is balanced against the label.
 
-``named`` counts the sides of a shortcut. This module chooses the cut, and the part of the balance that is
-used by what it costs on held-out rows.
+``named`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs on
+held-out rows, and takes less of it where the user has set a limit to that.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def _affordable(
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
-    The largest part whose cost on held-out rows is bearable, over all classes and in the worst one, else 0:
-    to balance a feature that decides the label takes away what is right in it.
+    The largest part whose cost on held-out rows is within the user's limit, over all classes and in the worst
+    one, else 0. To balance a feature that decides the label takes away what is right in it, and no
+    measurement tells such a feature from a shortcut: the user's word does.
     """
     n_classes = len(np.unique(y))
     limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf

@@ -8,6 +8,12 @@ from pydantic import Field, model_validator
 
 from operators.base import OperatorParams
 
+DEAR = 0.025
+"""Loss of balanced accuracy above which the user is told what to do if a named column is honest."""
+DEAR_IF_HONEST = (
+    "; if a named column is honest signal after all, that is a loss: take its name away, or set "
+    "max_named_cost"
+)
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
@@ -46,14 +52,14 @@ class CuesParams(OperatorParams):
         "`spurious`; the cut of a slice does not matter",
     )
     max_named_cost: float = Field(
-        default=0.025,
+        default=1.0,
         ge=0,
         le=1,
         allow_inf_nan=False,
         description="Loss of balanced accuracy on held-out rows that the balance of `spurious` may cost, and "
-        "half of it times the number of classes the loss of the worst class. Where three quarters of the "
-        "balance cost more, a half, a quarter, an eighth or none of it is taken, and the report says so; 1 "
-        "takes three quarters whatever it costs",
+        "half of it times the number of classes the loss of the worst class. 1 takes 85 % of the balance "
+        "whatever it costs. A lower limit, such as 0.025, is for names that are guesses: where 85 % cost "
+        "more, two thirds, a third, a sixth or none of that is taken, and the report says so",
     )
     cap: float = Field(default=20.0, ge=1, allow_inf_nan=False)
     """Largest weight as a multiple of the weight under class balance."""

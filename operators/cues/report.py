@@ -16,6 +16,7 @@ from operators.cues.curve_report import (
 )
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
+from operators.cues.params import DEAR, DEAR_IF_HONEST
 from operators.metrics.group_scores import pooled_name
 from operators.report import Finding, RecipeChoice, RecipeChoices, ReportFigure, ReportSection, ReportTable
 from operators.report.importances import draw as draw_importance
@@ -123,7 +124,7 @@ def verdict(found: Mapping[str, Any]) -> str:
         )
     if found["gate"] is None and not found.get("blend", 1.0):
         return (
-            "Even an eighth of the balance of the shortcuts that the recipe names would cost more than "
+            "Even a seventh of the balance of the shortcuts that the recipe names would cost more than "
             "`max_named_cost` allows, so that nothing is balanced against the label for them; they may be "
             f"honest signal. `max_named_cost: 1` balances them whatever it costs.{measured}"
         )
@@ -153,8 +154,9 @@ def _named_price(found: Mapping[str, Any]) -> str:
     """Say how far named shortcuts are balanced and what it costs; empty where it was not measured."""
     if "named_cost" not in found:
         return ""
-    part, cost = f"{found['blend']:.0%}", f"{found['named_cost']:.3f}"
-    return f" by {part}, which costs {cost} of balanced accuracy on held-out rows"
+    part, cost = f"{found['blend']:.0%}", found["named_cost"]
+    price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
+    return price + (DEAR_IF_HONEST if cost > DEAR else "")
 
 
 def choice_items(found: Mapping[str, Any]) -> list[RecipeChoice]:

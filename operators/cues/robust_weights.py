@@ -9,9 +9,9 @@ safe
 bold
     Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
 spurious, legitimate
-    What the user knows. A named shortcut is balanced against the label, mixed with class balance as far as it
-    costs little balanced accuracy on held-out rows, and replaces the search. A legitimate feature is left out
-    of slices and twins.
+    What the user knows. A named shortcut is balanced against the label, mixed with some class balance, and
+    replaces the search; what that costs on held-out rows is measured and told. A legitimate feature is left
+    out of slices and twins.
 """
 
 from __future__ import annotations

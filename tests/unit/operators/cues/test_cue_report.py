@@ -69,6 +69,9 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     assert not section.findings
     priced = cue_section({**found, "blend": 0.5, "named_cost": 0.021})
     assert "by 50%, which costs 0.021 of balanced accuracy on held-out rows." in str(priced.content[0])
+    dear = cue_section({**found, "blend": 0.85, "named_cost": 0.12})
+    assert "costs 0.120" in str(dear.content[0])
+    assert "if a named column is honest signal after all" in str(dear.content[0])
 
 
 def test_a_named_shortcut_that_costs_too_much_is_said_not_to_be_balanced() -> None:
