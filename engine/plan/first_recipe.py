@@ -28,7 +28,8 @@ from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form
-from operators.encode.kinds import Kind, KindOptions, decide_kind
+from operators.encode.column_use import Kind, KindOptions
+from operators.encode.kinds import decide_kind
 from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak

@@ -17,8 +17,9 @@ from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, Operator, OperatorError
 from operators.embed.params import IMAGE_MODELS
 from operators.encode.column_forms import Form, form_of
+from operators.encode.column_use import ColumnUse, Kind, Unused, unsupported_type, unused
 from operators.encode.fitting import kind_options, text_rules
-from operators.encode.kinds import ColumnUse, Kind, Unused, decide_kind, unsupported_type, unused
+from operators.encode.kinds import decide_kind
 from operators.encode.outputs import STATE
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary, TextRules, summarise

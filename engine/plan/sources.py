@@ -21,7 +21,8 @@ from engine.recipe.recipe import Recipe
 from engine.storage.identity_cache import IdentityCache
 from operators.base import Operator
 from operators.encode.column_forms import Form, form_of
-from operators.encode.kinds import is_usable, unsupported_type
+from operators.encode.column_use import unsupported_type
+from operators.encode.kinds import is_usable
 
 READ_SUFFIX = ",read:"
 """Begins the part of an identity that depends on the settings with which the bytes are read."""

@@ -196,7 +196,7 @@ def _level_shift(plan: Plan) -> tuple[str, Shift | None]:
         return "", None
     seen, new = read_counts(state, "seen"), read_counts(state, "new")
     shifts = {
-        name: share_shift(seen[name].shares(), counts.shares(), random_state=plan.recipe.seed)
+        name: share_shift(seen[name].rows_by_level(), counts.rows_by_level(), random_state=plan.recipe.seed)
         for name, counts in new.items()
         if counts.rows and name in seen and seen[name].rows
     }

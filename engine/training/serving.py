@@ -265,7 +265,7 @@ def _columns(version: Version, encoding: Path) -> list[str]:
 
 def _gaps(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the columns whose values may be missing, and the texts that say so, from `encode`'s state."""
-    from operators.encode.kinds import Kind
+    from operators.encode.column_use import Kind
     from operators.encode.outputs import provenance
     from operators.encode.params import EncodeParams
 
@@ -280,7 +280,7 @@ def _gaps(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tu
 def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
     if encoder["name"] != "encode":
         return bool(encoder["name"] == "embed")
-    from operators.encode.kinds import Kind
+    from operators.encode.column_use import Kind
     from operators.encode.outputs import provenance
 
     return any(output.kind in (Kind.TEXT, Kind.IMAGE) for output in provenance(encoding))

@@ -124,14 +124,14 @@ def _record(
     values: tuple[float, float] | None,
 ) -> dict[str, Any]:
     name, words = columns.name(suspect.feature), columns.words_of(suspect.feature)
-    inside = words.above(suspect.gap)
+    inside = words.condition(suspect.gap)
     if values and isinstance(words, NumberWords):
         low, high = (float(words.scale.backward(value)) for value in values)
         inside = f"{name} is {high:g} (not {low:g})" + inside[len(inside.removesuffix(OR_MISSING)) :]
     return {
         "feature": name,
         "position": suspect.feature,
-        "cut": words.told(suspect.gap),
+        "cut": words.threshold(suspect.gap),
         "feature_cut": suspect.gap.middle,
         "slice": inside,
         "answer": answers.answer(suspect.feature),

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from operators.arrays import Float64
 from operators.descriptions.conditions import Condition, DatePart, Level, Missing, Range, Term
 from operators.encode.calendar_words import PERIODS, VALUES
-from operators.encode.datetimes import calendar_part, usual_parts
+from operators.encode.datetimes import calendar_part, default_parts
 from operators.encode.kinds import looks_like_id
 from operators.encode.sketches import Histogram
 from operators.encode.tags import is_tags, read_tags
@@ -282,7 +282,7 @@ def _parts(name: str, column: pa.Array, fit: npt.NDArray[np.bool_]) -> list[Part
     absent = np.isnan(seconds)
     if not (fit & ~absent).any():
         return []
-    parts = usual_parts(Histogram.of(seconds[fit & ~absent]))
+    parts = default_parts(Histogram.of(seconds[fit & ~absent]))
     whole = np.where(absent, 0.0, seconds)
     return [
         PartView(name, part, np.where(absent, np.nan, calendar_part(whole, part)))

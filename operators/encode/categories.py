@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.arrays import Float32
-from operators.encode.column_forms import as_texts
+from operators.encode.column_forms import as_texts, dictionary_encoded
 from operators.encode.outputs import Output, Role
 from operators.encode.sketches import Counts
 from operators.encode.targets import TargetTable
@@ -28,9 +28,9 @@ from operators.ingest.kernel import Codes
 TARGET_SHARE = 0.2
 """Share of rows with an infrequent category above which ``rare: auto`` uses class shares."""
 MAX_TARGET_CLASSES = 10
-"""Classes up to which class shares are used: each is a feature of its own."""
+"""Most classes for which class shares are used: each class is a feature of its own."""
 
-Codebook = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,17 @@ class TextReading:
     fold_case: bool = False
     missing: tuple[str, ...] = ()
 
-    def levels(self, column: pa.ChunkedArray) -> tuple[pa.Array, Codebook]:
+    def levels(self, column: pa.ChunkedArray) -> tuple[pa.Array, Indices]:
         """Return the distinct values as texts (k,), null where missing, and the index of each row (n,).
 
         The last text is null, for rows without a value.
         """
         texts = column if pa.types.is_dictionary(column.type) else as_texts(column)
-        encoded = texts.dictionary_encode() if not pa.types.is_dictionary(texts.type) else texts
-        encoded = encoded.unify_dictionaries().combine_chunks()
-        encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+        encoded = dictionary_encoded(texts)
         distinct = as_texts(pa.chunked_array([encoded.dictionary])).combine_chunks()
         tidied = tidy(distinct, strip=self.strip, fold_case=self.fold_case)
-        gone = pa.array(is_missing(tidied, self.missing))
-        tidied = pc.if_else(gone, pa.scalar(None, tidied.type), tidied)
+        absent = pa.array(is_missing(tidied, self.missing))
+        tidied = pc.if_else(absent, pa.scalar(None, tidied.type), tidied)
         codes = encoded.indices.cast(pa.int64()).fill_null(len(tidied)).to_numpy()
         return pa.concat_arrays([tidied, pa.nulls(1, tidied.type)]), codes
 
@@ -136,15 +134,15 @@ class CategoryEncoding:
         """
         texts, rows = self.reading.levels(column)
         per_text = np.bincount(rows, minlength=len(texts))
-        there = texts.is_valid().to_numpy(zero_copy_only=False)
-        levels = self._levels(texts)[there]
+        present = texts.is_valid().to_numpy(zero_copy_only=False)
+        levels = self._levels(texts)[present]
         places = np.where(levels < 0, len(self.frequent), levels)
-        found = np.bincount(places, per_text[there], len(self.frequent) + 1).astype(np.int64)
+        found = np.bincount(places, per_text[present], len(self.frequent) + 1).astype(np.int64)
         new = 0
         if known is not None:
             unseen = pc.invert(pc.is_in(texts, value_set=known)).to_numpy(zero_copy_only=False)
-            new = int(per_text[unseen & there].sum())
-        return found, new, int(per_text[~there].sum())
+            new = int(per_text[unseen & present].sum())
+        return found, new, int(per_text[~present].sum())
 
     def _indicators(self) -> list[tuple[str | None, Role]]:
         """Return the levels with a 0/1 feature; for infrequent ones the text is empty."""
@@ -160,12 +158,12 @@ class CategoryEncoding:
     def _output(self, text: str, role: Role) -> Output:
         return Output(self.source, "categorical", f"{self.source}{text}", role)
 
-    def _levels(self, texts: pa.Array) -> Codebook:
+    def _levels(self, texts: pa.Array) -> Indices:
         """Return the position of texts (k,) in ``frequent``, -1 for others."""
         values = pa.array(list(self.frequent), texts.type)
         return np.asarray(pc.index_in(texts, value_set=values).fill_null(-1).to_numpy(), np.int64)
 
-    def _places(self, texts: pa.Array) -> Codebook:
+    def _places(self, texts: pa.Array) -> Indices:
         """Return the 0/1 feature of texts (k,), -1 for none."""
         levels = self._levels(texts)
         if self.bucket:

@@ -34,7 +34,10 @@ class Form(StrEnum):
 
 
 def form_of(kind: pa.DataType) -> Form:
-    """Return what a type can hold. Planning decides by it whether a table has scalar columns."""
+    """Return the kind of values that a type can hold.
+
+    Planning decides by it whether a table has scalar columns.
+    """
     is_type = pa.types
     if is_type.is_dictionary(kind):
         inner = form_of(kind.value_type)
@@ -58,7 +61,7 @@ def form_of(kind: pa.DataType) -> Form:
 
 
 def _form_of_many(kind: pa.DataType) -> Form:
-    """Return what a type of lists, structs or bytes holds."""
+    """Return the kind of values of a type of lists, structs or bytes."""
     if is_vector(kind):
         return Form.VECTOR
     if is_tags(kind):
@@ -89,6 +92,13 @@ def as_seconds(column: pa.ChunkedArray) -> Float64:
         return as_numbers(column.cast(pa.int64())) / 1e3
     per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
     return as_numbers(column.cast(pa.int64())) / per_second
+
+
+def dictionary_encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return a column as one array of its distinct values and their indices."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    whole = encoded.unify_dictionaries().combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def written_time(seconds: float) -> str:

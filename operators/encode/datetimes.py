@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float32, Float64
 from operators.encode.calendar_words import PERIODS, waves
-from operators.encode.column_forms import Form, as_numbers, as_seconds, form_of
+from operators.encode.column_forms import Form, as_numbers, as_seconds, dictionary_encoded, form_of
 from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
 from operators.encode.summary import ColumnSummary
 from operators.encode.texts import dates, is_missing, tidy
 from operators.ingest.kernel import Codes, Reason
+from operators.readable import SECONDS_PER_DAY
 
-DAY = 86_400.0
 MIN_DAYS = MappingProxyType({"month": 60.0, "weekday": 7.0})
 """Days between the 1st and the 99th percentile from which a part is used by default."""
 
@@ -81,23 +81,25 @@ class DatetimeEncoding:
 
     def encode(self, column: pa.ChunkedArray, x: Float32, codes: Codes) -> None:
         """Write the features of n rows into ``x`` (n, width), and reasons of faulty rows into ``codes``."""
-        seconds, wall, wrong = read_dates(column, self.format, self.zone, self.missing)
+        seconds, local, wrong = read_dates(column, self.format, self.zone, self.missing)
         codes[wrong] = Reason.DATE
         gaps = np.isnan(seconds)
         if self.fails:
             codes[gaps & ~wrong] = Reason.NULL
         start = 0
         for part in self.parts:
-            for values in self._features(part, np.where(gaps, self.centre, seconds), np.where(gaps, 0, wall)):
+            for values in self._features(
+                part, np.where(gaps, self.centre, seconds), np.where(gaps, 0, local)
+            ):
                 x[:, start] = np.where(gaps, 0.0, values)
                 start += 1
         if self.indicator:
             x[:, start] = gaps & ~wrong
 
-    def _features(self, part: str, seconds: Float64, wall: Float64) -> list[Float64]:
+    def _features(self, part: str, seconds: Float64, local: Float64) -> list[Float64]:
         if part == "elapsed":
-            return [(seconds - self.centre) / DAY]
-        values = calendar_part(wall, part)
+            return [(seconds - self.centre) / SECONDS_PER_DAY]
+        values = calendar_part(local, part)
         if part == "year":
             return [values]
         return list(waves(values, part).values())
@@ -138,7 +140,7 @@ def fit_datetime(
     enough = min_missing_share <= summary.missing_share <= 1 - min_missing_share
     return DatetimeEncoding(
         summary.name,
-        parts or usual_parts(histogram),
+        parts or default_parts(histogram),
         centre,
         indicator=enough and summary.missing > 0 and not fails,
         fails=fails,
@@ -148,21 +150,21 @@ def fit_datetime(
     )
 
 
-def usual_parts(histogram: Histogram) -> tuple[str, ...]:
+def default_parts(histogram: Histogram) -> tuple[str, ...]:
     """Return elapsed time and the parts that vary: month, weekday and hour."""
     if not histogram.rows:
         return ("elapsed",)
     low, high = histogram.quantiles([0.01, 0.99]).tolist()
-    found = [part for part, days in MIN_DAYS.items() if high - low >= days * DAY]
-    hour = ["hour"] if bool((histogram.low % DAY != 0).any()) else []
+    found = [part for part, days in MIN_DAYS.items() if high - low >= days * SECONDS_PER_DAY]
+    hour = ["hour"] if bool((histogram.low % SECONDS_PER_DAY != 0).any()) else []
     return ("elapsed", *found, *hour)
 
 
-def calendar_part(wall: Float64, part: str) -> Float64:
+def calendar_part(local: Float64, part: str) -> Float64:
     """Return the year, month (1-12), day (1-31), weekday (Monday is 1) or hour of times (n,) in seconds."""
-    days = np.floor(wall / DAY).astype(np.int64)
+    days = np.floor(local / SECONDS_PER_DAY).astype(np.int64)
     if part == "hour":
-        return np.asarray(np.floor((wall - days * DAY) / 3600))
+        return np.asarray(np.floor((local - days * SECONDS_PER_DAY) / 3600))
     if part == "weekday":
         return np.asarray((days + 3) % 7 + 1, np.float64)
     date = days.astype("datetime64[D]")
@@ -179,19 +181,22 @@ def calendar_part(wall: Float64, part: str) -> Float64:
 def read_dates(
     column: pa.ChunkedArray, format: str, zone: str, missing: tuple[str, ...]
 ) -> tuple[Float64, Float64, npt.NDArray[np.bool_]]:
-    """Return seconds since 1970 (n,), the same by the clock of the zone, and which rows hold no date.
+    """Read dates and points in time.
 
-    Both are NaN where there is no date.
+    Returns
+    -------
+    seconds, local_seconds, wrong
+        Seconds since 1970 in UTC (n,), the same in the local time of ``zone``, both NaN where there is no
+        date, and which rows (n,) hold a value that is not a date.
     """
     form = form_of(column.type)
     if form in (Form.TEXT, Form.CATEGORY):
-        encoded = column.dictionary_encode().combine_chunks()
-        encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+        encoded = dictionary_encoded(column)
         texts = tidy(encoded.dictionary)
-        found, gone = dates(texts, format or "%Y-%m-%d"), is_missing(texts, missing or ("",))
+        found, absent = dates(texts, format or "%Y-%m-%d"), is_missing(texts, missing or ("",))
         rows = encoded.indices.fill_null(len(texts)).to_numpy()
-        seconds = np.append(np.where(gone, np.nan, found), np.nan)[rows]
-        return seconds, seconds, np.append(np.isnan(found) & ~gone, False)[rows]
+        seconds = np.append(np.where(absent, np.nan, found), np.nan)[rows]
+        return seconds, seconds, np.append(np.isnan(found) & ~absent, False)[rows]
     nothing = np.zeros(len(column), bool)
     if form == Form.NOTHING:
         return np.full(len(column), np.nan), np.full(len(column), np.nan), nothing
@@ -200,5 +205,5 @@ def read_dates(
     seconds = as_seconds(column)
     if not (zone and pa.types.is_timestamp(column.type) and column.type.tz):
         return seconds, seconds, nothing
-    there = column.cast(pa.timestamp(column.type.unit, zone))
-    return seconds, as_seconds(pc.local_timestamp(there)), nothing
+    zoned = column.cast(pa.timestamp(column.type.unit, zone))
+    return seconds, as_seconds(pc.local_timestamp(zoned)), nothing

@@ -28,12 +28,12 @@ FORMATS = (
     "%d/%m/%Y %I:%M %p",
     "%m/%d/%Y %I:%M:%S %p",
 )
-"""Formats of dates that are not read unless the recipe names them, as some leave a part open."""
-NEAR = 500 * 365.25 * 86_400.0
-"""Seconds from 1970 within which dates are likely: `10-12` is no month of the year 10."""
+"""Formats of dates that are read only where the recipe names them, since some are ambiguous."""
+MAX_SECONDS = 500 * 365.25 * 86_400.0
+"""Seconds from 1970 within which dates are plausible: `10-12` does not mean December of the year 10."""
 SIGN = "[$€£¥]"
 NUMBER = re.compile(rf"[+-]?{SIGN}? ?[+-]?\d+([,.']\d{{3}})*([.,]\d+)? ?({SIGN}|%)?")
-MARKED = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
+WITH_MARKS = re.compile(rf"{SIGN}|%|\d[,']\d{{3}}(?!\d)|\d\.\d{{3}}\.")
 
 
 def hint(name: str, examples: Sequence[str]) -> str:
@@ -46,8 +46,8 @@ def hint(name: str, examples: Sequence[str]) -> str:
     """
     if not examples:
         return ""
-    if all(NUMBER.fullmatch(text) for text in examples) and any(map(MARKED.search, examples)):
-        shown = next(text for text in examples if MARKED.search(text))
+    if all(NUMBER.fullmatch(text) for text in examples) and any(map(WITH_MARKS.search, examples)):
+        shown = next(text for text in examples if WITH_MARKS.search(text))
         return (
             f"numbers written with signs or thousands marks, such as {shown!r}: used as numbers if the "
             f"source has them without (in CSV, source.options.thousands names what stands between thousands)"
@@ -64,5 +64,5 @@ def hint(name: str, examples: Sequence[str]) -> str:
 
 
 def _all_near(seconds: Float64) -> bool:
-    """Return whether all are points in time of years that people write in full."""
-    return bool((np.abs(seconds) < NEAR).all())  # NaN is not
+    """Return whether all (n,) are times within ``MAX_SECONDS`` of 1970; NaN, for no date, is not."""
+    return bool((np.abs(seconds) < MAX_SECONDS).all())

@@ -1,4 +1,4 @@
-"""Missing values and categories of the rows that an encoding has seen, for the drift of later ones."""
+"""Counts of missing values and categories by which later rows are compared with those of the fit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ColumnCounts:
         levels = {key: self.levels.get(key, 0) + other.levels.get(key, 0) for key in keys}
         return ColumnCounts(self.rows + other.rows, self.missing + other.missing, levels)
 
-    def shares(self) -> dict[str, int]:
+    def rows_by_level(self) -> dict[str, int]:
         """Return the rows of every level, missing values included."""
         levels = dict(self.levels) or {"a value": self.rows - self.missing}
         return levels | {"missing": self.missing}
@@ -61,7 +61,7 @@ class ColumnCounts:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what ``vars`` gave."""
+        """Read the counts of one column from ``tally.json``."""
         return cls(found["rows"], found["missing"], found["levels"])
 
 
@@ -93,7 +93,7 @@ def write_vocabulary(folder: Path, index: int, values: pa.Array) -> None:
 def count_shards(
     reader: ShardReader, encoding: TableEncoding, folder: Path, shards: Sequence[int], executor: Executor
 ) -> TableCounts:
-    """Count the columns of some shards; their sums alone come back."""
+    """Count the columns of some shards on workers, which return only sums."""
     found: TableCounts = {}
     for counts in executor.map(partial(_count, reader, encoding, folder), shards):
         for name, column in counts.items():
@@ -138,12 +138,17 @@ def count_category(
 
 
 def check_new_rows(seen: TableCounts, new: TableCounts, limit: float) -> None:
-    """Raise CannotPredictError if the encoding no longer says what the new rows hold.
+    """Check that the encoding still describes the new rows.
 
     Parameters
     ----------
     seen, new : counts of the rows that ``fit`` has seen, and of the new ones.
-    limit : most share of new categories, and most change of the share of missing values.
+    limit : largest share of new categories, and largest change of the share of missing values.
+
+    Raises
+    ------
+    CannotPredictError
+        A column exceeds the limit by more than chance explains.
     """
     for name, now in new.items():
         before = seen.get(name, ColumnCounts())

@@ -1,7 +1,7 @@
-"""Numbers and booleans: scaling fitted on a histogram, gaps filled by the median.
+"""Numbers and booleans: scaling fitted on a histogram, missing values replaced by the median.
 
 The scalings are those of scikit-learn: ``StandardScaler``, ``RobustScaler``, ``QuantileTransformer`` with a
-normal output; ``log`` is the inverse hyperbolic sine of a robust value. The gaps are filled as by
+normal output; ``log`` is the inverse hyperbolic sine of a robust value. Missing values are replaced as by
 ``SimpleImputer(strategy="median", add_indicator=True)``.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from operators.arrays import Float32, Float64
-from operators.encode.column_forms import Form, as_numbers, form_of
+from operators.encode.column_forms import Form, as_numbers, dictionary_encoded, form_of
 from operators.encode.outputs import Output
 from operators.encode.sketches import Histogram
 from operators.encode.summary import NUMBER, ColumnSummary
@@ -25,9 +25,9 @@ from operators.ingest.kernel import FLOAT32_MAX, Codes, Reason
 HEAVY_KURTOSIS = 12.0
 """Kurtosis above which a column has heavy tails. A normal distribution has 3, an exponential one 9."""
 HEAVY_DISTINCT = 10
-"""A column with so few distinct values has no tails."""
+"""Distinct values up to which a column is not examined for heavy tails."""
 N_QUANTILES = 1000
-"""As in ``QuantileTransformer``."""
+"""Quantiles that ``scaling: quantile`` keeps, as in ``QuantileTransformer``."""
 EDGE = 1e-7
 """Distance from 0 and 1 at which ``QuantileTransformer`` clips ranks before it takes normal quantiles."""
 
@@ -72,14 +72,9 @@ class Scale:
 
         return np.asarray(np.interp(ndtr(scaled), _references(self.quantiles), self.quantiles))
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature that belongs to a cut of the column."""
-        return float(self.forward(np.array([told]))[0])
-
-    def told(self, cut: float) -> tuple[float, str]:
-        """Return a cut of the feature in the unit of the column, as a number and as text."""
-        found = float(self.backward(cut))
-        return found, f"{found:.4g}"
+    def cut(self, threshold: float) -> float:
+        """Return the cut of the feature that belongs to a threshold in the unit of the column."""
+        return float(self.forward(np.array([threshold]))[0])
 
     def to_json(self) -> dict[str, Any]:
         """Return the map as JSON-able values."""
@@ -108,11 +103,11 @@ def fit_scale(histogram: Histogram, method: Method | Literal["auto"]) -> Scale:
         return Scale("standard", mean, float(np.sqrt(variance)) or 1.0)
     low, middle, high = histogram.quantiles([0.25, 0.5, 0.75]).tolist()
     if method == "log":
-        return Scale("log", middle, (high - low) or _usual_distance(histogram, middle))
+        return Scale("log", middle, (high - low) or _median_distance(histogram, middle))
     return Scale("robust", middle, (high - low) or 1.0)
 
 
-def _usual_distance(histogram: Histogram, middle: float) -> float:
+def _median_distance(histogram: Histogram, middle: float) -> float:
     """Return the median distance from a value that at least half of the rows have, among the other rows."""
     others = (histogram.low != middle) | (histogram.high != middle)
     if not others.any():
@@ -142,7 +137,7 @@ def has_heavy_tails(histogram: Histogram) -> bool:
 
 @dataclass(frozen=True)
 class NumberEncoding:
-    """A fitted numeric or boolean column: its scaled value, and a 0/1 feature where one tells a gap.
+    """A fitted numeric or boolean column: its scaled value, and where needed a 0/1 feature "is missing".
 
     Attributes
     ----------
@@ -239,8 +234,8 @@ def fit_number(
         fill = float(histogram.low[histogram.counts.argmax()])
     else:
         fill = float(scale.forward(histogram.quantiles([0.5]))[0])
-    told = missing == "median_and_indicator" and summary.missing > 0
-    indicator = told and min_missing_share <= summary.missing_share <= 1 - min_missing_share
+    wanted = missing == "median_and_indicator" and summary.missing > 0
+    indicator = wanted and min_missing_share <= summary.missing_share <= 1 - min_missing_share
     texts = missing_texts if is_text else ()
     return NumberEncoding(summary.name, kind, scale, fill, indicator, missing == "fail", texts)
 
@@ -248,7 +243,7 @@ def fit_number(
 def read_numbers(
     column: pa.ChunkedArray, missing: tuple[str, ...] = ()
 ) -> tuple[Float64, npt.NDArray[np.bool_]]:
-    """Return a column's numbers (n,), NaN where there is none, and which rows (n,) hold text that is none.
+    """Return a column's numbers (n,), NaN for missing ones, and which rows (n,) hold text that is no number.
 
     Parameters
     ----------
@@ -258,13 +253,12 @@ def read_numbers(
     if form_of(column.type) not in (Form.TEXT, Form.CATEGORY):
         values = np.zeros(len(column)) + np.nan if pa.types.is_null(column.type) else as_numbers(column)
         return np.array(values), np.zeros(len(values), bool)
-    encoded = column.dictionary_encode().combine_chunks()
-    encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    encoded = dictionary_encoded(column)
     texts = tidy(encoded.dictionary)
-    found, gone = numbers(texts), is_missing(texts, missing)
+    found, absent = numbers(texts), is_missing(texts, missing)
     codes = encoded.indices.fill_null(len(texts)).to_numpy()
-    values = np.append(np.where(gone, np.nan, found), np.nan)[codes]
-    return values, np.append(np.isnan(found) & ~gone, False)[codes]
+    values = np.append(np.where(absent, np.nan, found), np.nan)[codes]
+    return values, np.append(np.isnan(found) & ~absent, False)[codes]
 
 
 def _references(quantiles: Float64) -> Float64:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from operators.base import OperatorParams, Resources
 from operators.embed.params import Precision
-from operators.encode.kinds import Kind
+from operators.encode.column_use import Kind
 from operators.encode.texts import MISSING_TEXTS
 
 Missing = Literal["median_and_indicator", "median", "fail"]

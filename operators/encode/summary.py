@@ -1,6 +1,6 @@
 """Summary of a source column without its rows: counts and sketches that can be merged over shards.
 
-``encode`` fits on the merged summaries of all shards; ``init`` and ``validate`` look at those of a sample.
+``encode`` fits on the merged summaries of all shards; ``init`` and ``validate`` use those of a sample.
 :func:`operators.encode.kinds.decide_kind` decides from a summary how the column is used.
 """
 
@@ -36,9 +36,9 @@ NUMBER = "number"
 """Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
 EXACT = 2**53
 """float64 holds all whole numbers up to this one, and not all beyond it."""
-MANY_LENGTHS, TOO_MANY = 64, -1
-"""Lengths of lists that are counted one by one, and the key that stands for more of them."""
-TOP = 20
+MAX_LENGTHS, OTHER_LENGTHS = 64, -1
+"""Most lengths of lists that are counted one by one, and the key of all rows where there are more."""
+N_MOST_FREQUENT = 20
 """Most frequent values that :meth:`ColumnSummary.to_json` names."""
 SHOWN_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
@@ -80,7 +80,7 @@ class ColumnSummary:
     types
         Arrow types of the column in the shards, ascending.
     form
-        What these types hold.
+        Kind of values that these types hold.
     rows
         Number of rows.
     missing
@@ -92,7 +92,7 @@ class ColumnSummary:
     large
         The smallest hashes of the whole numbers that float64 cannot tell from their neighbours.
     images
-        For bytes: the rows whose value begins as a file of an image does.
+        For bytes: the rows whose value begins with the signature of an image format.
     histogram
         The usable numbers, or the points in time in seconds since 1970; None for other forms.
     values
@@ -105,7 +105,7 @@ class ColumnSummary:
     characters, words, longest
         For texts: sums of characters and words over the rows, and the most bytes of one value.
     lengths
-        For vectors: the rows of each length; of more than ``MANY_LENGTHS`` lengths, all rows under -1.
+        For vectors: the rows of each length; of more than ``MAX_LENGTHS`` lengths, all rows under -1.
     zone
         Time zone of a timestamp; empty without one.
 
@@ -191,14 +191,14 @@ class ColumnSummary:
     @property
     def width(self) -> int | None:
         """For vectors: the most frequent length; None while no row has one, or there are too many."""
-        found = max(self.lengths, key=lambda length: (self.lengths[length], -length), default=TOO_MANY)
-        return None if found == TOO_MANY else found
+        found = max(self.lengths, key=lambda length: (self.lengths[length], -length), default=OTHER_LENGTHS)
+        return None if found == OTHER_LENGTHS else found
 
     @property
     def other_widths(self) -> int:
         """For vectors: the rows whose length is not the most frequent one."""
         return sum(self.lengths.values()) - self.lengths.get(
-            TOO_MANY if self.width is None else self.width, 0
+            OTHER_LENGTHS if self.width is None else self.width, 0
         )
 
     def examples(self, n: int = 3) -> list[str]:
@@ -219,7 +219,8 @@ class ColumnSummary:
         return f"{value:.6g}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON-able values of bounded size: no histogram, the top 20 texts alone."""
+        """Return the figures as JSON-able values of bounded size: no histogram, and only the 20 most frequent
+        texts."""
         found: dict[str, Any] = {
             "name": self.name,
             "types": list(self.types),
@@ -236,7 +237,7 @@ class ColumnSummary:
             quantiles = self.histogram.quantiles(SHOWN_QUANTILES).tolist()
             found["quantiles"] = dict(zip(map(str, SHOWN_QUANTILES), quantiles, strict=True))
         if self.values is not None:
-            found["most_frequent"] = [list(pair) for pair in self.values.most_frequent(TOP)]
+            found["most_frequent"] = [list(pair) for pair in self.values.most_frequent(N_MOST_FREQUENT)]
             found["n_parsed"] = {key: rows for key, rows in self.n_parsed.items() if rows}
             found |= {"characters": self.characters, "words": self.words, "longest": self.longest}
         if self.width is not None:
@@ -303,10 +304,10 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
     values, rows = counted.field("values"), counted.field("counts").to_numpy()
     raw = values.cast(pa.large_string())
     texts = tidy(raw, strip=rules.strip, fold_case=rules.fold_case)
-    gone = is_missing(texts, rules.missing)
-    kept = pa.array(np.flatnonzero(~gone))
-    missing = found.missing + int(rows[gone].sum())
-    raw, texts, rows = raw.take(kept), texts.take(kept), rows[~gone]
+    absent = is_missing(texts, rules.missing)
+    kept = pa.array(np.flatnonzero(~absent))
+    missing = found.missing + int(rows[absent].sum())
+    raw, texts, rows = raw.take(kept), texts.take(kept), rows[~absent]
     formats = dict.fromkeys([*DATES, *([rules.formats[found.name]] if found.name in rules.formats else [])])
     readings = {NUMBER: numbers(texts)} | {format: dates(texts, format) for format in formats}
     fits = {key: ~np.isnan(read) for key, read in readings.items()}
@@ -318,13 +319,13 @@ def _text_summary(found: ColumnSummary, column: pa.ChunkedArray, rules: TextRule
         values=ValueCounts.of(texts, rows),
         parsed={key: read for key, read in whole.items() if np.isfinite(read.low).all()},
         n_parsed={key: int(rows[fit].sum()) for key, fit in fits.items()},
-        characters=_dot(pc.utf8_length(raw), rows),
+        characters=_total_length(pc.utf8_length(raw), rows),
         words=int(((spaces + 1) * rows).sum()),
         longest=int(pc.max(pc.binary_length(raw)).as_py() or 0),
     )
 
 
-def _dot(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:
+def _total_length(lengths: pa.Array, rows: npt.NDArray[np.int64]) -> int:
     return int((lengths.to_numpy(zero_copy_only=False).astype(np.int64) * rows).sum())
 
 
@@ -338,8 +339,8 @@ def _lengths(column: pa.ChunkedArray) -> dict[int, int]:
 
 
 def _bounded_lengths(lengths: Mapping[int, int]) -> dict[int, int]:
-    many = len(lengths) > MANY_LENGTHS or TOO_MANY in lengths
-    return {TOO_MANY: sum(lengths.values())} if many else dict(lengths)
+    many = len(lengths) > MAX_LENGTHS or OTHER_LENGTHS in lengths
+    return {OTHER_LENGTHS: sum(lengths.values())} if many else dict(lengths)
 
 
 def _large(column: pa.ChunkedArray) -> Hashes:
@@ -355,6 +356,7 @@ def _large(column: pa.ChunkedArray) -> Hashes:
 
 
 def _merged(mine: Any, other: Any) -> Any:
+    """Merge two sketches, either of which may be None."""
     if mine is None or other is None:
         return other if mine is None else mine
     return mine.merge(other)

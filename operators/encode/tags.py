@@ -37,13 +37,13 @@ def is_tags(kind: pa.DataType) -> bool:
 def read_tags(
     column: pa.ChunkedArray, *, strip: bool, fold_case: bool, missing: tuple[str, ...]
 ) -> tuple[pa.Array, Rows, Rows]:
-    """Return the distinct entries (k,), and for every entry of a row the row and its place among them.
+    """Return the distinct entries, and each pair of a row and one of its entries.
 
     Returns
     -------
     texts, rows, places
-        Distinct tidied texts, and (m,) pairs without repetition, ascending by row. Null entries, and those
-        that stand for a missing value, are none.
+        Distinct tidied texts (k,), and (m,) pairs of a row and a position in ``texts``, without
+        repetition, ascending by row. Null entries, and texts that stand for a missing value, are left out.
 
     Raises
     ------
@@ -59,23 +59,30 @@ def read_tags(
         entries = entries.cast(entries.type.value_type)
     encoded = entries.cast(pa.large_string()).dictionary_encode()
     tidied = tidy(encoded.dictionary, strip=strip, fold_case=fold_case)
-    joined = tidied.dictionary_encode()  # several spellings are one entry
-    places = np.asarray(joined.indices.to_numpy(zero_copy_only=False), np.int64)
+    merged = tidied.dictionary_encode()  # several spellings are one entry
+    places = np.asarray(merged.indices.to_numpy(zero_copy_only=False), np.int64)
     places = np.where(is_missing(tidied, missing), -1, places)
     found = np.append(places, -1)[encoded.indices.fill_null(len(places)).to_numpy(zero_copy_only=False)]
-    n = len(joined.dictionary)
+    n = len(merged.dictionary)
     pairs = np.unique(rows[found >= 0] * n + found[found >= 0])
-    return joined.dictionary, pairs // max(n, 1), pairs % max(n, 1)
+    return merged.dictionary, pairs // max(n, 1), pairs % max(n, 1)
 
 
 def count_tags(
     column: pa.ChunkedArray, *, strip: bool, fold_case: bool, missing: tuple[str, ...]
 ) -> ValueCounts:
-    """Count the rows that have each entry. Raises OperatorError."""
+    """Count the rows that have each entry.
+
+    Raises
+    ------
+    OperatorError
+        A text is not valid UTF-8.
+
+    """
     texts, _, places = read_tags(column, strip=strip, fold_case=fold_case, missing=missing)
     rows = np.bincount(places, minlength=len(texts))
-    there = np.flatnonzero(rows)
-    return ValueCounts.of(texts.take(pa.array(there)), rows[there])
+    occurring = np.flatnonzero(rows)
+    return ValueCounts.of(texts.take(pa.array(occurring)), rows[occurring])
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,7 @@ def choose_tags(
     ----------
     values : entries, ascending.
     counts : rows that have each.
-    rows : all rows. An entry of every row tells nothing and gets no feature.
+    rows : all rows. An entry that every row has is a constant and gets no feature.
     min_share : least share of rows of an entry with a feature; the others together get one if their
         occurrences are as many.
     max_columns : most features, that of the others included; the most frequent entries are kept.

@@ -41,13 +41,13 @@ MISSING_TEXTS = (
 )
 """Texts that stand for a missing value: those of ``pandas.read_csv`` and of skrub's ``Cleaner``."""
 MAX_BYTES = 128
-"""A longer value is told by its beginning and a digest, so that no state grows with the length of values."""
-BEGINNING = 64
-"""Characters of such a beginning."""
+"""Longer values are shortened to their beginning and a digest, so that no state grows with their length."""
+KEPT_CHARACTERS = 64
+"""Characters that a shortened value keeps of its beginning."""
 NUMBER = r"^[+-]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$"
-"""Leading zeros, as codes such as zip codes have them, make no number."""
+"""Texts that are numbers. Texts with leading zeros are codes, such as zip codes."""
 LIKELY_DATE = r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
-"""Beginning of all formats of ``DATES``: one cheap look at texts that are none."""
+"""Beginning of all formats of ``DATES``: a cheap test that most other texts fail."""
 TIME = r"(?:[ T](?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?P<f>\.\d{1,9})?)?)? ?(?P<z>Z|[+-]\d{2}:?\d{2})?$"
 DATES = {
     "%Y-%m-%d": r"^(?P<y>\d{4})-(?P<m>\d{1,2})-(?P<d>\d{1,2})" + TIME,
@@ -96,7 +96,7 @@ def is_missing(values: pa.Array, missing: Sequence[str] = MISSING_TEXTS) -> npt.
 
 
 def numbers(values: pa.Array) -> Float64:
-    """Return the numbers that tidied texts (n,) are, NaN for texts that are none."""
+    """Parse tidied texts (n,) as numbers; NaN for texts that are not numbers."""
     fits = pc.fill_null(pc.match_substring_regex(values, NUMBER), False)
     found = pc.if_else(fits, values, pa.scalar(None, values.type)).cast(pa.float64())
     return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
@@ -165,7 +165,7 @@ def _offsets(parts: pa.StructArray) -> npt.NDArray[np.int64]:
 
 
 def _shortened(text: str) -> str:
-    return f"{text[:BEGINNING]}… {blake2b(text.encode(), digest_size=8).hexdigest()}"
+    return f"{text[:KEPT_CHARACTERS]}… {blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 def _invalid_text(values: pa.Array) -> str:

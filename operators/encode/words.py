@@ -1,14 +1,15 @@
-"""Cuts of features in the words of their source column, and such words as a feature with its cut.
+"""Conditions in words for cuts of features, and the cut that belongs to a condition in words.
 
 A cut divides the rows by ``feature > cut``. The feature may be scaled, a part of a date or a class share;
-people read ``age > 35``, ``hired in Nov-Feb`` or ``tags contain red``. Every text states exactly the rows
-above the cut, those without a value included where they have a feature above it.
+people read ``age > 35``, ``hired in Nov-Feb`` or ``tags contains red``. Every condition holds for exactly the
+rows above the cut, including rows without a value where their feature is above it.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -43,47 +44,69 @@ TIME_COMPARISON = re.compile(rf"(?P<sign>on or after|before|>=|<) *(?P<cut>{MOME
 
 @dataclass(frozen=True)
 class Gap:
-    """Neighbouring values of a feature, one below the cut (or at it) and one above."""
+    """Two neighbouring values of a feature: ``low`` is at most the cut, ``high`` is above it."""
 
     low: float
     high: float
 
     @property
     def middle(self) -> float:
-        """A cut between both, in float32, such that ``low`` is not above it and ``high`` is."""
+        """A cut between both in float32: ``low`` is at most the cut and ``high`` is above it."""
         middle = float(np.float32(self.low + (self.high - self.low) / 2))
         return middle if self.low <= middle < self.high else self.low
 
 
+class CutWords(ABC):
+    """Conditions in words for the cuts of one feature.
+
+    A threshold is a cut in the unit that people read. By default the feature has no other unit.
+    """
+
+    def threshold(self, gap: Gap) -> float:
+        """Return the threshold between two values of the feature."""
+        return gap.middle
+
+    def cut(self, threshold: float) -> float:
+        """Return the cut of the feature that belongs to a threshold."""
+        return threshold
+
+    @abstractmethod
+    def condition(self, gap: Gap) -> str:
+        """Return the condition that a row is above the cut, with the name of the column."""
+
+    @abstractmethod
+    def parse(self, condition: str) -> float | None:
+        """Return the cut for a condition without the column's name; None for any other text."""
+
+
 @dataclass(frozen=True)
-class NumberWords:
+class NumberWords(CutWords):
     """A number: ``age > 35``. Where the column has missing values, they have the feature ``fill``."""
 
     source: str
     scale: Scale = field(default_factory=Scale)
     fill: float = math.nan
 
-    def told(self, gap: Gap) -> float:
-        """Return a cut in the column's unit with few digits, at least the value below and less than the one
-        above."""
+    def threshold(self, gap: Gap) -> float:
+        """Return a number of few digits in the column's unit, at least ``gap.low`` and below ``gap.high``."""
         low, high = (self._exact(end) for end in (gap.low, gap.high))
         return 0.0 - readable_between(-high, -low) if high > low else low
 
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
-        return _or_missing(f"{self.source} > {self.told(gap):.15g}", self.fill, gap)
+        return _or_missing(f"{self.source} > {self.threshold(gap):.15g}", self.fill, gap)
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature that belongs to a cut in the column's unit."""
-        return self.scale.cut(told)
+    def cut(self, threshold: float) -> float:
+        """Return the cut of the feature that belongs to a threshold in the column's unit."""
+        return self.scale.cut(threshold)
 
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
+        """Return the cut of the feature for a condition without the column's name."""
         found = COMPARISON.fullmatch(condition)
         if found is None:
             return None
         number = float(found["cut"])
-        # `>=` and `<` part the rows just below the number.
+        # `>=` and `<` divide the rows just below the number.
         return self.cut(number if found["sign"] in (">", "<=") else _just_below(number))
 
     def _exact(self, value: float) -> float:
@@ -93,7 +116,7 @@ class NumberWords:
 
 
 @dataclass(frozen=True)
-class ElapsedWords:
+class ElapsedWords(CutWords):
     """A point in time: ``hired on or after 2013-07-04``. The feature is in days since ``centre``.
 
     Attributes
@@ -110,21 +133,13 @@ class ElapsedWords:
     zone: str = ""
     missing: bool = False
 
-    def told(self, gap: Gap) -> float:
-        """Return the cut in days since ``centre``."""
-        return gap.middle
-
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
         moment = f"{time_text(self._seconds(gap))} {self.zone}".rstrip()
         return _or_missing(f"{self.source} on or after {moment}", 0.0 if self.missing else math.nan, gap)
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature: it is in days already."""
-        return told
-
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
+        """Return the cut of the feature for a condition without the column's name."""
         found = TIME_COMPARISON.fullmatch(condition.removesuffix(" UTC"))
         if found is None:
             return None
@@ -147,7 +162,7 @@ class ElapsedWords:
 
 
 @dataclass(frozen=True)
-class PartWords:
+class PartWords(CutWords):
     """Sine or cosine of a cyclic part of a date: ``hired in Nov-Feb``. A missing date has the feature 0."""
 
     source: str
@@ -155,21 +170,13 @@ class PartWords:
     wave: Wave
     missing: bool = False
 
-    def told(self, gap: Gap) -> float:
-        """Return the cut of the feature, which has no other unit."""
-        return gap.middle
-
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
         found = f"{self.source} {part_text(self.part, selected(self.part, self.wave, gap.middle))}"
         return _or_missing(found, 0.0 if self.missing else math.nan, gap)
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature."""
-        return told
-
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
+        """Return the cut of the feature for a condition without the column's name."""
         for cut in cuts(self.part, self.wave):
             if part_text(self.part, selected(self.part, self.wave, cut)) == condition:
                 return cut
@@ -177,33 +184,29 @@ class PartWords:
 
 
 @dataclass(frozen=True)
-class YearWords:
+class YearWords(CutWords):
     """The year of a date: ``hired in 2014 or later``. A missing date has the feature 0."""
 
     source: str
     missing: bool = False
 
-    def told(self, gap: Gap) -> float:
-        """Return the last year below the cut."""
+    def threshold(self, gap: Gap) -> float:
+        """Return the last whole year that is below the condition's year."""
         return math.ceil(gap.high) - 1.0
 
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
         found = f"{self.source} in {math.ceil(gap.high)} or later"
         return _or_missing(found, 0.0 if self.missing else math.nan, gap)
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature."""
-        return told
-
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
+        """Return the cut of the feature for a condition without the column's name."""
         found = re.fullmatch(r"in (\d+) or later", condition)
         return float(found[1]) - 0.5 if found else None
 
 
 @dataclass(frozen=True)
-class LevelWords:
+class LevelWords(CutWords):
     """A feature that is 1 where a condition holds and else 0: ``education = HS-grad``.
 
     Attributes
@@ -211,7 +214,7 @@ class LevelWords:
     words
         The condition.
     fill
-        Feature of a missing value, where the column has some and it is told nowhere in the condition.
+        Feature of a missing value, where the column has missing values and ``words`` does not mention them.
 
     """
 
@@ -219,77 +222,57 @@ class LevelWords:
     words: str
     fill: float = math.nan
 
-    def told(self, gap: Gap) -> float:
-        """Return the cut of the feature."""
-        return gap.middle
-
-    def above(self, gap: Gap) -> str:
-        """Return the condition."""
+    def condition(self, gap: Gap) -> str:
+        """Return the condition that a row is above the cut."""
         return _or_missing(self.words, self.fill, gap)
 
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature."""
-        return told
-
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
+        """Return the cut of the feature for a condition without the column's name."""
         return 0.5 if f"{self.source} {condition}" == self.words else None
 
 
 @dataclass(frozen=True)
-class HashWords:
+class HashWords(CutWords):
     """One column of the signed hashes, -1, 0 or 1, of rare values."""
 
     source: str
     column: int
 
-    def told(self, gap: Gap) -> float:
-        """Return the cut of the feature."""
-        return gap.middle
-
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
-        return f"{self.source} {self._condition(gap.middle)}"
-
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature."""
-        return told
+        return f"{self.source} {self._hash_condition(gap.middle)}"
 
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
-        return next((cut for cut in (0.5, -0.5) if self._condition(cut) == condition), None)
+        """Return the cut of the feature for a condition without the column's name."""
+        return next((cut for cut in (0.5, -0.5) if self._hash_condition(cut) == condition), None)
 
-    def _condition(self, cut: float) -> str:
+    def _hash_condition(self, cut: float) -> str:
         bucket = f"rare values of hash bucket {self.column}"
         return f"among the {bucket}, sign +" if cut >= 0 else f"not among the {bucket}, sign -"
 
 
 @dataclass(frozen=True)
-class ShareWords:
+class ShareWords(CutWords):
     """The smoothed share of a class among the rows with the same value: ``zip: share of 'yes' > 0.3``."""
 
     source: str
     class_name: str
 
-    def told(self, gap: Gap) -> float:
-        """Return the cut of the share with few digits."""
-        return NumberWords(self.source).told(gap)
+    def threshold(self, gap: Gap) -> float:
+        """Return a share of few digits between the two values."""
+        return NumberWords(self.source).threshold(gap)
 
-    def above(self, gap: Gap) -> str:
+    def condition(self, gap: Gap) -> str:
         """Return the condition that a row is above the cut."""
-        return f"{self.source} {self._beginning}{self.told(gap):.15g}"
-
-    def cut(self, told: float) -> float:
-        """Return the cut of the feature."""
-        return told
+        return f"{self.source} {self._prefix}{self.threshold(gap):.15g}"
 
     def parse(self, condition: str) -> float | None:
-        """Return the cut of the feature that a condition means, which is written behind the column."""
-        number = condition.removeprefix(self._beginning)
+        """Return the cut of the feature for a condition without the column's name."""
+        number = condition.removeprefix(self._prefix)
         return float(number) if number != condition and re.fullmatch(NUMBER, number) else None
 
     @property
-    def _beginning(self) -> str:
+    def _prefix(self) -> str:
         return f"among values with a share of class {self.class_name} above "
 
 
@@ -351,13 +334,16 @@ def _level_words(encoding: Encoding, output: Output) -> Words | None:
 
 
 def condition_of(text: str, source: str) -> str | None:
-    """Return what a text says of a column, without the column and the missing values; None if nothing."""
+    """Return a text without the column's name and missing values; None if it names another column."""
     rest = text.removesuffix(OR_MISSING).removeprefix(source)
     return rest.lstrip() if rest != text.removesuffix(OR_MISSING) and rest.startswith(" ") else None
 
 
 def _or_missing(text: str, fill: float, gap: Gap) -> str:
-    """Add that rows without a value fulfil the condition, if they do; ``fill`` is NaN without such rows."""
+    """Append ``or is missing`` where missing values, whose feature is ``fill``, are above the cut.
+
+    Without missing values ``fill`` is NaN.
+    """
     return text + OR_MISSING if fill > gap.middle else text
 
 

@@ -75,7 +75,7 @@ USED: dict[str, tuple[Any, list[str]]] = {
         np.uint64(2**63) + np.arange(N, dtype=np.uint64) % 5,
         ["unused", "identifier: 5 distinct whole numbers beyond 2^53"],
     ),
-    "bytes": ([bytes([row, 0, 1, 2]) for row in range(N)], ["unused", "begins as an image does (JPEG"]),
+    "bytes": ([bytes([row, 0, 1, 2]) for row in range(N)], ["unused", "is an image file (JPEG"]),
     "images": ([b"\x89PNG\r\n\x1a\n" + bytes([row]) for row in range(N)], ["unused", "operator `embed`"]),
     "lists of different lengths": (
         [[0.5] * (1 + row % 3) for row in range(N)],

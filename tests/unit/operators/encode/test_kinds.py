@@ -11,7 +11,8 @@ import pytest
 
 from operators.base import OperatorError
 from operators.encode.column_forms import Form, form_of
-from operators.encode.kinds import Kind, KindOptions, Unused, decide_kind
+from operators.encode.column_use import Kind, KindOptions, Unused
+from operators.encode.kinds import decide_kind
 from operators.encode.summary import TextRules, summarise
 
 

@@ -9,7 +9,8 @@ from operators.base import OperatorError
 from operators.descriptions.views import views_of
 from operators.encode import kinds, sketches
 from operators.encode.column_forms import Form, form_of
-from operators.encode.kinds import Kind, KindOptions, Unused, decide_kind
+from operators.encode.column_use import Kind, KindOptions, Unused
+from operators.encode.kinds import decide_kind
 from operators.encode.sketches import ValueCounts
 from operators.encode.summary import summarise
 from operators.encode.tags import choose_tags, read_tags

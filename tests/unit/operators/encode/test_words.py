@@ -89,13 +89,15 @@ def test_words_of_dates_select_the_rows_above_every_cut(table, tmp_path, column)
     told = 0
     for place in range(len(parts) * 2 - 2):
         for gap in gaps_of(x[:, place]):
-            text = words[place].above(gap)
+            text = words[place].condition(gap)
             above = x[:, place] > np.float32(gap.middle)
             # Equal angles that differ by rounding are no cut that any rule proposes.
             if gap.high - gap.low < 1e-6 and place > 1:
                 continue
             assert by_words(text, dates).tolist() == above.tolist(), text
-            assert np.array_equal(x[:, place] > np.float32(words[place].cut(words[place].told(gap))), above)
+            assert np.array_equal(
+                x[:, place] > np.float32(words[place].cut(words[place].threshold(gap))), above
+            )
             again = words[place].parse(condition_of(text, column))
             assert np.array_equal((x[:, place] > np.float32(again)) | dates.isna(), above | dates.isna()), (
                 text
@@ -111,7 +113,7 @@ def test_words_of_numbers_are_in_the_unit_of_the_column(table, tmp_path, column,
     words = state.words([column])[0]
     values = table[column].to_pandas()
     for gap in gaps_of(x[:, 0]):
-        text = words.above(gap)
+        text = words.condition(gap)
         above = x[:, 0] > np.float32(gap.middle)
         number = float(text.removesuffix(OR_MISSING).split(" > ")[1])
         missing = values.isna() & text.endswith(OR_MISSING)
@@ -129,7 +131,7 @@ def test_words_of_levels_shares_and_buckets(table, tmp_path):
     x, state = encoded(table, 1, tmp_path, *columns, categorical=categorical)
     told = state.words(["member", "age"])
     half = Gap(0.0, 1.0)
-    texts = [word.above(half) for word in told.values()]
+    texts = [word.condition(half) for word in told.values()]
     member = frame["member"].fillna(state.columns[0].fill > 0.5).astype(bool)
     assert texts[0] in ("member = true", "member = true or is missing")
     assert (x[:, 0] > 0.5).tolist() == member.tolist()
@@ -144,7 +146,7 @@ def test_words_of_levels_shares_and_buckets(table, tmp_path):
     place = next(
         p for p, output in enumerate(state.outputs) if output.role == "target" and output.source == "zip"
     )
-    text = told[place].above(Gap(0.4, 0.6))
+    text = told[place].condition(Gap(0.4, 0.6))
     assert text == f"{state.outputs[place].source} among values with a share of class yes above 0.5"
     assert told[place].parse(condition_of(text, state.outputs[place].source)) == 0.5
     assert zip_code.nunique() > 20
@@ -154,7 +156,7 @@ def test_words_of_hashes(table, tmp_path):
     _, state = encoded(table, 1, tmp_path, "zip", categorical={"rare": "hash"})
     place = next(p for p, output in enumerate(state.outputs) if output.role == "hash")
     words = state.words()[place]
-    texts = [words.above(Gap(*ends)) for ends in ((-1.0, 0.0), (0.0, 1.0))]
+    texts = [words.condition(Gap(*ends)) for ends in ((-1.0, 0.0), (0.0, 1.0))]
     assert texts == [
         "zip not among the rare values of hash bucket 0, sign -",
         "zip among the rare values of hash bucket 0, sign +",
