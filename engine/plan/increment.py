@@ -170,7 +170,8 @@ def actions_of(
     """Return the action of each operator by name. ``operators`` are in the order of the chain."""
     entries = {entry["name"]: entry for entry in manifest["operators"]}
     replays, draws = store.replays(), any(planned.name == PARTS for planned in operators)
-    everything = _reason_for_all(manifest, recipe, outcome, draws=draws)
+    everything = _reason_for_all(manifest, recipe, outcome)
+    other_rows = draws != any(entry["name"] == PARTS for entry in manifest["operators"])
     adder: dict[str, str] = {}
     found: dict[str, Action] = {}
     for planned in operators:
@@ -183,6 +184,8 @@ def actions_of(
         reason = everything
         if everything:
             pass
+        elif other_rows and operator.learns_from_rows:
+            reason = "operators of the base have learnt from other rows"
         elif not entry or not _same(entry, planned):
             reason = "it is new in the recipe" if not entry else "its parameters or its inputs have changed"
         elif not operator.can_predict:
@@ -202,14 +205,11 @@ def actions_of(
     return found
 
 
-def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome, *, draws: bool) -> str:
+def _reason_for_all(manifest: Mapping[str, Any], recipe: Recipe, outcome: Outcome) -> str:
     """Return why every operator is fitted again, or an empty text."""
     if not _same_recipe(manifest, recipe):
         return "the base has another seed or source"
-    if outcome == "full":
-        return "everything is computed again"
-    drew = any(entry["name"] == PARTS for entry in manifest["operators"])
-    return "" if draws == drew else "operators of the base have learnt from other rows"
+    return "everything is computed again" if outcome == "full" else ""
 
 
 def _same(entry: Mapping[str, Any], planned: PlannedOperator) -> bool:

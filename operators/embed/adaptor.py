@@ -39,7 +39,8 @@ from operators.report import ReportSection
 class Embed(Operator[EmbedParams]):
     """Adds ``x``, a text's or image's vector from a pretrained network, and ``x_fault`` where there is none.
 
-    Runs before ``ingest``, so that another label needs no second pass through the network.
+    It reads one source column and learns from no row, so that another label, or another draw of validation and
+    test rows, needs no second pass through the network.
     """
 
     name = "embed"
@@ -48,6 +49,7 @@ class Embed(Operator[EmbedParams]):
     Params: ClassVar[type[OperatorParams]] = EmbedParams
     keeps_open = True
     prefers_gpu = True
+    fits_on_all_rows = True
 
     @property
     def requires(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from operators.base import (
     VECTOR,
     Apply,
     Context,
+    DatasetDelta,
     Executor,
     Operator,
     OperatorError,
@@ -34,6 +35,7 @@ class StoredGradients(Operator[GradientsParams]):
     name = "gradients"
     version = 1
     Params: ClassVar[type[OperatorParams]] = GradientsParams
+    fits_on_all_rows = True
 
     def __init__(self, params: GradientsParams) -> None:
         super().__init__(params)
@@ -83,6 +85,15 @@ class StoredGradients(Operator[GradientsParams]):
                 f"the gradients of exactly these files again."
             )
         return {"numbers_per_row": float(rows.width)}
+
+    @property
+    def can_predict(self) -> bool:
+        """Every row of the plan has a stored one, whatever the other operators learn from."""
+        return True
+
+    def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
+        """Check the number of stored rows again, as :meth:`fit` does. Raises OperatorError."""
+        return self.fit(context, executor)
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
         """Draw maps of gradient space."""

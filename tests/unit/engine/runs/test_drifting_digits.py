@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from connectors.digits import make_digits
 from connectors.drifting_digits import make_night, write_night
@@ -44,6 +45,25 @@ def test_without_a_change_of_light_the_digits_are_the_demo_s() -> None:
     calm = pa.concat_tables([make_night(night) for night in (1, 2)])
     places = [int(name[-5:]) for name in calm.column("id").to_pylist()]
     assert make_digits(seed=0).take(places).equals(calm.combine_chunks())
+
+
+def test_a_rare_group_is_found_and_its_share_drifts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first night against the third, without training."""
+    monkeypatch.chdir(tmp_path)
+    value = yaml.safe_load(RECIPE.read_text("utf-8"))
+    value |= {"train": None, "report": {"enabled": False}, "tracking": {"enabled": False}}
+    for night in (1, 3):
+        write_night(Path("demo/drift"), night)
+        result = run(Recipe.parse(value))
+        if night == 1:
+            found = pq.read_table(result.path / "data").to_pandas()
+            rare = found["group"][found["true_group"] == "no_loop/bright"]
+            assert rare.nunique() == 1
+            assert not found["group"][found["true_group"] == "no_loop/dark"].isin(rare).any()
+    drift = {figure["name"]: figure["over"] for figure in result.manifest["incremental"]["drift"]}
+    assert (drift["shares"], drift["features"]) == (True, False)
 
 
 @pytest.mark.slow  # three runs, three trainings, MLflow's database

@@ -66,6 +66,16 @@ def test_a_row_without_a_vector_is_set_aside_with_the_encoders_reason(tmp_path: 
     assert computed(other)["ingest"] == 4
 
 
+def test_neither_another_label_nor_another_draw_needs_new_vectors(tmp_path: Path) -> None:
+    """`parts` draws by the label and by `split`; the encoder learns from no row."""
+    plan = make_plan(text_recipe(tmp_path))
+    assert plan.operators[0].name == "parts"
+    for sections in ({"source": {"label": "other"}}, {"operators": {"split": {"validation": 0.3}}}):
+        other = make_plan(text_recipe(tmp_path, **sections))
+        same = {n.name for n in other.operators if n.fingerprint == plan.fingerprint_of(n.name)}
+        assert same == {"embed"}
+
+
 def test_or_the_run_fails_at_that_row_and_the_vectors_are_kept(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"s0\.parquet.*row 7.*column 'word' is empty \(value: ''\)"):
         run(text_recipe(tmp_path))

@@ -23,7 +23,7 @@ from operators.columns import vectors_to_numpy
 from operators.gradients.params import GradientsParams
 from operators.gradients.stored import open_stored
 from operators.gradients.stored_adaptor import StoredGradients
-from tests.data import small_recipe
+from tests.data import recipe_for, small_recipe, spurious_table
 from tests.unit.in_memory import run_operator, split_table
 
 Floats = np.ndarray[Any, np.dtype[Any]]
@@ -155,6 +155,7 @@ def test_each_shard_gets_its_own_rows_and_what_is_stored_is_fingerprinted(tmp_pa
     before = make_plan(recipe).fingerprint_of("gradients")
     np.save(tmp_path / "g.npy", 2 * G)
     assert make_plan(recipe).fingerprint_of("gradients") != before
+    assert make_plan(recipe).learnt_from == make_plan(small_recipe(tmp_path)).learnt_from
     with pytest.raises(InputError, match=r"operators\.gradients\.stored: .* cannot be read"):
         make_plan(with_stored(recipe, {"path": "nowhere.npy"}))
 
@@ -174,6 +175,21 @@ def test_a_row_that_is_not_finite_is_named(tmp_path: Path) -> None:
     labels = split_table(pa.table({"y": np.zeros(9, np.int32)}), [3])
     with pytest.raises(OperatorError, match="row 4 of the stored gradients"):
         run_operator(operator, labels, tmp_path)
+
+
+def test_an_increment_whose_array_did_not_grow_is_refused(tmp_path: Path) -> None:
+    stored = save_npy(tmp_path, np.ones((240, 3), np.float32))
+    sections: dict[str, Any] = {
+        "incremental": {"base": "current", "mode": "predict"},
+        "operators": {"groups": {"method": "none"}},
+    }
+    run(with_stored(small_recipe(tmp_path, **sections), stored))
+    pq.write_table(spurious_table(30, seed=1), tmp_path / "data" / "s9.parquet")
+    recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", **sections))
+    with pytest.raises(InputError, match="holds 240 rows, and the source 270"):
+        run(with_stored(recipe, stored))
+    save_npy(tmp_path, np.ones((270, 3), np.float32))
+    assert run(with_stored(recipe, stored)).manifest["rows"] == 270
 
 
 @pytest.mark.slow
