@@ -171,7 +171,7 @@ def actions_of(
     entries = {entry["name"]: entry for entry in manifest["operators"]}
     replays, draws = store.replays(), any(planned.name == PARTS for planned in operators)
     everything = _reason_for_all(manifest, recipe, outcome)
-    other_rows = draws != any(entry["name"] == PARTS for entry in manifest["operators"])
+    other_rows = "" if draws == (PARTS in entries) else "operators of the base have learnt from other rows"
     adder: dict[str, str] = {}
     found: dict[str, Action] = {}
     for planned in operators:
@@ -181,11 +181,9 @@ def actions_of(
         inputs = sorted({adder[column] for column in operator.requires} | set(operator.uses) | drawn)
         changed = [name for name in inputs if not found[name].kept]
         fingerprint = str(entry.get("fingerprint", ""))
-        reason = everything
-        if everything:
+        reason = everything or (other_rows if operator.learns_from_rows else "")
+        if reason:
             pass
-        elif other_rows and operator.learns_from_rows:
-            reason = "operators of the base have learnt from other rows"
         elif not entry or not _same(entry, planned):
             reason = "it is new in the recipe" if not entry else "its parameters or its inputs have changed"
         elif not operator.can_predict:

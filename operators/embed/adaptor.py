@@ -39,8 +39,8 @@ from operators.report import ReportSection
 class Embed(Operator[EmbedParams]):
     """Adds ``x``, a text's or image's vector from a pretrained network, and ``x_fault`` where there is none.
 
-    It reads one source column and learns from no row, so that another label, or another draw of validation and
-    test rows, needs no second pass through the network.
+    It reads one source column and learns from no row, so that another label, or another draw of validation
+    and test rows, needs no second pass through the network.
     """
 
     name = "embed"
