@@ -26,10 +26,15 @@ MOST_HEADER = 2**20
 """Bytes of a header of safetensors."""
 
 
-def check_state(folder: Path) -> None:
+def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
     """Raise InputError, which names the file, where a state holds something that must not be read.
 
     Links must stay in the folder. Files of other formats are left to the operator that wrote them.
+
+    Parameters
+    ----------
+    folder : the state.
+    remedy : what to do for a new one, for the error.
     """
     inside = folder.resolve()
     for path in sorted(folder.rglob("*")):
@@ -39,7 +44,7 @@ def check_state(folder: Path) -> None:
         if path.is_dir():
             continue
         if not path.is_file():
-            raise InputError(f"{path} is no regular file. Remove it, and run the recipe again.")
+            raise InputError(f"{path} is no regular file. Remove it, and {remedy}.")
         check = _CHECKS.get(path.suffix)
         if check is None:
             continue
@@ -49,7 +54,7 @@ def check_state(folder: Path) -> None:
         except Exception as error:  # every format's reader has errors of its own, such as tokenize.TokenError
             text = " ".join(str(error).split())[:200] or type(error).__name__
             raise InputError(
-                f"{path} is damaged or forged: {text}. Remove the folder, and run the recipe again."
+                f"{path} is damaged or forged: {text}. Remove the folder, and {remedy}."
             ) from None
 
 

@@ -64,7 +64,7 @@ class Ensemble:
         try:
             record = json.loads((folder / DESCRIPTION).read_text("utf-8"))
             spec = ModelSpec.model_validate(record["model"])
-            weights = np.asarray(record["model_weights"], np.float64)
+            weights = _distribution(record["model_weights"])
             selection = safetensors.numpy.load_file(folder / SELECTION)
             states = [
                 safetensors.torch.load_file(model_path(folder / MODELS, i)) for i in range(len(weights))
@@ -185,6 +185,14 @@ class Ensemble:
         if rows.ndim != 2 or rows.shape[1] != self.spec.n_features:
             raise ValueError(f"X has shape {rows.shape}; the model takes (n, {self.spec.n_features})")
         return rows
+
+
+def _distribution(found: Any) -> Float64:
+    """Return mixture weights (T,). Raises ValueError for what is no distribution over models."""
+    weights = np.asarray(found, np.float64)
+    if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise ValueError("model_weights is no list of shares, none negative and one positive")
+    return weights
 
 
 def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:

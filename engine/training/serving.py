@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from engine.core.json_files import write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
-from engine.training.raw_rows import clean_columns, read_columns, table_of, write_columns
+from engine.training.raw_rows import COLUMNS, clean_columns, read_columns, table_of, write_columns
+from engine.training.served_files import check_columns, check_files, naming, read_description
 from engine.training.version import Version
 from operators.base import (
     FEATURE_FAULT,
@@ -110,17 +111,23 @@ class Served:
     """Whether features are made of texts or images by a pretrained network."""
 
     def __init__(self, folder: str | Path) -> None:
+        """Read the files of a model. Raises InputError, which names the file, where one is forged."""
+        folder = Path(folder)
+        check_files(folder)
         self.model = Ensemble.load(folder)
-        self.schema = read_columns(Path(folder))
-        self._about: dict[str, Any] = json.loads((Path(folder) / SERVING).read_text("utf-8"))
+        self._about = read_description(folder / SERVING, self.model.spec.n_classes)
+        with naming(folder / COLUMNS):
+            self.schema = read_columns(folder)
+        check_columns(folder / COLUMNS, self.schema, self.names)
         encoder = self._about["encoder"]
-        self._encoder = None if encoder is None else _open(encoder, Path(folder) / ENCODING)
-        if encoder is not None and encoder["name"] == "encode":
-            self.optional, self.missing_texts = _gaps(encoder["params"], Path(folder) / ENCODING)
+        with naming(folder / (SERVING if encoder is None else ENCODING)):
+            self._encoder = None if encoder is None else _open(encoder, folder / ENCODING)
+            if encoder is not None and encoder["name"] == "encode":
+                self.optional, self.missing_texts = _gaps(encoder["params"], folder / ENCODING)
+            self.networks = encoder is not None and _has_network(encoder, folder / ENCODING)
         if texts := self._about.get("texts"):
             self._cleaning = (tuple(texts["missing"]), bool(texts["strip"]))
             self.missing_texts = (*self.missing_texts, *texts["missing"])
-        self.networks = encoder is not None and _has_network(encoder, Path(folder) / ENCODING)
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
@@ -287,7 +294,11 @@ def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
 
 
 def _open(encoder: Mapping[str, Any], state: Path | None = None) -> Any:
-    kind = operator_class(encoder["name"]).variant(encoder["params"])
+    try:
+        found = operator_class(encoder["name"])
+    except KeyError:
+        raise OperatorError(f"serving.json: encoder: there is no operator {encoder['name']!r}") from None
+    kind = found.variant(encoder["params"])
     operator: Operator[Any] = kind(kind.Params.recorded(encoder["params"]))
     return operator.open_for_new_rows(Context(_OneShard(), state or Path()))
 

@@ -112,7 +112,7 @@ class TableEncoding:
         for index, encoding in enumerate(self.columns):
             entry = encoding.to_json()
             if isinstance(encoding, CategoryEncoding) and encoding.target is not None:
-                file = f"target-{index}.parquet"
+                file = target_file(index)
                 encoding.target.save(folder / file)
                 entry["target"] = {
                     "file": file,
@@ -129,17 +129,27 @@ class TableEncoding:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote."""
+        """Read what :meth:`save` wrote. Raises ValueError where it names files beside its own."""
         state = json.loads((folder / STATE).read_text("utf-8"))
-        columns = tuple(_read(entry, folder) for entry in state.pop("encodings"))
+        columns = tuple(_read(entry, folder, index) for index, entry in enumerate(state.pop("encodings")))
         return cls(columns, state)
 
 
-def _read(entry: dict[str, Any], folder: Path) -> Encoding:
+def target_file(index: int) -> str:
+    """Return the name of the file with the class shares of a column."""
+    return f"target-{index}.parquet"
+
+
+def _read(entry: dict[str, Any], folder: Path, index: int) -> Encoding:
     kind = entry["type"]
     if kind == "category":
         about = entry.get("target")
-        target = about and TargetTable.load(folder / about["file"], about["names"], about["smoothing"])
+        if about and about["file"] != target_file(index):  # a forged name could lead to any file
+            raise ValueError(
+                f"{folder / STATE} names the file {about['file']!r} for column {index}, and not "
+                f"{target_file(index)}: it is forged. Remove the folder, and run the recipe again."
+            )
+        target = about and TargetTable.load(folder / target_file(index), about["names"], about["smoothing"])
         return CategoryEncoding.from_json(entry, target)
     readers: Mapping[str, Any] = {
         "number": NumberEncoding,

@@ -1,0 +1,127 @@
+"""Checks of the files of a served model, which may come from a stranger or from a shared output.
+
+They run no code when they are read. What is checked here is that they are what ``serving.export`` writes:
+otherwise a pipe or a file of another form ends a prediction without a word on the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from engine.core.errors import InputError
+from engine.storage.state_files import check_state
+
+REMEDY = "train the model again"
+MOST_ENTRIES = 2**20
+"""Entries of a vector column: a larger number in a forged type asks for memory that no row has."""
+
+
+class _Encoder(BaseModel):
+    name: StrictStr
+    params: dict[str, Any]
+
+
+class _Texts(BaseModel):
+    missing: list[StrictStr]
+    strip: StrictBool
+
+
+class _Reading(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    format: StrictStr | None = None
+    options: dict[str, Any] | None = None
+    encoding: StrictStr | None = None
+    rename: dict[StrictStr, StrictStr] | None = None
+    flatten: list[StrictStr] | None = None
+
+
+class _Description(BaseModel):
+    version: StrictStr
+    classes: list[StrictBool | StrictInt | StrictFloat | StrictStr]
+    features: list[StrictStr]
+    widths: list[StrictInt | None]
+    encoder: _Encoder | None
+    texts: _Texts | None = None
+    reading: _Reading | None = None
+
+
+def check_files(folder: Path) -> None:
+    """Raise InputError, which names the file, for links that lead out, pipes, and files that are forged."""
+    check_state(folder, REMEDY)
+
+
+def read_description(path: Path, n_classes: int) -> dict[str, Any]:
+    """Read ``serving.json``.
+
+    Parameters
+    ----------
+    path : the file.
+    n_classes : classes that the model tells apart.
+
+    Raises
+    ------
+    InputError
+        It does not describe a served model of so many classes.
+    """
+    with naming(path):
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        described = _Description.model_validate(found)
+        if len(described.classes) != n_classes:
+            raise ValueError(f"{len(described.classes):,} classes are named, and the model has {n_classes:,}")
+    return found
+
+
+def check_columns(path: Path, schema: pa.Schema | None, names: list[str]) -> None:
+    """Raise InputError unless the types of the columns are those of the model's columns ``names``."""
+    if schema is None:
+        return
+    with naming(path):
+        if lacking := [name for name in names if name not in schema.names]:
+            raise ValueError(f"the column {lacking[0]!r}, which the model reads, has no type")
+        if len(set(schema.names)) < len(schema.names):
+            raise ValueError("two columns have one name")
+        for field in schema:
+            if not _is_readable(field.type):
+                raise ValueError(f"the column {field.name!r} has the type {str(field.type)[:100]}")
+
+
+def _is_readable(kind: pa.DataType) -> bool:
+    """Return whether a column of a source may have the type: a scalar, a struct or list of them."""
+    if isinstance(kind, pa.ExtensionType) or pa.types.is_union(kind) or pa.types.is_run_end_encoded(kind):
+        return False
+    if pa.types.is_struct(kind):
+        return all(not pa.types.is_nested(field.type) for field in kind)
+    if not pa.types.is_nested(kind):
+        return True
+    small = not pa.types.is_fixed_size_list(kind) or kind.list_size <= MOST_ENTRIES
+    return small and not pa.types.is_map(kind) and not pa.types.is_nested(kind.value_type)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Turn whatever the reader of a forged file raises into an InputError that names the file."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise _forged(path, f"{place}: {first['msg']}") from None
+    except Exception as error:  # every operator's reader has errors of its own, and so has Arrow
+        raise _forged(path, str(error) or type(error).__name__) from None
+
+
+def _forged(path: Path, text: str) -> InputError:
+    return InputError(
+        f"{path} is no file of a served model: {' '.join(text.split())[:300].rstrip('. ')}. It is damaged or "
+        f"forged: train the model again and register it."
+    )
