@@ -24,6 +24,7 @@ SCHEMES_VARIABLE = "ROWSIEVE_SCHEMES"
 HOSTS_VARIABLE = "ROWSIEVE_HOSTS"
 NAMES_VARIABLE = "ROWSIEVE_ENVIRONMENT_NAMES"
 MODULES_VARIABLE = "ROWSIEVE_FACTORIES"
+PROFILES_VARIABLE = "ROWSIEVE_PROFILES"
 STRICT_VARIABLE = "ROWSIEVE_STRICT"
 DEPTH_VARIABLE = "ROWSIEVE_MAX_JSON_DEPTH"
 SECONDS_VARIABLE = "ROWSIEVE_MAX_SECONDS"
@@ -47,6 +48,8 @@ STRICT_SCHEMES = OBJECT_STORES | {"file", "hdfs", "viewfs", "sqlite", "duckdb"}
 """URI schemes that are opened with ``ROWSIEVE_STRICT``: those of files and object stores."""
 JSON_DEPTH, MOST_JSON_DEPTH = 100, 1000
 """Levels of lists and objects in JSON: by default, and at most. Arrow parses them by recursion."""
+FILES_IN_URIS = ("kerb_ticket", "tls_ca_file_path")
+"""Settings of a URI that name files of the operator: tickets of Kerberos, certificates."""
 METADATA_HOSTS = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
@@ -85,6 +88,9 @@ class SourcePolicy:
         Environment variables that ``${NAME}`` may stand for in the user and password of a database's URL.
     modules
         Python modules, each with what lies below it, that the properties of an Iceberg catalog may name.
+    profiles
+        Profiles and roles of AWS, and tickets of Kerberos, that the properties of a catalog may name: each
+        makes the reader act as somebody whom the operator has set up for other work.
     outside_links
         Whether symbolic links in a source's folder may lead out of it.
     json_depth
@@ -97,6 +103,7 @@ class SourcePolicy:
     hosts: tuple[str, ...] | None = None
     variables: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
     outside_links: bool = False
     json_depth: int = JSON_DEPTH
     seconds: int | None = None
@@ -112,6 +119,7 @@ class SourcePolicy:
             hosts=_listed(found, HOSTS_VARIABLE) if HOSTS_VARIABLE in found else None,
             variables=_listed(found, NAMES_VARIABLE),
             modules=_listed(found, MODULES_VARIABLE),
+            profiles=_listed(found, PROFILES_VARIABLE),
             json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MOST_JSON_DEPTH),
             seconds=_number(found, SECONDS_VARIABLE),
         )
@@ -188,6 +196,17 @@ class SourcePolicy:
             f"{MODULES_VARIABLE}={','.join([*self.modules, module])} in the environment, on every node."
         )
 
+    def check_profile(self, name: str, key: str) -> None:
+        """Raise ConnectorError, which names ``key``, unless a recipe may act as this profile or role."""
+        if name in self.profiles:
+            return
+        raise ConnectorError(
+            f"{key}: {name!r} is a profile, role or ticket of whoever runs this process, and a recipe would "
+            f"act with its rights. Give keys of the recipe's own, or name a catalog that is defined in "
+            f".pyiceberg.yaml. If you trust the recipe, set "
+            f"{PROFILES_VARIABLE}={','.join([*self.profiles, name])} in the environment, on every node."
+        )
+
 
 def is_metadata_address(text: str) -> bool:
     """Return whether an IP address belongs to a metadata service or to a link-local range."""
@@ -252,6 +271,12 @@ def _check_spelling(uri: str, key: str) -> None:
     if _FORBIDDEN.search(authority) or (scheme in ("http", "https") and not authority):
         raise ConnectorError(
             f"{key}: {uri} names no host, or one with a blank or a backslash. Write it as SCHEME://HOST/PATH."
+        )
+    refused = [name for name, _ in _settings(uri) if name.lower() in FILES_IN_URIS]
+    if refused and scheme in OBJECT_STORES | {"hdfs", "viewfs"}:
+        raise ConnectorError(
+            f"{key}: a URI cannot set {refused[0]}, which uses a file of whoever runs this process. Leave it "
+            f"out; set KRB5CCNAME or AWS_CA_BUNDLE in the environment."
         )
     if scheme in OBJECT_STORES:
         region = next((value for name, value in _settings(uri) if name.lower() == "region"), "")

@@ -103,15 +103,20 @@ def link(source: Place, target: Place, *, root: Place) -> None:
         link_beneath(root if isinstance(root, Path) else target.parent, source, target)
 
 
-def read_whole(place: Place, *, root: Place) -> bytes:
+def read_whole(place: Place, *, root: Place, most_bytes: int | None = None) -> bytes:
     """Return the content of a file or an object. No link beneath ``root``, a folder above it, is followed.
 
-    Raises ConnectorError for a link and for a pipe or the like, and OSError.
+    Raises ConnectorError for a link, for a pipe or the like, and for more than ``most_bytes``; and OSError.
     """
-    if isinstance(place, Path) and isinstance(root, Path):
-        with old_file_beneath(root, place) as handle:
-            return handle.read()
-    return place.read_bytes()
+    if isinstance(place, ObjectPath):
+        return place.read_bytes(most_bytes)
+    if not isinstance(root, Path):
+        return place.read_bytes()
+    with old_file_beneath(root, place) as handle:
+        found = handle.read() if most_bytes is None else handle.read(most_bytes + 1)
+    if most_bytes is not None and len(found) > most_bytes:
+        raise ConnectorError(f"{place} is larger than {most_bytes:,} bytes. Remove it.")
+    return found
 
 
 def make_folder(place: Place, *, root: Place | None = None) -> None:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
+from connectors.base import ConnectorError
 from connectors.storage.clients import client, shown
 
 SMALL = 2**20
@@ -119,21 +120,23 @@ class ObjectPath:
         """Return this path: object stores have no links."""
         return self
 
-    def read_bytes(self) -> bytes:
-        """Return the whole content."""
-        return self.read_tagged()[0]
+    def read_bytes(self, most_bytes: int | None = None) -> bytes:
+        """Return the whole content. Raises ConnectorError for more than ``most_bytes``."""
+        return self.read_tagged(most_bytes)[0]
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return the whole content as text."""
         return self.read_bytes().decode(encoding)
 
-    def read_tagged(self) -> tuple[bytes, Tag]:
-        """Return the whole content, and its tag."""
+    def read_tagged(self, most_bytes: int | None = None) -> tuple[bytes, Tag]:
+        """Return the whole content, and its tag. Raises ConnectorError for more than ``most_bytes``."""
         import obstore
 
         with self._asking():
             found = obstore.get(client(self.root), self.key)
             meta = found.meta
+            if most_bytes is not None and meta["size"] > most_bytes:
+                raise ConnectorError(f"{self} is larger than {most_bytes:,} bytes. Remove it.")
             return bytes(found.bytes()), Tag(meta.get("e_tag"), meta.get("version"))
 
     def write_bytes(self, data: bytes) -> Tag:

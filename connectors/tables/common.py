@@ -18,8 +18,8 @@ from connectors.files import resolve
 from connectors.policy import current_policy, hosts_named
 from connectors.schema import check_names, check_types, pick
 
-FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation"}
-"""Settings of a PostgreSQL URL that use passwords and tickets of this machine."""
+FILES_OF_SECRETS = {"passfile", "service", "servicefile", "gssdelegation", "sslcert", "sslkey", "sslpassword"}
+"""Settings of a PostgreSQL URL that use passwords, keys and tickets of this machine."""
 
 
 def library(module: str, extra: str) -> Any:
@@ -60,8 +60,9 @@ def check_database(url: str, key: str = "source.path") -> None:
     refused = sorted(FILES_OF_SECRETS & settings.keys())
     if refused:
         raise ConnectorError(
-            f"{key}: a URL cannot set {refused[0]}, which sends what this machine keeps for others. Write "
-            f"user and password as ${{NAME}}."
+            f"{key}: a URL cannot set {refused[0]}, which sends what this machine keeps for others, or uses "
+            f"it. Write user and password as ${{NAME}}; whoever runs this installation can name a "
+            f"certificate in PGSSLCERT and PGSSLKEY."
         )
     if parts.password or settings.get("password") or not os.environ.get("PGPASSWORD"):
         return

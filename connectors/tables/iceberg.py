@@ -81,6 +81,8 @@ OWN_KEYS = {
     ),
 }
 """Kind of store -> properties with which its requests do not carry credentials of the environment."""
+IDENTITIES = re.compile(r"(.+\.)?(profile[-_]name|role[-_]arn|kerberos[-_]ticket)")
+"""Properties that choose as whom the reader acts, among those whom the operator has set up."""
 PROPERTIES = re.compile(
     r"name|type|uri|warehouse|credential|token|scope|prefix|audience|resource|oauth2-server-uri"
     r"|token-refresh-enabled|rest\.sigv4-enabled|rest\.signing-(region|name)|init_catalog_tables"
@@ -119,6 +121,7 @@ class Iceberg(Connector[IcebergOptions]):
             there = [found.snapshot_id for found in table.snapshots()]
             raise ConnectorError(f"{spec.path} has no snapshot {chosen or 'yet'}; there are: {there[-5:]}.")
         properties = tuple(sorted((key, str(value)) for key, value in table.io.properties.items()))
+        check_hosts(table.metadata.properties, "source.path: the metadata of the table")
         if not isinstance(options.catalog, str):  # else they are what the operator's own catalog says
             check_hosts(dict(properties), "source.options.catalog")
             current_policy().check_uri(table.metadata_location)
@@ -196,6 +199,8 @@ def check_properties(properties: Mapping[str, str], key: str) -> None:
     for name, value in properties.items():
         if name.endswith("-impl"):
             policy.check_module(value, f"{key}.{name}")
+        elif IDENTITIES.fullmatch(name):
+            policy.check_profile(value, f"{key}.{name}")
         elif not PROPERTIES.fullmatch(name):
             raise ConnectorError(
                 f"{key}.{name}: a recipe cannot set this property. It can set name, type, uri, warehouse, "
@@ -208,12 +213,15 @@ def check_properties(properties: Mapping[str, str], key: str) -> None:
 
 
 def check_hosts(properties: Mapping[str, str], key: str) -> None:
-    """Raise ConnectorError for properties that name a metadata service, or a host for ambient credentials.
+    """Raise ConnectorError for properties that name a metadata service, or a host for ambient credentials,
+    or a profile or role of the operator that the policy does not list.
 
     Properties come from the recipe, from a catalog's answer and from a table's metadata file.
     """
     policy = current_policy()
     for name, value in properties.items():
+        if value and IDENTITIES.fullmatch(name):
+            policy.check_profile(value, f"{key}.{name}")
         hosts = hosts_named(value) if names_a_host(name) and name != "uri" else []
         if name == "adls.connection-string":
             found = re.findall(r"(?i)[a-z]*endpoint=([^;]*)", value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from connectors.storage import read_columns
 from engine.core.errors import BudgetError, InputError, RowsieveError
+from engine.core.json_files import read_key
 from engine.execution.quarantine import read_quarantine
 from engine.plan.planner import make_plan
 from engine.plan.sample import count_label, draw_sample
@@ -141,8 +141,8 @@ class Curated(PublishedVersion):
         shards = range(len(self.manifest["parts"]))
         parts = [read_columns(store.part(known["probe"], shard), [PREDICTION]) for shard in shards]
         predicted = pa.concat_tables(parts).column(PREDICTION)
-        state = json.loads((store.state(known["ingest"]) / "classes.json").read_text("utf-8"))
-        labels, _ = class_indices(self.table.column(self.recipe.source.label), state["classes"])
+        classes = read_key(store.state(known["ingest"]) / "classes.json", "classes", list)
+        labels, _ = class_indices(self.table.column(self.recipe.source.label), classes)
         correct = np.equal(predicted.fill_null(NOISE).to_numpy(), labels)
         unknown = (labels < 0) | predicted.is_null().to_numpy()
         return np.where(unknown, np.nan, correct.astype(np.float64))

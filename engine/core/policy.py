@@ -6,11 +6,14 @@ Whoever starts runs sets it, by environment variables or by a TOML file that ``R
     hosts = ["db.internal", "*.example.org"]
     factories = ["ourmodels"]
     environment_names = ["SHOP_PASSWORD"]
+    profiles = ["curation"]
     addresses = ["head:6379"]
     max_rows = 1_000_000_000
     max_bytes = 10_000_000_000_000
     max_json_depth = 100
     max_seconds = 86_400
+    max_model_bytes = 2_147_483_648
+    max_model_files = 10_000
     strict = true
 
 A key of the file replaces its variable, so that the file is the only place to look. Packages below the engine
@@ -37,15 +40,18 @@ VARIABLES = {
     "hosts": "ROWSIEVE_HOSTS",
     "factories": "ROWSIEVE_FACTORIES",
     "environment_names": "ROWSIEVE_ENVIRONMENT_NAMES",
+    "profiles": "ROWSIEVE_PROFILES",
     "addresses": "ROWSIEVE_ADDRESSES",
     "max_rows": "ROWSIEVE_MAX_ROWS",
     "max_bytes": "ROWSIEVE_MAX_BYTES",
     "max_json_depth": "ROWSIEVE_MAX_JSON_DEPTH",
     "max_seconds": "ROWSIEVE_MAX_SECONDS",
+    "max_model_bytes": "ROWSIEVE_MAX_MODEL_BYTES",
+    "max_model_files": "ROWSIEVE_MAX_MODEL_FILES",
     "strict": "ROWSIEVE_STRICT",
 }
 """Key of the policy -> environment variable with the same value; lists are separated by commas."""
-NUMBERS = ("max_rows", "max_bytes", "max_json_depth", "max_seconds")
+NUMBERS = tuple(key for key in VARIABLES if key.startswith("max_"))
 STRICT = {"max_rows": 10**9, "max_bytes": 10**13, "max_seconds": 7 * 24 * 3600}
 """Limits that ``strict`` brings where the operator gives none."""
 MAX_BYTES = 2**20
@@ -63,6 +69,8 @@ class Policy:
     """Modules that ``package.module:factory`` may name."""
     environment_names: tuple[str, ...] = ()
     """Environment variables that ``${NAME}`` may stand for in a database URL."""
+    profiles: tuple[str, ...] = ()
+    """Profiles and roles of AWS that the properties of an Iceberg catalog may name."""
     addresses: tuple[str, ...] = ()
     """Ray clusters that ``run.address`` may name in a recipe."""
     max_rows: int | None = None
@@ -73,6 +81,10 @@ class Policy:
     """Levels of lists and objects in a row of JSON."""
     max_seconds: int | None = None
     """Time of a run until it has published."""
+    max_model_bytes: int = 2**31
+    """Bytes of all files of a model that is read to predict, or as the champion."""
+    max_model_files: int = 10_000
+    """Number of these files."""
     strict: bool = False
     """Whether the strict defaults hold for what is not given: schemes of files and object stores alone, and
     limits of rows, bytes and time. ``rowsieve submit`` and its jobs set it."""

@@ -6,7 +6,6 @@ cannot replace the scheduler's signal handlers.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from typing import Any, Protocol
 
 from connectors.storage import Place
 from engine.core.errors import Exit
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.jobs.cron import CatchUp, Cron, caught_up
 
 Job = Callable[[], int]
@@ -143,7 +142,7 @@ def schedule_file(output: Place) -> Place:
 def read_last(file: Place, cron: Cron) -> datetime | None:
     """Return the last handled time of this cron; None before the first."""
     try:
-        return datetime.fromisoformat(json.loads(file.read_text("utf-8"))[_key(cron)])
+        return datetime.fromisoformat(read_json(file)[_key(cron)])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -151,7 +150,7 @@ def read_last(file: Place, cron: Cron) -> datetime | None:
 def write_last(file: Place, cron: Cron, moment: datetime) -> None:
     """Store the last handled time of this cron, beside those of other crons over the same output."""
     try:
-        known = json.loads(file.read_text("utf-8"))
+        known = read_json(file)
     except (OSError, ValueError):
         known = {}
     write_json(file, {**known, _key(cron): moment.isoformat()})

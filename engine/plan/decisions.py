@@ -7,7 +7,6 @@ each combination of base version, input and rule, so that later plans of the sam
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 from connectors.storage import Place
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.plan.increment import Outcome
 from engine.plan.model import Plan, PlannedOperator
 from operators.base import FEATURES, GRADIENT, GROUP, CannotPredictError
@@ -108,7 +107,7 @@ def decision_file(plan: Plan) -> Place:
 def read_decision(plan: Plan) -> dict[str, Any] | None:
     """Return the decision of an earlier run with the same base, input and rule; None if there is none."""
     try:
-        found: dict[str, Any] = json.loads(decision_file(plan).read_text("utf-8"))
+        found: dict[str, Any] = read_json(decision_file(plan))
     except (OSError, ValueError):
         return None
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.core.errors import InputError
+from engine.core.json_files import read_key
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample
 from engine.plan.sources import published_columns
@@ -184,7 +184,7 @@ def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
     fitted: dict[str, dict[str, Any]] = {}
     if maker is not None and maker.name == ENCODE:
         state = plan.store.state(plan.fingerprint_of(ENCODE)) / STATE
-        fitted = json.loads(state.read_text("utf-8"))["uses"]
+        fitted = read_key(state, "uses", dict)
     found = []
     for field in plan.listing.schema:
         told = told_by_recipe(plan.recipe, plan.listing.schema, field.name)

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_whole, remove_file
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
 from engine.storage.lease import alive
@@ -94,8 +94,8 @@ def pending(output: Place) -> list[Record]:
     waiting: list[Place] = list(pending_folder(output).glob("*.json"))
     for path in sorted(waiting, key=lambda path: path.name):
         try:
-            record = _RECORD.validate_python(json.loads(read_whole(path, root=output)))
-        except (OSError, ValueError, RecursionError, ConnectorError):
+            record = _RECORD.validate_python(read_json(path, root=output))
+        except (OSError, ValueError):
             continue
         if f"{record.id}.json" == path.name and ID.fullmatch(record.id):
             found.append(record)

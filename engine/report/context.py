@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from engine.core.json_files import read_key
 from engine.plan.model import Plan, PlannedOperator
 from engine.report.scores import agreement_with_truth
 from engine.report.survey import Key, Survey, gather
@@ -123,7 +123,7 @@ def read_classes(plan: Plan) -> list[str]:
     The operator that adds ``y`` keeps them in ``classes.json`` in its state folder.
     """
     path = plan.store.state(plan.fingerprint_of(plan_operator(plan, LABEL).name)) / "classes.json"
-    return [str(name) for name in json.loads(path.read_text("utf-8"))["classes"]]
+    return [str(name) for name in read_key(path, "classes", list)]
 
 
 def plan_operator(plan: Plan, column: str) -> PlannedOperator:

@@ -8,7 +8,6 @@ label, are never read.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from connectors.base import ConnectorError
-from connectors.storage import Place, read_columns, read_whole
+from connectors.storage import Place, read_columns
 from engine.core.errors import InputError
+from engine.core.json_files import read_json
 from engine.core.output_layout import version_folder
 from engine.plan.chain import CUES
 from engine.plan.model import Plan
@@ -64,8 +63,8 @@ def read_descriptions(output: Place, version: str) -> dict[str, Any] | None:
     """
     file = descriptions_file(output, version)
     try:
-        found: dict[str, Any] = json.loads(read_whole(file, root=output))
-    except (OSError, ValueError, RecursionError, ConnectorError):
+        found: dict[str, Any] = read_json(file, root=output)
+    except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from connectors.storage import find_column, read_columns
 from engine.core.errors import InputError
+from engine.core.json_files import read_key
+from engine.core.suggestions import explain as explain_params
 from engine.plan.chain import CONTRACT, resolve_chain
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
@@ -119,7 +121,12 @@ def rebuilt_chain(version: Version) -> list[Operator[Any]]:
                 f"The version {version.name} was made with the operator {entry['name']!r}, which is not "
                 f"installed here ({error}). Install the package that provides it."
             ) from None
-        chain.append(kind(kind.Params.recorded(entry["params"])))
+        try:
+            chain.append(kind(kind.Params.recorded(entry["params"])))
+        except ValidationError as error:
+            raise InputError(
+                explain_params(error, kind.Params, f"the operator {entry['name']!r} in {version.name}")
+            ) from None
     return resolve_chain(chain)
 
 
@@ -162,7 +169,7 @@ def _classes(store: RunStore, fingerprints: Mapping[str, str]) -> list[str]:
     folder = store.state(fingerprints["ingest"])
     store.ensure_local([folder])
     path = folder / STATE
-    return [str(name) for name in json.loads(path.read_text("utf-8"))["classes"]] if path.exists() else []
+    return [str(name) for name in read_key(path, "classes", list)] if path.exists() else []
 
 
 def _facts(

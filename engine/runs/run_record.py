@@ -6,7 +6,6 @@ status is `pending` until it is `done` or `failed`. Running the same command aga
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from typing import Any
 
 from connectors.storage import Place
 from engine.core.errors import Exit, RowsieveError, system_error
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact
 
 PENDING, DONE, FAILED = "pending", "done", "failed"
@@ -46,7 +45,7 @@ def write_record(output: Place, version: str, steps: Sequence[Step], **values: A
 def read_record(output: Place, version: str) -> dict[str, Any]:
     """Return the record of a version's run; empty if there is none that can be read."""
     try:
-        found = json.loads(record_file(output, version).read_text("utf-8"))
+        found = read_json(record_file(output, version))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

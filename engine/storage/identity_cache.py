@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from connectors.storage import Place
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 
 
 class IdentityCache:
@@ -35,13 +34,14 @@ class IdentityCache:
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
         stat = Path(path).stat()
         stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        if known and all(known.get(key) == value for key, value in stamp.items()):
+        same = isinstance(known, dict) and all(known.get(key) == value for key, value in stamp.items())
+        if same and known and isinstance(known.get("identity"), str):
             return known
         return {**stamp, "identity": self._identify(path)}
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:
-            known: dict[str, dict[str, Any]] = json.loads(self._path.read_text("utf-8"))
+            known = read_json(self._path)
         except (OSError, ValueError):
             return {}
-        return known
+        return known if isinstance(known, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from connectors.storage import Place, read_many, read_whole
 from engine.core.errors import InputError
 from engine.core.output_layout import version_folder
 from engine.core.suggestions import explain
+from operators.bounded_json import BadJsonError, parse_json
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of versions have no separator, so that no name leads out of its folder."""
@@ -82,14 +82,12 @@ def parse_manifest(text: str, place: str) -> dict[str, Any]:
     separator, so that no value of a checked manifest leads out of the output folder.
     """
     try:
-        value = json.loads(text)
+        value = parse_json(text, place)
         found = _Manifest.model_validate(value)
     except ValidationError as error:
         raise InputError(explain(error, _Manifest, place)) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"{place} is no manifest: {str(error) or 'too deeply nested'}. Publish again."
-        ) from None
+    except BadJsonError as error:
+        raise InputError(f"{place} is no manifest: {error.why}. Publish again.") from None
     rows = [part.rows for part in found.parts]
     if sum(rows) != found.rows or rows != [shard.rows for shard in found.source.shards]:
         raise InputError(

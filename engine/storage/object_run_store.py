@@ -8,7 +8,6 @@ of the list.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -24,9 +23,9 @@ from typing import Any
 from connectors.storage import ObjectPath, Place, read_many
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import to_json
+from engine.core.json_files import json_value, to_json
 from engine.storage.lease import Lease
-from engine.storage.run_store import Commit, RunStore
+from engine.storage.run_store import COMMIT, Commit, RunStore
 from engine.storage.state_sync import (
     SyncedFolder,
     SyncingExecutor,
@@ -88,7 +87,7 @@ class ObjectRunStore(RunStore):
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the record of a committed fit (its metrics), or None."""
         record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", LIST)])
-        return json.loads(record) if record and state else None
+        return json_value(record, self.folder(fingerprint) / "fit.json") if record and state else None
 
     def state(self, fingerprint: str) -> Path:
         """Return this host's copy of the operator's state, or an unused path if there is no state."""
@@ -147,7 +146,8 @@ class ObjectRunStore(RunStore):
         scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
         scratch.mkdir(parents=True)
         try:
-            download(self.folder(fingerprint) / "state", list(json.loads(content)["files"]), scratch)
+            listed = json_value(content, self.folder(fingerprint) / LIST)
+            download(self.folder(fingerprint) / "state", list(listed["files"]), scratch)
             with suppress(OSError):  # another process of this host was faster
                 scratch.replace(path)
         finally:
@@ -191,6 +191,6 @@ def synced_executor(executor: Executor, place: Place, copy: Path) -> Iterator[Ex
 
 def _commit(content: bytes | None) -> Commit | None:
     try:
-        return Commit(**json.loads(content or b""))
-    except (ValueError, TypeError):
+        return COMMIT.validate_python(json_value(content or b"", "a commit record"))
+    except ValueError:
         return None

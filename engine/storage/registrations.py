@@ -6,14 +6,12 @@ the time of the registration. The records are untrusted, as everything in a shar
 
 from __future__ import annotations
 
-import json
-
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from connectors.storage import Place, read_many
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import json_value, write_json
 
 FOLDER = "registered"
 MOST_BYTES = 2**20
@@ -57,7 +55,7 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
         try:
             if data is None or len(data) > MOST_BYTES:
                 raise ValueError("it is no record")
-            record = _Record.model_validate(json.loads(data))
+            record = _Record.model_validate(json_value(data, place))
         except (ValueError, RecursionError, ValidationError) as error:
             if strict:
                 raise InputError(

@@ -8,7 +8,6 @@ folder that is renamed into its place and committed by ``fit.json``. An object s
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from connectors.sink import write_parquet
 from connectors.storage import Place, make_folder, remove_file, remove_tree
 from connectors.storage.beneath import rename_beneath
 from engine.core.errors import system_error
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.storage.lease import Lease
 from operators.base import Context, Executor
 
@@ -41,6 +41,10 @@ class Commit:
     quarantined: int = 0
     skipped: int = 0
     """Rows of a shard that cannot be read and is skipped."""
+
+
+COMMIT = TypeAdapter(Commit)
+_REPLAYS = TypeAdapter(dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,11 @@ class RunStore:
     def replays(self) -> dict[str, int]:
         """Return how often each fingerprint was to be computed again although its inputs were the same."""
         try:
-            found: dict[str, int] = json.loads((self.root / REPLAYS).read_text("utf-8"))
+            return _REPLAYS.validate_python(read_json(self.root / REPLAYS), strict=True)
         except (FileNotFoundError, ValueError):
             return {}
         except OSError as error:  # without the counts, work that has to be repeated would count as done
             raise system_error(error) from None
-        return found
 
     def replay(self, fingerprints: Iterable[str]) -> None:
         """Have these fingerprints computed again, under other ones. The caller holds the output's lease."""
@@ -131,7 +134,7 @@ class RunStore:
         path = self.folder(fingerprint) / "fit.json"
         if not path.exists() or not self.state(fingerprint).is_dir():
             return None
-        record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        record: dict[str, Any] = read_json(path)
         return record
 
     @contextmanager
@@ -197,8 +200,8 @@ def _local(folder: Place) -> Path:
 def _read_commit(path: Path) -> Commit | None:
     """Read a commit record; None if it or its part is incomplete, as after a power cut."""
     try:
-        found = Commit(**json.loads(path.read_text("utf-8")))
+        found = COMMIT.validate_python(read_json(path))
         whole = path.with_suffix(".parquet").stat().st_size == found.bytes
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError):
         return None
     return found if whole else None

@@ -6,7 +6,6 @@ that they do not ask for more memory than they have bytes for, and hold no value
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
+from operators.bounded_json import MOST_BYTES, BadJsonError, parse_json
 
-MOST_JSON = 256 * 2**20
-"""Bytes of a JSON file of a state."""
 MOST_EXPANSION = 2000
 """Bytes of an array in an archive for each of its bytes on disk: deflate reaches about 1,000."""
 MOST_HEADER = 2**20
@@ -59,9 +57,14 @@ def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
 
 
 def _json(file: BinaryIO, size: int) -> None:
-    if size > MOST_JSON:
-        raise ValueError(f"it is larger than {MOST_JSON >> 20} MiB")
-    json.loads(file.read())
+    _parsed(file.read(MOST_BYTES + 1))
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return parse_json(data, "the file")
+    except BadJsonError as error:
+        raise ValueError(error.why) from None
 
 
 def _array(file: BinaryIO, size: int) -> None:
@@ -97,7 +100,7 @@ def _tensors(file: BinaryIO, size: int) -> None:
     length = int.from_bytes(file.read(8), "little")
     if length > min(size, MOST_HEADER):
         raise ValueError(f"its header states {length} bytes")
-    header = json.loads(file.read(length))
+    header = _parsed(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("its header is no object")
 

@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from connectors.storage import ObjectPath, Tag, write_whole
 from engine.core.errors import InputError
+from engine.core.json_files import read_json
 from operators.base import Executor, Resources
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class SyncedFolder:
 
     def _known(self) -> dict[str, Tag]:
         try:
-            return {name: Tag(*tag) for name, tag in json.loads(self._index.read_text("utf-8")).items()}
+            return {name: Tag(*tag) for name, tag in read_json(self._index).items()}
         except FileNotFoundError:
             return {}
 

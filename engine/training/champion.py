@@ -7,7 +7,6 @@ things; otherwise the champion answers through its own serving function, from pu
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.core.json_files import read_json
 from engine.recipe.promotion import ACCURACY, WORST, CannotCompareError, Finding
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import INFERRED, by_class
@@ -51,7 +51,7 @@ class OwnFeatures(RowSource):
 
     def __call__(self, job: TrainingJob, rows: GroupedRows, shard: int) -> GroupedRows:
         """Return the rows as the other model sees them."""
-        record = json.loads((self.folder / SERVING).read_text("utf-8"))
+        record = read_json(self.folder / SERVING)
         reader, label = job.version.reader(), str(job.version.manifest["source"]["label"])
         published = {str(field["name"]) for field in job.version.manifest["schema"]}
         names = [name for name in record["features"] if name in published]
@@ -68,7 +68,7 @@ class OwnFeatures(RowSource):
 
 def _features_of(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return all that decides the features and classes of a model: its record and the state of `encode`."""
-    record = json.loads((folder / SERVING).read_text("utf-8"))
+    record = read_json(folder / SERVING)
     state = sorted(path for path in (folder / ENCODING).rglob("*") if path.is_file())
     files = {str(path.relative_to(folder)): path.read_bytes() for path in state}
     return {key: value for key, value in record.items() if key != "version"}, files

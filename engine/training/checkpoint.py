@@ -5,7 +5,6 @@ Small tensors are written once, row-sized ones by slot, so that another number o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from connectors.storage import remove_tree, write_whole
-from engine.core.json_files import write_json, write_text
+from engine.core.json_files import read_json, write_json, write_text
 from operators.probe.communicator import Slots
 
 LATEST = "LATEST"
@@ -88,7 +87,7 @@ class Checkpoints:
         if self._folder is None or not (self._folder / LATEST).exists():
             return None
         folder = self._folder / (self._folder / LATEST).read_text("utf-8")
-        record = json.loads((folder / STATE).read_text("utf-8"))
+        record = read_json(folder / STATE)
         if record["fingerprint"] != self._fingerprint:
             return None
         by_slot: dict[str, dict[int, Array]] = {}

@@ -8,7 +8,6 @@ one model leaves a mixture of one.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 from connectors.storage import write_whole
 from engine.core.errors import InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.recipe.estimators import is_estimator
 from engine.training.checkpoint import model_path
 from engine.training.estimators import KEY, module_of
@@ -62,7 +61,7 @@ class Ensemble:
         """Read what :meth:`save` wrote. Raises InputError where a file is missing or damaged."""
         folder = Path(folder)
         try:
-            record = json.loads((folder / DESCRIPTION).read_text("utf-8"))
+            record = read_json(folder / DESCRIPTION)
             spec = ModelSpec.model_validate(record["model"])
             weights = _distribution(record["model_weights"])
             selection = safetensors.numpy.load_file(folder / SELECTION)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.storage import read_columns
+from engine.core.json_files import read_key
 from engine.training.rows import SPLITS, CachedShards, Dataset, GroupedRows, Noise, group_indices, group_names
 from engine.training.version import Version, VersionReader
 from operators.base import (
@@ -83,7 +83,7 @@ class FeatureMaker:
     @property
     def classes(self) -> list[Any]:
         """Labels in the order of their class indices."""
-        found: list[Any] = json.loads((self.state / STATE).read_text("utf-8"))["classes"]
+        found: list[Any] = read_key(self.state / STATE, "classes", list)
         return found
 
     @property

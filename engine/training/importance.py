@@ -7,7 +7,6 @@ figures for any number of shards and workers.
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from connectors.storage import remove_tree, write_whole
 from engine.core.digests import digest
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.evaluation import by_class
 from engine.training.features import FeatureMaker, dataset_of_version
@@ -48,7 +47,7 @@ def source_blocks(maker: FeatureMaker) -> dict[str, list[int]]:
         return source_positions(maker.state)
     (operator, *_) = (o for o in maker.operators if any(field.name == FEATURES for field in o.adds))
     names = list(getattr(operator.params, "features", None) or operator.source_columns)
-    widths = json.loads((maker.state / CLASSES).read_text("utf-8")).get("widths") or []
+    widths = read_json(maker.state / CLASSES).get("widths") or []
     if len(widths) != len(names):
         return {", ".join(names): list(range(maker.n_features))}
     ends = np.cumsum([0, *widths])
@@ -92,7 +91,7 @@ def importance_of(
 def read_importance(folder: Path) -> dict[str, Any] | None:
     """Return the importances that were kept beside a model; None if there are none."""
     try:
-        found = json.loads((folder / RECORD).read_text("utf-8"))
+        found = read_json(folder / RECORD)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

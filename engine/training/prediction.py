@@ -8,7 +8,6 @@ start of their shard, so that the bytes depend neither on the executor nor on th
 from __future__ import annotations
 
 import hashlib
-import json
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -29,11 +28,12 @@ from connectors.storage import Place, make_folder
 from connectors.text_encoding import UTF8
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import output_of
 from engine.core.suggestions import explain, nearest
 from engine.training.raw_rows import conform, with_missing, with_points
 from engine.training.registry import DATA, download
+from engine.training.served_files import model_files
 from engine.training.serving import SERVING, Served
 from operators.base import Executor
 
@@ -149,7 +149,7 @@ def _begin(target: Place, output: str, request: str) -> set[str]:
         write_json(mark, {"request": request})
     elif REQUEST not in names:
         raise InputError(f"{output} is not empty: name a new folder, so that predictions do not mix.")
-    elif json.loads(mark.read_text("utf-8")).get("request") != request:
+    elif read_key(mark, "request", str) != request:
         raise InputError(
             f"{output} is not empty: it holds predictions of another model, of other rows, or with other "
             f"options. Name a new folder, so that predictions do not mix."
@@ -180,8 +180,8 @@ class ModelFiles:
 
     @classmethod
     def read(cls, folder: Path) -> ModelFiles:
-        """Read all files below a folder."""
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        """Read all files below a folder. Raises InputError beyond the limits of the operator's policy."""
+        paths = model_files(folder)
         return cls({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
     @cached_property

@@ -45,6 +45,7 @@ from engine.training.model_package import (
 )
 from engine.training.plots import PLOTS, STRENGTH
 from engine.training.running import TrainResult, score
+from engine.training.served_files import check_limits, model_files
 from engine.training.serving import Served, export
 from engine.training.version import Version
 from operators.base import Executor
@@ -215,7 +216,7 @@ def champion_of(
     except MlflowException:
         return None
     run_id, path = str(version.run_id), f"{MODEL}/data/{DATA}"
-    return str(version.version), download_artifacts(mlflow_client, run_id, path, scratch, output)
+    return str(version.version), _download(mlflow_client, run_id, path, scratch, output)
 
 
 def download(model: str, scratch: Path, output: Place) -> Path:
@@ -237,13 +238,34 @@ def download(model: str, scratch: Path, output: Place) -> Path:
     found = client(output)
     try:
         run_id, path = _artifact(found, model)
-        return download_artifacts(found, run_id, path, scratch, output)
+        return _download(found, run_id, path, scratch, output)
     except (MlflowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(
             f"{model}: MLflow does not give this model ({reason}). Name its server in MLFLOW_TRACKING_URI, "
             f"or with --tracking the output folder whose database has the model."
         ) from None
+
+
+def _download(mlflow_client: MlflowClient, run_id: str, path: str, scratch: Path, output: Place) -> Path:
+    """Copy a model of a run to this host. Raises InputError beyond the limits of the operator's policy."""
+    folder = check_artifacts(mlflow_client, run_id, output)
+    if folder is not None:
+        model_files(folder / path)
+    else:
+        _check_listed(mlflow_client, run_id, path)
+    return download_artifacts(mlflow_client, run_id, path, scratch, output)
+
+
+def _check_listed(mlflow_client: MlflowClient, run_id: str, path: str) -> None:
+    """Add up what MLflow lists below a folder of artifacts. Raises InputError as of ``check_limits``."""
+    waiting, n_files, n_bytes = [path], 0, 0
+    while waiting:
+        for entry in mlflow_client.list_artifacts(run_id, waiting.pop()):
+            if entry.is_dir:
+                waiting.append(entry.path)
+            n_files, n_bytes = n_files + 1, n_bytes + int(entry.file_size or 0)
+            check_limits(f"{path} of the run {run_id!r}", n_files, n_bytes)
 
 
 def _artifact(mlflow_client: MlflowClient, model: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from connectors.storage import Place
 from engine.core.errors import InfeasibleError, InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.core.output_layout import check_real_folders, output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
@@ -124,7 +123,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
-    record = json.loads((folder / RECORD).read_text("utf-8"))
+    record = read_json(folder / RECORD)
     return TrainResult(folder, version, model, evaluations, record, reused, place, importance)
 
 
@@ -291,5 +290,5 @@ def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _inferred_rows(job: TrainingJob) -> dict[int, int]:
-    record = json.loads((job.folder / RECORD).read_text("utf-8"))
+    record = read_json(job.folder / RECORD)
     return {int(group): rows for group, rows in record["groups"].items()}

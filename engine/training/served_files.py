@@ -6,7 +6,6 @@ otherwise a pipe or a file of another form ends a prediction without a word on t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from engine.core.errors import InputError
+from engine.core.json_files import read_json
+from engine.core.policy import VARIABLES, current_policy
 from engine.storage.state_files import check_state
 
 REMEDY = "train the model again"
@@ -54,8 +55,43 @@ class _Description(BaseModel):
 
 
 def check_files(folder: Path) -> None:
-    """Raise InputError, which names the file, for links that lead out, pipes, and files that are forged."""
+    """Raise InputError, which names the file, for links that lead out, pipes, and files that are forged; and
+    for more files or bytes than the operator's policy allows.
+    """
+    model_files(folder)
     check_state(folder, REMEDY)
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model, sorted. Raises InputError where they are too many or too large.
+
+    The limits are those of the operator's policy, as whoever made the model decides what lies in its folder.
+    """
+    files: list[Path] = []
+    for path in folder.rglob("*"):
+        if path.is_file():
+            files.append(path)
+        check_limits(str(folder), len(files), 0)
+    sizes = {path: path.stat().st_size for path in files}
+    largest = max(sizes, key=lambda path: sizes[path], default=folder)
+    check_limits(f"{folder} (its largest file is {largest.relative_to(folder)})", 0, sum(sizes.values()))
+    return sorted(files)
+
+
+def check_limits(model: str, n_files: int, n_bytes: int) -> None:
+    """Raise InputError, which names the model and the remedy, beyond the operator's limits."""
+    policy = current_policy()
+    for key, found, most in (
+        ("max_model_files", n_files, policy.max_model_files),
+        ("max_model_bytes", n_bytes, policy.max_model_bytes),
+    ):
+        if found > most:
+            kind = key.rpartition("_")[2]
+            raise InputError(
+                f"{model} holds more than the {most:,} {kind} that a model may have on this "
+                f"installation, and is not read. Remove what does not belong to the model; the operator can "
+                f"raise {VARIABLES[key]}."
+            )
 
 
 def read_description(path: Path, n_classes: int) -> dict[str, Any]:
@@ -72,7 +108,7 @@ def read_description(path: Path, n_classes: int) -> dict[str, Any]:
         It does not describe a served model of so many classes.
     """
     with naming(path):
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        found: dict[str, Any] = read_json(path)
         described = _Description.model_validate(found)
         if len(described.classes) != n_classes:
             raise ValueError(f"{len(described.classes):,} classes are named, and the model has {n_classes:,}")

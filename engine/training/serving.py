@@ -5,7 +5,6 @@ MLflow imports this module by name and hands it the folder of files; nothing is 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
 from engine.training.raw_rows import COLUMNS, clean_columns, read_columns, table_of, write_columns
@@ -57,7 +56,7 @@ def export(model: Ensemble, version: Version, maker: FeatureMaker, folder: Path)
 
 def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> None:
     """Write how features are made of source columns: ``serving.json``, and the state of `encode`."""
-    state = json.loads((maker.state / STATE).read_text("utf-8"))
+    state = read_json(maker.state / STATE)
     encoders = [
         {"name": operator.name, "params": operator.params.model_dump(mode="json")}
         for operator in maker.operators

@@ -10,7 +10,6 @@ read, and neither is a true group.
 from __future__ import annotations
 
 import io
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ import numpy as np
 from connectors.storage import make_folder, remove_tree, write_whole
 from engine.core.digests import digest
 from engine.core.errors import InputError
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.recipe.trainers import TrainParams
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.rows import NO_GROUP, GroupedRows
@@ -126,7 +125,7 @@ def reweigh_of(params: TrainParams, folder: Path) -> Reweigh | None:
 
 def read_strength(folder: Path) -> dict[str, Any]:
     """Return the content of ``strength.json``."""
-    found: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
+    found: dict[str, Any] = read_json(folder / RECORD)
     return found
 
 

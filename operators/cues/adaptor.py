@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +29,7 @@ from operators.base import (
     ReportContext,
     copy_state,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams
 from operators.cues.references import FeatureColumns, check_answers, check_references
@@ -121,7 +121,7 @@ class Cues(Operator[CuesParams]):
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
         from operators.cues.listing import read_suspects
 
-        ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
+        ingest = read_json(context.states["ingest"] / "classes.json")
         classes = [str(value) for value in ingest["classes"]]
         columns = self._feature_columns(context, ingest["widths"])
         counts = count_rows(context, executor, len(classes))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.bounded_json import read_json
 from operators.cues.curve import curve_groups
 from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
@@ -85,5 +86,5 @@ def read_importance(folder: Path) -> dict[str, Any] | None:
     file = folder / IMPORTANCE
     if not file.exists():
         return None
-    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    found: dict[str, Any] = read_json(file)
     return found

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from operators.bounded_json import read_json
 from operators.cues.params import CueSlice, CuesParams, Reference, names_of
 from operators.cues.references import FeatureColumns
 from operators.cues.state import State, summary
@@ -92,7 +93,7 @@ def write_suspects(
 
 def read_suspects(folder: Path) -> dict[str, Any]:
     """Return what ``write_suspects`` wrote."""
-    found: dict[str, Any] = json.loads((folder / SUSPECTS).read_text("utf-8"))
+    found: dict[str, Any] = read_json(folder / SUSPECTS)
     return found
 
 

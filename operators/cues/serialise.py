@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from operators.bounded_json import read_json
 from operators.cues.environments import Twins
 from operators.cues.evidence import Evidence
 from operators.cues.limits import Limits
@@ -46,7 +47,7 @@ def load_state(folder: Path) -> State:
         The folder holds something else.
 
     """
-    structure = json.loads((folder / STRUCTURE).read_text("utf-8"))
+    structure = read_json(folder / STRUCTURE)
     with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         found = _decode(structure, {name: stored[name] for name in stored.files})
     if not isinstance(found, State):
@@ -56,7 +57,7 @@ def load_state(folder: Path) -> State:
 
 def class_strength(folder: Path) -> float:
     """Return how far the state in a folder balances classes, from 0 (not) to 1 (in full)."""
-    return float(json.loads((folder / STRUCTURE).read_text("utf-8"))["class_strength"])
+    return float(read_json(folder / STRUCTURE)["class_strength"])
 
 
 def _encode(value: Any, arrays: Arrays) -> Any:

@@ -22,6 +22,7 @@ from operators.base import (
     OperatorParams,
     ReportContext,
 )
+from operators.bounded_json import read_json
 from operators.dckm.params import BalanceParams, DckmParams, DecorrelationParams
 from operators.report import ReportSection
 
@@ -108,7 +109,7 @@ class Balanced(Operator[P]):
         """Load the scale; each shard's weights are read when it comes."""
         from operators.dckm.sharded import read_result
 
-        scale = json.loads((context.state / STATE).read_text("utf-8"))["scale"]
+        scale = read_json(context.state / STATE)["scale"]
         firsts = np.array([shard.first_row for shard in context.shards.shards])
 
         def apply(table: pa.Table) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from operators.arrays import Float32
 from operators.base import REASON
+from operators.bounded_json import read_json
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding
 from operators.encode.numeric import NumberEncoding
@@ -130,7 +131,7 @@ class TableEncoding:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what :meth:`save` wrote. Raises ValueError where it names files beside its own."""
-        state = json.loads((folder / STATE).read_text("utf-8"))
+        state = read_json(folder / STATE)
         columns = tuple(_read(entry, folder, index) for index, entry in enumerate(state.pop("encodings")))
         return cls(columns, state)
 

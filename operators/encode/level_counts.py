@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from operators.base import CannotPredictError, Executor, ShardReader
+from operators.bounded_json import read_json
 from operators.encode.categories import CategoryEncoding
 from operators.encode.datetimes import DatetimeEncoding, read_dates
 from operators.encode.encoding import TableEncoding
@@ -70,7 +71,7 @@ TableCounts = dict[str, ColumnCounts]
 
 def read_counts(folder: Path, key: str) -> TableCounts:
     """Return the counts of the rows of the fit (``seen``), or of the last run's new rows (``new``)."""
-    stored = json.loads((folder / COUNTS).read_text("utf-8"))
+    stored = read_json(folder / COUNTS)
     return {name: ColumnCounts.from_json(counts) for name, counts in stored.get(key, {}).items()}
 
 

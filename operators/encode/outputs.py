@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from operators.bounded_json import read_json
 
 STATE = "encoding.json"
 Role: TypeAlias = Literal["value", "category", "missing", "infrequent", "part", "target", "hash", "entry"]
@@ -63,5 +64,5 @@ def source_positions(folder: Path) -> dict[str, list[int]]:
 
 def provenance(folder: Path) -> list[Output]:
     """Return the outputs of the encoding in a state folder, in the order of the entries of ``x``."""
-    state = json.loads((folder / STATE).read_text("utf-8"))
+    state = read_json(folder / STATE)
     return [Output(**output) for output in state["outputs"]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import Any
 
 from operators.base import FEATURES, ReportContext
+from operators.bounded_json import read_json
 from operators.encode.outputs import STATE
 from operators.report import Finding, ReportSection, ReportTable
 
@@ -15,7 +15,7 @@ def encoding_section(context: ReportContext) -> ReportSection:
     """Describe how each source column was used."""
     from operators.report.planes import vector_maps
 
-    state = json.loads((context.state / STATE).read_text("utf-8"))
+    state = read_json(context.state / STATE)
     widths = Counter(output["source"] for output in state["outputs"])
     uses, summaries = state["uses"], state["summaries"]
     rows = [_row(name, uses[name], summaries[name], widths[name]) for name in uses]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from operators.base import (
     ReportContext,
     Resources,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.eos.params import EosParams
 from operators.probe.params import ProbeParams
@@ -221,7 +221,7 @@ class EosByProbe(Eos):
 
 def class_counts(ingest: Path) -> list[int]:
     """Return the rows of each class that ``ingest`` counted."""
-    found: dict[str, list[int]] = json.loads((ingest / "classes.json").read_text("utf-8"))
+    found: dict[str, list[int]] = read_json(ingest / "classes.json")
     return found["counts"]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from operators.arrays import Float64
 from operators.base import Resources, ShardReader
+from operators.bounded_json import read_json
 from operators.eos.alpha import AlphaPoint, choose_alpha, effective_sample_size_curve
 from operators.eos.descent import Descent, Fit
 from operators.eos.kernel import (
@@ -222,7 +223,7 @@ def load_scorer(
     state: Path, resources: Resources
 ) -> Callable[[npt.NDArray[np.float32], npt.NDArray[np.integer]], Float64]:
     """Load the state: a function from rows (n, d) and classes (n,) to the log of weights of mean 1 (n,)."""
-    found = json.loads((state / RECORD).read_text("utf-8"))
+    found = read_json(state / RECORD)
     statistics = WeightStatistics(sums=np.zeros(0), **found["statistics"])
     model = load(state).to(prepare_device(resources.cpus, resources.gpus))
     return lambda X, y: statistics.log_weights(predict(model, X, y.astype(np.int64))[1].astype(np.float64))

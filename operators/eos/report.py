@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from operators.base import ReportContext
+from operators.bounded_json import read_json
 from operators.eos.state import RECORD
 from operators.report import Content, Finding, ReportFigure, ReportSection
 from operators.report.text import count, number
@@ -46,7 +46,7 @@ def eos_section(context: ReportContext) -> ReportSection | None:
 def alpha_figure(context: ReportContext) -> Figure | None:
     """Draw the effective and the flagged share over alpha, one panel for each model; None without a curve."""
     path = context.state / RECORD
-    record: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    record: dict[str, Any] = read_json(path) if path.exists() else {}
     curves = dict(list(record.get("curve", {}).items())[:MOST_CLASSES])
     if not any(curves.values()):
         return None

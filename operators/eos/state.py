@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.arrays import Float64
+from operators.bounded_json import read_json
 from operators.eos.alpha import AlphaPoint
 from operators.eos.centroids import Boxes, Centroids
 from operators.eos.descent import Fit, collapse
@@ -70,7 +71,7 @@ class Scorer:
     @classmethod
     def load(cls, folder: Path) -> Scorer:
         """Read what :meth:`save` wrote."""
-        described = json.loads((folder / RECORD).read_text("utf-8"))["models"]
+        described = read_json(folder / RECORD)["models"]
         models, statistics = {}, {}
         with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
             for key, entry in described.items():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from operators.bounded_json import read_json
 from operators.factored.gradients import FactoredGradients, Layer
 
 RECORD = "factors.json"
@@ -69,5 +70,5 @@ def write_parts(folder: Path, parts: Sequence[FactoredLayer]) -> None:
 
 def read_parts(folder: Path) -> list[FactoredLayer]:
     """Read the layers that :func:`write_parts` stored."""
-    record = json.loads((folder / RECORD).read_text("utf-8"))
+    record = read_json(folder / RECORD)
     return [FactoredLayer(**layer) for layer in record["layers"]]

@@ -28,6 +28,7 @@ from operators.base import (
     OperatorParams,
     ReportContext,
 )
+from operators.bounded_json import read_json
 from operators.columns import numpy_to_vectors, vectors_to_numpy
 from operators.gradients.params import GradientsParams
 from operators.gradients.projection import Projection
@@ -202,7 +203,7 @@ def _opened(params: GradientsParams, context: Context) -> _Opened:
     size = sum(parameter.numel() for parameter in _chosen(model, params).values())
     pattern = params.parameters
     if params.bias == "balanced":
-        lengths = json.loads((context.state / BIAS).read_text("utf-8"))
+        lengths = read_json(context.state / BIAS)
         model, pattern = balanced(model, lengths, pattern)
     return _Opened(model.eval(), pattern, size, context.seed)
 

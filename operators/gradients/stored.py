@@ -6,7 +6,6 @@ index of EleutherAI's bergson, ``gradients.bin`` with ``info.json`` beside it, w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from operators.bounded_json import read_json
 
 Layout = Literal["npy", "memmap", "bergson"]
 Number = Literal["float16", "bfloat16", "float32", "float64"]
@@ -144,7 +145,7 @@ def _bergson_shards(folder: Path) -> Sequence[Path]:
 def _bergson_file(folder: Path) -> StoredFile:
     path = folder / "info.json"
     try:
-        info = json.loads(path.read_text("utf-8"))
+        info = read_json(path)
         if info.get("attribute_tokens") or info.get("token_attributions"):
             raise ValueError("it holds one gradient a token; build one a sequence (attribute_tokens: false)")
         width, dtype = _bergson_type(info)

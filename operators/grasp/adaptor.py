@@ -6,7 +6,6 @@ One worker per class runs the kernel; a class of more than ``block_rows`` rows i
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -36,6 +35,7 @@ from operators.base import (
     ReportContext,
     ShardReader,
 )
+from operators.bounded_json import read_json
 from operators.factored import FactoredLayer, unpack
 from operators.factored.packing import read_parts
 from operators.gradients.adaptor import PROJECTION
@@ -98,7 +98,7 @@ def read_projection(maker: Path | None) -> dict[str, Any]:
     path = maker / PROJECTION if maker else None
     if path is None or not path.exists():
         return {}
-    record: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    record: dict[str, Any] = read_json(path)
     return record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operators.base import ReportContext
+from operators.bounded_json import read_json
 from operators.grasp.state import LOW_STABILITY, SELECTION, draw_warning, grid_path, read_grid, summary
 from operators.report import Content, Finding, Notice, ReportFigure, ReportSection
 from operators.report.text import percent
@@ -100,7 +100,7 @@ def selection_section(context: ReportContext, accepts_projection: bool) -> Repor
 def read_selection(state: Path) -> dict[str, Any]:
     """Read what ``fit`` recorded of its grids; empty if there is no record."""
     path = state / SELECTION
-    return dict(json.loads(path.read_text("utf-8"))) if path.exists() else {}
+    return dict(read_json(path)) if path.exists() else {}
 
 
 def parse_grid(entry: Mapping[str, Any], classes: Any) -> Grid:

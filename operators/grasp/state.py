@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from operators.arrays import Ids
 from operators.base import ROW_ID
+from operators.bounded_json import read_json
 
 SELECTION = "selection.json"
 
@@ -44,7 +45,7 @@ def write_selection(
 
 def read_offsets(state: Path) -> dict[int, int]:
     """Return the number of the first group of each class, by class index."""
-    record = json.loads((state / SELECTION).read_text("utf-8"))
+    record = read_json(state / SELECTION)
     return {entry["class"]: entry["offset"] for entry in record["classes"]}
 
 
@@ -52,7 +53,7 @@ def read_group_of(state: Path) -> dict[int, list[int]]:
     """Return the group of each cluster, by class index; of states of before version 6, where clusters were
     groups, nothing.
     """
-    record = json.loads((state / SELECTION).read_text("utf-8"))
+    record = read_json(state / SELECTION)
     return {entry["class"]: entry["group_of"] for entry in record["classes"] if "group_of" in entry}
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from operators.arrays import Ids, Labels
 from operators.base import ROW_ID, OperatorError, OperatorParams
+from operators.bounded_json import read_json
 from operators.groups.kernel import State
 
 LABEL_ROWS = 65_536  # rows per row group: the least that a shard has to read
@@ -33,7 +34,7 @@ def write_group_record(state: Path, params: OperatorParams, **values: Any) -> No
 
 def read_group_record(state: Path) -> dict[str, Any]:
     """Read the record that :func:`write_group_record` stored."""
-    record: dict[str, Any] = json.loads((state / RECORD).read_text("utf-8"))
+    record: dict[str, Any] = read_json(state / RECORD)
     return record
 
 
@@ -51,7 +52,7 @@ def read_arrays(state: Path, index: int) -> State:
 
 def class_names(ingest: Path) -> list[str]:
     """Return the names of the classes, by class index."""
-    classes = json.loads((ingest / "classes.json").read_text("utf-8"))["classes"]
+    classes = read_json(ingest / "classes.json")["classes"]
     return [str(value) for value in classes]
 
 

@@ -33,6 +33,7 @@ from operators.base import (
     RowError,
     ShardReader,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_with_gaps
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.ingest.kernel import (
@@ -128,7 +129,7 @@ class Ingest(Operator[IngestParams]):
         CannotPredictError
             A label is new, or had no row before.
         """
-        state = json.loads((delta.state / STATE).read_text("utf-8"))
+        state = read_json(delta.state / STATE)
         counts = Counter(dict(zip(state["classes"], state["counts"], strict=True)))
         known = [value for value in counts if counts[value]]
         shards = range(len(context.shards.shards)) if delta.rows_removed else delta.new_shards
@@ -147,7 +148,7 @@ class Ingest(Operator[IngestParams]):
         """Name faults of the label; draw maps of feature space unless another operator adds the features."""
         from operators.report.planes import vector_maps
 
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
         counts = dict(zip(state["classes"], state.get("counts", ()), strict=False))
         present = {value: rows for value, rows in counts.items() if rows}
         label = LabelCounts(self.params.label, present, 0, counted="rows to learn from")
@@ -161,7 +162,7 @@ class Ingest(Operator[IngestParams]):
 
     def open(self, context: Context) -> Apply:
         """Load classes and widths."""
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
 
         def apply(table: pa.Table) -> pa.Table:
             shard = _Shard(self.params, state, table)
@@ -188,7 +189,7 @@ class Ingest(Operator[IngestParams]):
 
     def faults(self, context: Context, table: pa.Table) -> list[Fault]:
         """Return the first reason of every rejected row of a whole shard."""
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
         shard = _Shard(self.params, state, table)
         return [shard.fault(int(row)) for row in np.flatnonzero(shard.bad)]
 

@@ -24,6 +24,7 @@ from operators.base import (
     OperatorParams,
     ReportContext,
 )
+from operators.bounded_json import read_json
 from operators.neighbours.params import EVERY_CLASS, NeighboursParams
 from operators.report import ReportSection
 
@@ -150,7 +151,7 @@ def _parts_of(table: pa.Table, per_class: bool) -> Ids:
 
 
 def _class_names(ingest: Path) -> list[str]:
-    record: dict[str, Any] = json.loads((ingest / "classes.json").read_text("utf-8"))
+    record: dict[str, Any] = read_json(ingest / "classes.json")
     return [re.sub(r"[\r\n]", " ", str(value)) for value in record["classes"]]
 
 

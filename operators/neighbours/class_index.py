@@ -7,7 +7,6 @@ the inverse of the density they also reach where rows are few, which is where mi
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from operators.arrays import Float32, Ids
 from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.neighbours.faiss_index import threads
 from operators.neighbours.geometry import Geometry
@@ -236,5 +236,5 @@ def _read(state: Path) -> tuple[NeighboursParams, list[dict[str, Any]]]:
     path = state / GRAPH
     if not path.exists():
         raise OperatorError(f"{state}: holds no neighbour graph. Run the operator `neighbours` first.")
-    record = json.loads(path.read_text("utf-8"))
+    record = read_json(path)
     return NeighboursParams(**record["params"]), record["parts"]

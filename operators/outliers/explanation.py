@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from operators.base import FEATURES, LABEL
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact
 from operators.outliers.evidence import MARGINS, NAMES
@@ -29,7 +29,7 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     """
     state = load_state(folder)
     if state is None:
-        reason = json.loads((folder / RECORD).read_text("utf-8"))["reason"]
+        reason = read_json(folder / RECORD)["reason"]
         return [Fact("evidence", None, f"no row is assessed: {reason}")]
     y = row.table.column(LABEL).to_numpy().astype(np.int64)
     if y[0] not in state.classes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from operators.base import IS_OUTLIER, LOSS, MARKED_BY, ROW_ID, ReportContext, ShardReader
+from operators.bounded_json import read_json
 from operators.outliers.votes import ALL, ANY
 from operators.report import (
     Cell,
@@ -66,7 +66,7 @@ def evidence_section(state: Path, kinds: Mapping[str, str], votes: ReportSection
     kinds : kind of planted damage to its name in the table.
     votes : the section on the marks of other operators, whose content follows; None if there is none.
     """
-    record = json.loads((state / "evidence.json").read_text("utf-8"))
+    record = read_json(state / "evidence.json")
     title, order = "Corrupt rows", 10
     others = votes.content if votes else ()
     if record["reason"]:

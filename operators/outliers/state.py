@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from operators.bounded_json import read_json
 from operators.outliers.evidence import Mahalanobis, Sources
 from operators.outliers.linear import CrossFitted, Scaler
 from operators.outliers.mixture import Ratios
@@ -65,7 +66,7 @@ def save_reason(reason: str, folder: Path) -> None:
 
 def load_state(folder: Path) -> VerdictState | None:
     """Read what :func:`save_state` wrote; None where :func:`save_reason` did."""
-    record = json.loads((folder / RECORD).read_text("utf-8"))
+    record = read_json(folder / RECORD)
     if record["reason"]:
         return None
     with np.load(folder / ARRAYS, allow_pickle=False) as file:

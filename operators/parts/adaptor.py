@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from operators.base import PART, ROW_ID, Apply, Context, Cost, Executor, Operator, ReportContext, ShardReader
+from operators.bounded_json import read_json
 from operators.explanations import ExplainedRow, Fact
 from operators.hashing import Hashes
 from operators.parts.content import table_hashes, value_hashes
@@ -93,7 +94,7 @@ class RowParts(Operator[PartsParams]):
 
     def open(self, context: Context) -> Apply:
         """Load the state."""
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
         rows = _Rows(self.params, context.shards, context.seed, state["by"], tuple(state["small_classes"]))
         return lambda table: pa.table({PART: pa.array(rows.parts(table))})
 

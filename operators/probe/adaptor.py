@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from operators.base import (
     OperatorError,
     OperatorParams,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.probe.job import ProbeJob, run_job
@@ -126,7 +126,7 @@ class Probe(Operator[ProbeParams]):
 def _measures(ingest: Path) -> tuple[int, tuple[int, ...]]:
     """Return the number of classes, and of features of each source column."""
     path = ingest / "classes.json"
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     n_classes = len(found["classes"])
     if n_classes < 2:
         raise OperatorError(

@@ -30,6 +30,7 @@ from operators.base import (
     Resources,
     ShardReader,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.hashing import END, Hashes, row_hashes
@@ -86,7 +87,7 @@ class Random(Split[RandomParams]):
         if self.fits_on_all_rows:
             return partial(_drawn_parts, self.params.drop_outliers)
         draw = self._draw(context)
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
         thresholds = {key: (first, second) for key, first, second in state}
         return lambda table: split_column(draw.parts(table, thresholds))
 
@@ -99,7 +100,7 @@ class Random(Split[RandomParams]):
         key = int(draw.keys(row.table)[0])
         if key < 0:
             return [*facts, Fact("dropped", True, "outliers are dropped (split.drop_outliers)")]
-        ends = {k: (a, b) for k, a, b in json.loads((context.state / STATE).read_text("utf-8"))}
+        ends = {k: (a, b) for k, a, b in read_json(context.state / STATE)}
         first, second = (float(end) / END for end in draw.complete(np.array([key]), ends)[key])
         if row.value(SPLIT) == PARTS[TEST] and not self.params.test:
             return [*facts, Fact("held out", True, "source.holdout decides, not the hash")]

@@ -31,6 +31,7 @@ from operators.base import (
     Resources,
     ShardReader,
 )
+from operators.bounded_json import read_json
 from operators.row_identity import source_column
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import Draw, draw_test_rows
@@ -126,7 +127,7 @@ class ByDomain(Split[DomainParams]):
 
     def open(self, context: Context) -> Apply:
         """Load which domain it is."""
-        state = json.loads((context.state / STATE).read_text("utf-8"))
+        state = read_json(context.state / STATE)
         test = {key: (first, last) for key, (first, last) in state["test"]}
         return partial(
             _apply,

@@ -31,6 +31,7 @@ from operators.base import (
     OperatorError,
     OperatorParams,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import FOLD, NO_FOLD, Split, split_column
 from operators.splits.at_random import draw_test_rows
@@ -199,7 +200,7 @@ class ByProgram(Split[ClusterParams]):
         return (self.params.domain,) if self.params.within == "domain" else ()
 
     def _strata(self, context: Context) -> Any:
-        record = json.loads((context.state / RECORD).read_text("utf-8"))
+        record = read_json(context.state / RECORD)
         rest = Rest(
             draw_test_rows(self.params, context),
             {key: (first, last) for key, (first, last) in record["test"]},

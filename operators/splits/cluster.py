@@ -26,6 +26,7 @@ from operators.base import (
     OperatorError,
     OperatorParams,
 )
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.splits.adaptor import Split, split_column
 from operators.splits.at_random import draw_test_rows
@@ -124,7 +125,7 @@ class Cluster(Split[ClusterParams]):
         return partial(_apply, by, rule, self._strata(context))
 
     def _strata(self, context: Context) -> Strata:
-        record = json.loads((context.state / STRATA).read_text("utf-8"))
+        record = read_json(context.state / STRATA)
         rest = Rest(
             draw_test_rows(self.params, context),
             {key: (first, last) for key, (first, last) in record["test"]},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from operators.arrays import Int64
 from operators.base import FEATURES, SPLIT, Context, Executor, OperatorError
+from operators.bounded_json import read_json
 from operators.splits.hashing import TRAIN, VALIDATION
 from operators.splits.params import ClusterParams, SplitParams
 
@@ -54,7 +54,7 @@ def stored_landmarks(params: SplitParams, context: Context) -> npt.NDArray[Any] 
     from operators.neighbours import choose_landmarks
 
     state = context.states["neighbours"]
-    space = json.loads((state / "graph.json").read_text("utf-8"))["params"]["space"]
+    space = read_json(state / "graph.json")["params"]["space"]
     if space != "x":
         raise OperatorError(
             f"operators.split.landmarks_by: density needs a graph over the features; operators.neighbours "

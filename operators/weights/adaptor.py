@@ -5,7 +5,6 @@ Weights of other operators (EOS, DCKM, decorrelation) multiply these.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -35,6 +34,7 @@ from operators.base import (
     ShardReader,
     copy_state,
 )
+from operators.bounded_json import read_json
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 from operators.weights.class_limits import (
@@ -241,7 +241,7 @@ class Weights(Operator[WeightsParams]):
     def _balance(self, context: Context, sums: Moments, strength: float) -> list[ClassTotal]:
         """Return what each class weighs ahead of the factors, and write it down for the report."""
         balance = balance_classes(sums, self.params.min_class_rows, strength)
-        ingest = json.loads((context.states["ingest"] / "classes.json").read_text("utf-8"))
+        ingest = read_json(context.states["ingest"] / "classes.json")
         names = [str(value) for value in ingest["classes"]]
         rows = {c: int(n) for c, (n, _) in sums.items()}
         totals = class_totals(balance, rows, names, ingest["counts"])

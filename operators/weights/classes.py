@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from operators.bounded_json import read_json
+
 RECORD = "classes.json"
 
 
@@ -65,7 +67,7 @@ def load_totals(state: Path) -> tuple[list[ClassTotal], float]:
     path = state / RECORD
     if not path.exists():
         return [], 1.0
-    record = json.loads(path.read_text("utf-8"))
+    record = read_json(path)
     return [ClassTotal(**total) for total in record["classes"]], record["strength"]
 
 

@@ -6,7 +6,6 @@ from groups of equal weight: otherwise the rows that break a cue would be as unl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import nn
 
 from operators.arrays import Float64, Integers
 from operators.base import FEATURES, GROUP, LABEL, ROW_ID, OperatorError, ShardReader
+from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
 from operators.hashing import folds_of
 from operators.models import ModelSpec, load, prepare_device, save
@@ -184,5 +184,5 @@ def _width(shards: Shards) -> int:
 
 def count_classes(ingest: Path) -> int:
     """Return the number of classes that ``ingest`` found."""
-    found: dict[str, list[object]] = json.loads((ingest / "classes.json").read_text("utf-8"))
+    found: dict[str, list[object]] = read_json(ingest / "classes.json")
     return len(found["classes"])

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from operators.arrays import Float64, Mask
 from operators.base import GROUP, IS_OUTLIER, LABEL
+from operators.bounded_json import read_json
 from operators.explanations import Fact
 from operators.weights.class_limits import ClassLimits
 from operators.weights.kernel import Keys, Trust, balance_keys, balanced_weights
@@ -131,7 +132,7 @@ class Scales:
     @classmethod
     def load(cls, state: Path) -> Scales:
         """Read :meth:`save`'s file."""
-        record = json.loads((state / STATE).read_text("utf-8"))
+        record = read_json(state / STATE)
         trust, sizes = record["trust"], record["sizes"]
         factors = record["factors"]
         found = Factors(tuple(factors["columns"]), tuple(factors["marks"]), factors["drop_outliers"])

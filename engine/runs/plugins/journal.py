@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 from connectors.storage import Place, remove_file
 from engine.core.errors import Exit, RowsieveError
 from engine.core.events import Event
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.core.redaction import redact
 from engine.runs.plugins.base import RunContext, RunPlugin
 
@@ -82,7 +81,7 @@ def _write(run: RunContext, name: str, record: dict[str, Any]) -> None:
 def read_journal(output: Place, name: str, version: str) -> dict[str, Any] | None:
     """Return the latest progress or error of a version's run; None if there is none that can be read."""
     try:
-        found = json.loads((output / "runs" / name).read_text("utf-8"))
+        found = read_json(output / "runs" / name)
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or found.get("version") != version:

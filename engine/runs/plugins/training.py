@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 from connectors.storage import Place
 from engine.core.digests import digest
-from engine.core.json_files import write_json
+from engine.core.json_files import read_json, write_json
 from engine.core.output_layout import version_folder
 from engine.publish.tracking import client
 from engine.recipe.incremental import TrainSection
@@ -218,7 +217,7 @@ def _train(
 def read_training(output: Place, version: str) -> dict[str, Any] | None:
     """Return the record that :func:`after_publish` kept for a version; None if there is none."""
     try:
-        found: dict[str, Any] = json.loads(training_file(output, version).read_text("utf-8"))
+        found: dict[str, Any] = read_json(training_file(output, version))
     except (OSError, ValueError):
         return None
     return found

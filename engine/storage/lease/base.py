@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from connectors.sink import Written, write_parquet
 from connectors.storage import Place, link, write_whole
 from engine.core.errors import LockedError
+from engine.core.json_files import read_json
 
 FOLDER = ".lease"
 LEASE = re.compile(r"([0-9]{8,})\.json")
@@ -50,6 +52,9 @@ class Holder:
     def to_json(self) -> str:
         """Return the content of the lease file."""
         return json.dumps(asdict(self))
+
+
+_HOLDER = TypeAdapter(Holder)
 
 
 @dataclass(frozen=True)
@@ -146,9 +151,11 @@ def read_holder(folder: Place, token: int = 0) -> Holder | None:
     """Return the holder of the newest lease, or of the one with that token; None if absent or unreadable."""
     file = Lease(folder, token or newest_token(folder)).file
     try:
-        return Holder(**json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
+        found = _HOLDER.validate_python(read_json(file))
+        datetime.fromisoformat(found.since)
+    except (OSError, ValueError):
         return None
+    return found
 
 
 def silence(folder: Place) -> float | None:

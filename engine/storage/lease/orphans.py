@@ -15,6 +15,7 @@ from dataclasses import asdict
 
 from connectors.storage import MANY, ObjectPath
 from engine.core.errors import LockedError
+from engine.core.json_files import read_json
 from engine.storage.lease.base import Holder, Lease, is_dead, read_holder
 
 MARK = ".sweeping"
@@ -36,7 +37,7 @@ def check_unmarked(lease: Lease, version: ObjectPath) -> None:
     """Raise LockedError while another run may still remove parts of this version."""
     mark = version / MARK
     try:
-        value = json.loads(mark.read_text())
+        value = read_json(mark)
     except FileNotFoundError:
         return
     token, holder = int(value.pop("token")), Holder(**value)

@@ -259,14 +259,17 @@ def test_what_a_rest_catalog_answers_is_checked(server: Server) -> None:
     assert "AMBIENT" not in str(server.requests)
 
 
-def test_the_properties_of_a_tables_metadata_are_checked(tmp_path: Path, server: Server) -> None:
+@pytest.mark.parametrize("setting", ["s3.endpoint", "s3.profile-name"])
+def test_the_properties_of_a_tables_metadata_are_checked(
+    setting: str, tmp_path: Path, server: Server
+) -> None:
     pytest.importorskip("pyiceberg")
     made = tables.new("iceberg", tmp_path)
     tables.append(made, ROWS)
     metadata = Path(tables.catalog_of(made).load_table(made.path).metadata_location.removeprefix("file://"))
     found = json.loads(metadata.read_text())
-    metadata.write_text(json.dumps(found | {"properties": {"s3.endpoint": f"http://{server.host}"}}))
-    with pytest.raises(ConnectorError, match=r"source\.options\.catalog\.s3\.endpoint"):
+    metadata.write_text(json.dumps(found | {"properties": {setting: f"http://{server.host}"}}))
+    with pytest.raises(ConnectorError, match=rf"source\.path: the metadata of the table\.{setting}"):
         open_source(made.path, format="iceberg", options=made.options).list()
 
 

@@ -91,6 +91,37 @@ def test_an_operator_may_allow_a_module(monkeypatch: pytest.MonkeyPatch) -> None
     check_properties(found, "output.export.catalog")
 
 
+PROFILES = ("client.profile-name", "s3.profile-name", "glue.profile-name")
+
+
+@pytest.mark.parametrize("name", [*PROFILES, "client.role-arn", "s3.role-arn", "hdfs.kerberos_ticket"])
+def test_a_recipe_acts_as_nobody_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile, a role or a ticket is the operator's: a stranger's recipe would read with its rights."""
+    from connectors.tables.iceberg import check_properties
+
+    monkeypatch.delenv("ROWSIEVE_PROFILES", raising=False)
+    pytest.importorskip("pyiceberg")
+    catalog = {"type": "rest", "uri": "http://127.0.0.1:1", "client.role-session-name": "x", name: "admin"}
+    words = (f"source.options.catalog.{name}", "ROWSIEVE_PROFILES=admin")
+    refused(*words, path="a.b", format="iceberg", options={"catalog": catalog})
+    with pytest.raises(ConnectorError, match=r"^output\.export\.catalog\..*'admin'"):
+        check_properties(catalog, "output.export.catalog")
+    monkeypatch.setenv("ROWSIEVE_PROFILES", "other, admin")
+    check_properties(catalog, "output.export.catalog")
+
+
+@pytest.mark.parametrize(
+    "uri", ["hdfs://name/x?kerb_ticket=/tmp/krb5cc_0", "s3://b/x?tls_ca_file_path=/tmp/theirs.pem"]
+)
+def test_a_uri_names_no_file_of_the_operator(uri: str) -> None:
+    refused(uri.partition("?")[2].partition("=")[0], path=uri, format="parquet")
+
+
+@pytest.mark.parametrize("name", ["sslkey", "sslcert", "passfile", "service"])
+def test_a_database_url_uses_no_keys_of_this_machine(name: str) -> None:
+    refused(name, path=f"postgresql://u:p@db/x?{name}=/x", format="sql", options={"table": "t", "key": "k"})
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

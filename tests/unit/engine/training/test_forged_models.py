@@ -15,7 +15,8 @@ import pytest
 
 from engine.core.errors import InputError
 from engine.training.ensemble import Ensemble
-from engine.training.prediction import find_model
+from engine.training.prediction import ModelFiles, find_model
+from engine.training.registry import download
 from engine.training.serving import Served
 from operators.encode.encoding import TableEncoding
 from operators.encode.params import EncodeParams
@@ -138,6 +139,44 @@ def test_a_forged_model_is_refused(change: Change, named: str, model: Path) -> N
     change(model)
     with pytest.raises(InputError, match=named):
         Served(model)
+
+
+@pytest.mark.parametrize("read", [ModelFiles.read, Served], ids=["read", "served"])
+def test_a_model_has_bounded_files(
+    read: Callable[[Path], Any], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files of a model's folder are sent to the workers: a stranger's could fill their memory."""
+    with (model / "extra.bin").open("wb") as file:
+        file.truncate(6 * 2**30)  # takes no room on the disk
+    with pytest.raises(InputError, match=r"extra\.bin\) holds more than.*bytes.*ROWSIEVE_MAX_MODEL_BYTES"):
+        read(model)
+    (model / "extra.bin").unlink()
+    monkeypatch.setenv("ROWSIEVE_MAX_MODEL_FILES", "3")
+    with pytest.raises(InputError, match=r"more than the 3 files.*ROWSIEVE_MAX_MODEL_FILES"):
+        read(model)
+    monkeypatch.setenv("ROWSIEVE_MAX_MODEL_FILES", "30")
+    assert read(model)
+
+
+def test_a_model_in_mlflow_is_refused_before_it_is_copied(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.tracking import MlflowClient
+
+    for uri in ("", f"sqlite:///{tmp_path / 'server.db'}"):  # the output's own database, and a server's
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        client = MlflowClient(uri or f"sqlite:///{tmp_path / 'mlflow.db'}")
+        place = (tmp_path / ("server" if uri else "mlartifacts")).as_uri()
+        run_id = client.create_run(client.create_experiment("models", artifact_location=place)).info.run_id
+        client.log_artifacts(run_id, str(model), "model")
+        monkeypatch.setenv("ROWSIEVE_MAX_MODEL_BYTES", "1000")
+        (tmp_path / f"copy{bool(uri)}").mkdir()
+        with pytest.raises(InputError, match="more than the 1,000 bytes"):
+            download(f"runs:/{run_id}/model", tmp_path / f"copy{bool(uri)}", tmp_path)
+        assert not list((tmp_path / f"copy{bool(uri)}").iterdir())
+        monkeypatch.delenv("ROWSIEVE_MAX_MODEL_BYTES")
+        found = download(f"runs:/{run_id}/model", tmp_path / f"copy{bool(uri)}", tmp_path)
+        assert Served(found).names == ["a"]
 
 
 @pytest.mark.parametrize("weights", [[], [float("nan")], [-1.0], [[1.0]], [float("inf")], [0.0]])

@@ -1,0 +1,95 @@
+"""Files of a shared output that somebody has forged: each command says so in one paragraph, and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.runs.runner import run
+from engine.storage.manifest import current_version
+from tests.data import small_recipe
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output with one version, and beside it the recipe that has made it."""
+    folder = tmp_path_factory.mktemp("published")
+    recipe = small_recipe(folder, shards=1)
+    run(recipe)
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_unset=True)))
+    return folder
+
+
+@pytest.fixture
+def forged(published: Path, tmp_path: Path) -> Path:
+    """A copy of the output that a test may forge; its recipe writes there."""
+    shutil.copytree(published / "out", tmp_path / "out")
+    text = (published / "recipe.yaml").read_text()
+    (tmp_path / "recipe.yaml").write_text(text.replace(str(published / "out"), str(tmp_path / "out")))
+    return tmp_path
+
+
+def call(folder: Path, *words: str) -> tuple[int, str]:
+    """Run a command on the output or, with a recipe in its words, on the recipe."""
+    filled = [word.format(out=folder / "out", recipe=folder / "recipe.yaml") for word in words]
+    done = CliRunner().invoke(app, filled)
+    return done.exit_code, " ".join(done.output.split())
+
+
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)  # opening it would wait for ever
+
+
+def text(content: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(content) and None
+
+
+FORGERIES = {"deep": text(DEEP), "list": text("[]"), "pipe": pipe, "torn": text('{"a":')}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+@pytest.mark.parametrize("name", [".lease/00000001.json", "runs/progress.json", "identities.json"])
+def test_a_forged_record(name: str, forgery: str, forged: Path) -> None:
+    """Records that only tell how a run goes are passed over."""
+    FORGERIES[forgery](forged / "out" / name)
+    for words in (["status", "{recipe}"], ["plan", "{recipe}"], ["versions", "{out}"]):
+        code, shown = call(forged, *words)
+        assert code == 0, shown
+        assert "unexpected" not in shown
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"since": "yesterday"}, {"pid": "x"}, {"stale_seconds": [1]}, {"who": {"a": 1}}, {"released": 7}],
+    ids=str,
+)
+def test_a_lease_of_another_form_names_nobody(values: dict[str, Any], forged: Path) -> None:
+    lease = forged / "out" / ".lease" / "00000001.json"
+    lease.write_text(json.dumps(json.loads(lease.read_text()) | values))
+    code, shown = call(forged, "status", "{recipe}")
+    assert code == 0, shown
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_state_is_named(forgery: str, forged: Path) -> None:
+    """Where the file is needed, the error names it and says what to do."""
+    version = str(current_version(forged / "out"))
+    manifest = json.loads((forged / "out" / "versions" / version / "manifest.json").read_text())
+    ingest = next(entry["fingerprint"] for entry in manifest["operators"] if entry["name"] == "ingest")
+    FORGERIES[forgery](forged / "out" / "store" / ingest / "state" / "classes.json")
+    code, shown = call(forged, "explain", "{out}", "3")
+    assert code == 2, shown
+    assert "classes.json is damaged or forged" in shown
+    assert "run the recipe again" in shown
