@@ -1,12 +1,14 @@
-"""SQL databases as a source, through ADBC: shards are ranges of a key column."""
+"""SQL databases as a source: shards are ranges of a key column. SQLite is read by the standard library,
+others through ADBC.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -21,11 +23,11 @@ from connectors.policy import NAMES_VARIABLE, SourcePolicy
 from connectors.schema import pick
 from connectors.tables.common import check_database, fingerprint, gather, library, location, plain
 from connectors.tables.sql_text import literal, quoted, where
+from connectors.tables.sqlite_cursor import check_sqlite, reading_sqlite, took_too_long
 
 DRIVERS = {
     "postgresql": "adbc_driver_postgresql.dbapi",
     "postgres": "adbc_driver_postgresql.dbapi",
-    "sqlite": "adbc_driver_sqlite.dbapi",
     "duckdb": "adbc_driver_duckdb",
 }
 DUCKDB_SETTINGS = {"enable_external_access": "false", "lock_configuration": "true"}
@@ -79,7 +81,7 @@ class Sql(Connector[SqlOptions]):
     summary = (
         "PostgreSQL, SQLite and DuckDB by URL (pip install 'rowsieve[sql]'); a shard is a range of a key"
     )
-    schemes = tuple(DRIVERS)
+    schemes = (*DRIVERS, "sqlite")
     Options = SqlOptions
 
     def open(self, spec: SourceSpec, options: SqlOptions) -> Source:
@@ -224,15 +226,26 @@ class SqlSource:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
+        seconds = min(STATEMENT_SECONDS, self.spec.policy.seconds or STATEMENT_SECONDS)
+        if self.url.startswith("sqlite"):
+            with reading_sqlite(self._file(), self._name, seconds, self.spec.max_bytes) as reading:
+                yield reading
+            return
         errors = library("adbc_driver_manager.dbapi", "sql").Error
+        stopped = threading.Event()
         try:
-            with self._connect() as connection, connection.cursor() as cursor:
-                seconds = min(STATEMENT_SECONDS, self.spec.policy.seconds or STATEMENT_SECONDS)
+            with (
+                self._connect() as connection,
+                connection.cursor() as cursor,
+                stopping(cursor, seconds, stopped),
+            ):
                 limit = f"SET statement_timeout = '{seconds}s'"
                 for statement in (*POSTGRESQL_SETTINGS, limit) if self.url.startswith("postgres") else ():
                     cursor.execute(statement)
                 yield cursor
         except errors as error:
+            if stopped.is_set():
+                raise took_too_long(self._name, seconds) from None
             raise ConnectorError(f"{self._name}: {' '.join(str(error).split())[:500]}") from error
 
     def _connect(self) -> Any:
@@ -242,8 +255,6 @@ class SqlSource:
         if scheme.startswith("postgres"):
             return driver.connect(self.url)
         path = self._file()
-        if scheme == "sqlite":
-            return driver.connect(f"file:{quote(path)}?mode=ro")
         return library("adbc_driver_manager.dbapi", "sql").connect(
             driver=driver.driver_path(),
             entrypoint="duckdb_adbc_init",
@@ -256,6 +267,27 @@ class SqlSource:
         if not os.path.exists(path):
             raise ConnectorError(f"{self._name}: there is no file {path}. Correct source.path.")
         return path
+
+
+@contextmanager
+def stopping(cursor: Any, seconds: float, stopped: threading.Event) -> Iterator[None]:
+    """Interrupt what a cursor does once the block has taken ``seconds``, and set the event.
+
+    PostgreSQL has a limit of its own for each statement; DuckDB has none.
+    """
+
+    def stop() -> None:
+        stopped.set()
+        with suppress(Exception):  # the cursor was closed at the same moment
+            cursor.adbc_cancel()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _fetch(cursor: Any, statement: str) -> pa.Table:
@@ -279,20 +311,6 @@ def check_duckdb(query: str) -> None:
     kinds = [statement.type for statement in statements]
     if kinds != [duckdb.StatementType.SELECT]:
         raise not_one_select(f"it holds {len(kinds)} statements ({', '.join(kind.name for kind in kinds)})")
-
-
-def check_sqlite(query: str, path: str) -> None:
-    """Raise unless SQLite compiles ``query`` as one statement that only reads; it is not run."""
-
-    def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
-        reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
-        harmless = action == sqlite3.SQLITE_FUNCTION and second != "load_extension"
-        return sqlite3.SQLITE_OK if reads or harmless else sqlite3.SQLITE_DENY
-
-    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
-        connection.set_authorizer(allow)
-        connection.execute(f"EXPLAIN SELECT * FROM ({query}\n)")  # one statement: sqlite3 refuses more
-        connection.execute(f"EXPLAIN {query}")
 
 
 def check_postgresql(query: str) -> None:

@@ -26,7 +26,8 @@ from engine.storage.manifest import current_version, read_manifest
 from engine.storage.stores import store_of
 
 PLACE = ["file", "row"]
-FORMULA = r"^[=+\-@\t\r]"
+_BLANK, _SIGN = r"[\s\x{a0}\x{3000}\x{200b}-\x{200f}\x{feff}]*", r"[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"
+FORMULA = rf"^(?:{_BLANK}{_SIGN}|[\t\r\n])"
 """Beginning of a text that spreadsheets take for a formula."""
 NUMBER = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 """Of those texts, the ones that are plain numbers."""
@@ -116,7 +117,8 @@ def without_formulas(table: pa.Table) -> pa.Table:
     """Return a table whose texts no spreadsheet reads as formulas.
 
     A quarantined value comes from the source as it is, and a spreadsheet computes a text that begins with
-    ``=``, ``+``, ``-``, ``@``, a tab or a carriage return. Such a text gets a ``'`` in front, by which
+    ``=``, ``+``, ``-``, ``@``, their full-width forms, a tab, a carriage return or a line feed; some programs
+    first remove blanks and signs without a width. Such a text gets a ``'`` in front, by which
     spreadsheets know a text. Texts that are plain numbers, and columns of other types, stay as they are.
 
     Examples

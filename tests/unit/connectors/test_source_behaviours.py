@@ -45,7 +45,7 @@ def test_every_registered_source_is_covered() -> None:
 
 
 def table_at(kind: str, folder: Path, shard_bytes: int = 2**20) -> tables.Made:
-    for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_sqlite"):
+    for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_postgresql"):
         pytest.importorskip(package)
     made = tables.new(kind, folder)
     if made.format == "sql":

@@ -245,7 +245,6 @@ def test_a_query_of_duckdb_is_one_select(query: str, tmp_path: Path) -> None:
     [*QUERIES, "select load_extension('x')", "attach 'y.db' as y", "pragma user_version", "select 1 /*"],
 )
 def test_a_query_of_sqlite_is_one_select(query: str, tmp_path: Path) -> None:
-    pytest.importorskip("adbc_driver_sqlite")
     with sqlite3.connect(tmp_path / "x.db") as connection:
         connection.execute("create table t as select 1 as k")
     before = (tmp_path / "x.db").read_bytes()

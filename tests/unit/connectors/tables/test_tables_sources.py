@@ -24,7 +24,7 @@ from tests import tables
 from tests.data import recipe_for, spurious_table
 
 KINDS = ("lance", "delta", "iceberg", "sqlite", "duckdb")
-for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_sqlite"):
+for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_postgresql"):
     pytest.importorskip(package)
 
 

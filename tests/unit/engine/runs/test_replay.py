@@ -14,6 +14,19 @@ from engine.execution.quarantine import SCHEMA
 from engine.runs.replay import export
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "-", "+1.5.2", "-1\n=2"]
+FORMULAS += [
+    "\n=1",
+    "\r\n@x",
+    "\n",
+    "＝1+1",
+    "＋1",
+    "－1+1",
+    "＠SUM(A1)",
+    " =1+1",
+    "\u00a0=1",
+    "\ufeff=1",
+    "\u200b\t＝1",
+]
 TEXTS = ["a=b", "", "'=1", " text", "-1.5", "+7", "-2e-9", "1-2", '{"a": "=1"}', "é"]
 
 

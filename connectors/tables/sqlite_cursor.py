@@ -1,0 +1,155 @@
+"""Reading SQLite by the standard library, with limits that ADBC's driver for SQLite does not have.
+
+A query of a recipe, or a view in a database of a stranger, may run for ever or build a value of a gigabyte.
+SQLite asks a progress handler every few thousand steps whether to go on, and refuses larger values.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from connectors.base import ConnectorError
+
+BATCH_ROWS = 1024
+STEPS = 100_000
+"""Instructions of SQLite's machine between two looks at the clock: about a millisecond."""
+LOADING = ("load_extension", "fts3_tokenizer")
+"""Functions that load or run code."""
+MOST_BYTES = 2**30 - 1
+"""Bytes of a value that SQLite can be told to allow."""
+
+
+class SqliteCursor:
+    """Runs statements that only read. Has the methods of an ADBC cursor that the source ``sql`` uses."""
+
+    def __init__(self, connection: sqlite3.Connection, seconds: float) -> None:
+        """Use a connection; each statement may take ``seconds`` until its last row is fetched."""
+        self._cursor = connection.cursor()
+        self._seconds, self._end = seconds, 0.0
+        connection.set_progress_handler(self._expired, STEPS)
+
+    def _expired(self) -> bool:
+        return time.monotonic() > self._end
+
+    @property
+    def expired(self) -> bool:
+        """Whether the last statement has used its time."""
+        return self._expired()
+
+    def execute(self, statement: str) -> None:
+        """Start a statement. Raises sqlite3.Error."""
+        self._end = time.monotonic() + self._seconds
+        self._cursor.execute(statement)
+
+    def fetch_record_batch(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches, each with types of its own: those that hold all its values."""
+        while rows := self._cursor.fetchmany(BATCH_ROWS):
+            yield self._batch(rows)
+
+    def fetch_arrow_table(self) -> pa.Table:
+        """Return all rows; a column without a value has the type int64."""
+        return pa.Table.from_batches([self._batch(self._cursor.fetchall())])
+
+    def _batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        names = [column[0] for column in self._cursor.description]
+        columns = [*zip(*rows, strict=True)] if rows else [()] * len(names)
+        return pa.RecordBatch.from_arrays([array_of(column) for column in columns], names)
+
+
+@contextmanager
+def reading_sqlite(path: str, name: str, seconds: float, most_bytes: int) -> Iterator[SqliteCursor]:
+    """Yield a cursor on a database that is opened for reading alone.
+
+    Parameters
+    ----------
+    path : file of the database.
+    name : what is read, for errors.
+    seconds : limit of a statement.
+    most_bytes : limit of one value.
+
+    Raises
+    ------
+    ConnectorError
+        SQLite refuses a statement, or it takes too long.
+
+    """
+    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(most_bytes, MOST_BYTES))
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.set_authorizer(stay_inside)
+        cursor = SqliteCursor(connection, seconds)
+        try:
+            yield cursor
+        except sqlite3.Error as error:
+            if "interrupt" in str(error) and cursor.expired:
+                raise took_too_long(name, seconds) from None
+            raise ConnectorError(f"{name}: {' '.join(str(error).split())[:500]}") from error
+
+
+def took_too_long(name: str, seconds: float) -> ConnectorError:
+    """Make the error of a statement that was stopped."""
+    return ConnectorError(
+        f"{name}: source.options: the database was stopped after {seconds:g} seconds without an end. Look "
+        f"for a recursive query or a view without an end, add an index on the key, or name less of the "
+        f"table; whoever operates this installation can raise ROWSIEVE_MAX_SECONDS, up to an hour."
+    )
+
+
+def check_sqlite(query: str, path: str) -> None:
+    """Raise unless SQLite compiles ``query`` as one statement that only reads; it is not run."""
+    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
+        connection.set_authorizer(allow_reading)
+        for statement in (f"SELECT * FROM ({query}\n)", query):  # noqa: S608
+            connection.execute(f"EXPLAIN {statement}")  # sqlite3 refuses more than one statement
+
+
+def allow_reading(action: int, first: str | None, second: str | None, *_: object) -> int:
+    """Return SQLITE_OK for what a SELECT does; SQLITE_DENY for the rest."""
+    reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+    harmless = action == sqlite3.SQLITE_FUNCTION and second not in LOADING
+    return sqlite3.SQLITE_OK if reads or harmless else sqlite3.SQLITE_DENY
+
+
+def stay_inside(action: int, first: str | None, second: str | None, *_: object) -> int:
+    """Return SQLITE_DENY for what leaves the database, which is open for reading alone; else SQLITE_OK.
+
+    Less is refused than by :func:`allow_reading`, as a full-text index needs statements of its own.
+    """
+    leaves = action in (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
+    loads = action == sqlite3.SQLITE_FUNCTION and second in LOADING
+    return sqlite3.SQLITE_DENY if leaves or loads else sqlite3.SQLITE_OK
+
+
+def array_of(values: Sequence[Any]) -> pa.Array:
+    """Return values of SQLite, which has no types of columns, as one type that holds them all.
+
+    Examples
+    --------
+    >>> [str(array_of(column).type) for column in ([1, None], [1, 2.5], [1, "a"], [b"a", "b"], [None])]
+    ['int64', 'double', 'string', 'binary', 'int64']
+
+    """
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {int}:
+        return pa.array(values, pa.int64())
+    if kinds <= {int, float}:
+        return pa.array(values, pa.float64())
+    texts = [value if value is None or isinstance(value, bytes) else _text(value) for value in values]
+    if bytes not in kinds:
+        return pa.array(texts, pa.string())
+    return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
+
+
+def _text(value: Any) -> str:
+    """Return a value as SQLite writes it: a whole number of type REAL has a decimal."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:.15g}"
+    return text if not text.lstrip("-").isdigit() else f"{text}.0"

@@ -1,0 +1,78 @@
+"""A query or a view without an end is stopped; values of monstrous size are refused."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors import open_source
+from connectors.base import ConnectorError
+from connectors.tables.sqlite_cursor import array_of, reading_sqlite
+
+ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) AS id FROM r"
+
+
+@pytest.fixture
+def databases(tmp_path: Path) -> dict[str, Any]:
+    """URLs of databases with the table ``t`` and the view ``v``, which has no end."""
+    duckdb = pytest.importorskip("duckdb")
+    pytest.importorskip("adbc_driver_manager")
+    with sqlite3.connect(tmp_path / "x.sqlite") as lite, duckdb.connect(tmp_path / "x.duckdb") as duck:
+        for connection in (lite, duck):
+            connection.execute("CREATE TABLE t AS SELECT 1 AS id, 2.5 AS a")
+            connection.execute(f"CREATE VIEW v AS {ENDLESS}")
+    return {kind: f"{kind}:///{tmp_path}/x.{kind}" for kind in ("sqlite", "duckdb")}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("what", [{"query": ENDLESS}, {"table": "v"}], ids=["query", "view"])
+def test_what_has_no_end_is_stopped(
+    kind: str, what: dict[str, str], databases: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROWSIEVE_MAX_SECONDS", "1")
+    started = time.monotonic()
+    with pytest.raises(ConnectorError, match=r"stopped after 1 seconds.*ROWSIEVE_MAX_SECONDS"):
+        open_source(databases[kind], options={**what, "key": "id"}).list()
+    assert time.monotonic() - started < 10
+    good = open_source(databases[kind], options={"table": "t", "key": "id"}).list()
+    assert [shard.n_rows for shard in good.shards] == [1]
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT 1 AS id, zeroblob(900000000) AS x", "SELECT 1 AS id, hex(zeroblob(9e8))"]
+)
+def test_values_of_sqlite_are_bounded(query: str, databases: dict[str, str]) -> None:
+    with pytest.raises(ConnectorError, match="too big"):
+        open_source(databases["sqlite"], options={"query": query, "key": "id"}, max_bytes=10**6).list()
+
+
+def test_a_view_of_sqlite_only_reads(tmp_path: Path) -> None:
+    """Functions that load code are refused also where a view of the database calls them."""
+    with sqlite3.connect(tmp_path / "x.db") as connection:
+        connection.execute("CREATE TABLE t (id)")
+        connection.execute("CREATE VIEW v AS SELECT load_extension('/tmp/x') AS id")
+        connection.execute("CREATE VIRTUAL TABLE f USING fts5(words)")
+        connection.execute("INSERT INTO f VALUES ('a b')")
+    with pytest.raises(ConnectorError, match="load_extension"):
+        open_source(f"sqlite:///{tmp_path}/x.db", options={"table": "v", "key": "id"}).list()
+    with reading_sqlite(str(tmp_path / "x.db"), "x", 10, 10**6) as cursor:
+        cursor.execute("SELECT words FROM f WHERE f MATCH 'a'")
+        assert cursor.fetch_arrow_table().to_pylist() == [{"words": "a b"}]
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text("aé1")))
+def test_one_type_holds_all_values(values: list[Any]) -> None:
+    found = array_of(values)
+    assert found.is_null().to_pylist() == [value is None for value in values]
+    if pa.types.is_string(found.type):
+        texts = [value for value in values if isinstance(value, str)]
+        assert [text for text in found.to_pylist() if text in texts or not text] or not texts
+    else:
+        assert found.to_pylist() == [None if value is None else pytest.approx(value) for value in values]
