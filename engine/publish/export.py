@@ -23,7 +23,10 @@ TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The table's name (``state``) for the state with the version, and whether this call wrote it."""
+    """Result of one export.
+
+    ``state`` is the table's name for its state with the version; ``written`` says whether this call wrote it.
+    """
 
     format: str
     path: str

@@ -45,7 +45,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
     """
     if output is None and version is None:
         raise InputError(
-            "rowsieve lineage --sync: say of which output folder, for example --output demo/out."
+            "rowsieve lineage --sync: no output folder is named. Give one, for example --output demo/out."
         )
     output = output or _locate(str(version), None)[0]
     check_real_folders(output)
@@ -61,7 +61,7 @@ def sync_records(version: str | None, output: Place | None) -> str:
             f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
         ) from None
     return f"{delivered} records delivered to MLflow" + (
-        f", {waiting} of a run that goes on." if waiting else "."
+        f", {waiting} of a run in progress are waiting." if waiting else "."
     )
 
 

@@ -27,7 +27,7 @@ from connectors.storage import Place, read_whole, remove_file
 from engine.core.json_files import read_json, write_json
 from engine.core.legacy import tag_names, tag_value
 from engine.publish.own_artifacts import artifacts_uri, check_artifacts, check_place
-from engine.storage.lease import alive
+from engine.storage.lease import has_active_writer
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -42,8 +42,8 @@ TEXTS = frozenset({"recipe.yaml", "plan.json", "manifest.json", "training.json"}
 """Names of the artifacts that a record may hold as texts."""
 GROUPS_TABLE = "groups.json"
 """Artifact of a run with its groups in words, the only table of a record."""
-NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED")
-"""MLflow's errors for a run that is not on the server, or is of others."""
+RUN_UNAVAILABLE = ("RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED")
+"""MLflow's error codes for a run that is not on the server, or belongs to another user."""
 _log = logging.getLogger("rowsieve")
 
 
@@ -110,12 +110,14 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     InputError
         The output's own database names a place outside the output for the artifacts.
     Exception
-        What MLflow raises if the server does not answer.
+        The server does not answer; the class is MLflow's.
 
     """
     from mlflow.entities import Metric, Param
 
-    record.run_id = _own_run(record, client) or _find(record, client) or _create(record, client, output)
+    record.run_id = (
+        _own_run(record, client) or _find_run(record, client) or _create_run(record, client, output)
+    )
     run_id = record.run_id
     check_artifacts(client, run_id, output)
     when = record.end_ms or record.start_ms
@@ -133,7 +135,7 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
         client.set_tag(run_id, TABLES_TAG, json.dumps([{"path": name, "type": "table"}]))
     for name in record.files:
         if not _is_report(output, name):
-            _refuse(record, name, output, "no report of the output")
+            _warn_refused(record, name, output, "no report of the output")
         else:
             _send_report(client, run_id, record, name, output)
     if record.status != RUNNING:
@@ -141,25 +143,25 @@ def deliver(record: Record, client: MlflowClient, output: Place) -> str:
     return run_id
 
 
-def sync(client: MlflowClient, output: Place, *, holding: bool = False) -> tuple[int, int]:
+def sync(client: MlflowClient, output: Place, *, has_lease: bool = False) -> tuple[int, int]:
     """Deliver the records that wait; return how many were delivered and how many still wait.
 
     Parameters
     ----------
-    holding : the caller has the output's lease, so a record with the status RUNNING is of a killed run.
+    has_lease : the caller has the output's lease, so a record with the status RUNNING is of a killed run.
 
     Raises
     ------
     InputError
-        As of :func:`deliver`.
+        The output's own database names a place outside the output for the artifacts.
     Exception
-        What MLflow raises if the server does not answer.
+        The server does not answer; the class is MLflow's.
 
     """
     delivered = 0
     for record in pending(output):
         if record.status == RUNNING:
-            if not holding and alive(output):
+            if not has_lease and has_active_writer(output):
                 continue
             record.status, record.end_ms = KILLED, record.start_ms
         deliver(record, client, output)
@@ -191,7 +193,7 @@ def _own_run(record: Record, client: MlflowClient) -> str | None:
     try:
         tags = client.get_run(record.run_id).data.tags
     except MlflowException as error:
-        if error.error_code in NOT_THERE:
+        if error.error_code in RUN_UNAVAILABLE:
             return None
         raise
     return record.run_id if tag_value(tags, RECORD_TAG) == record.id else None
@@ -200,18 +202,18 @@ def _own_run(record: Record, client: MlflowClient) -> str | None:
 def _accepted(
     record: Record, texts: Mapping[str, str], names: Collection[str], output: Place
 ) -> list[tuple[str, str]]:
-    """Return the texts whose artifacts Rowsieve writes; warn of the others."""
+    """Return the texts whose names are artifacts that Rowsieve writes; log a warning for the others."""
     for name in texts:
         if name not in names:
-            _refuse(record, name, output, "no artifact that Rowsieve writes")
+            _warn_refused(record, name, output, "no artifact that Rowsieve writes")
     return [(name, text) for name, text in texts.items() if name in names]
 
 
-def _refuse(record: Record, name: str, output: Place, why: str) -> None:
+def _warn_refused(record: Record, name: str, output: Place, why: str) -> None:
     _log.warning("%s: the record %s names %r, which is not uploaded: %s.", output, record.id, name, why)
 
 
-def _find(record: Record, client: MlflowClient) -> str | None:
+def _find_run(record: Record, client: MlflowClient) -> str | None:
     """Return the id of the run that an earlier, interrupted delivery created; None if there is none."""
     experiment = client.get_experiment_by_name(record.experiment)
     if experiment is None:
@@ -232,15 +234,16 @@ def _is_report(output: Place, name: str) -> bool:
 
 
 def _send_report(client: MlflowClient, run_id: str, record: Record, name: str, output: Place) -> None:
-    """Upload a report, if there is one, through a copy: MLflow goes by the path, where a link may stand by
-    then.
+    """Upload a copy of a report, if there is one.
+
+    MLflow opens a file by its path, where another user may have put a link in the meantime.
     """
     try:
         content = read_whole(output / name, root=output)
     except FileNotFoundError:
         return
     except ConnectorError:
-        _refuse(record, name, output, "no report of the output")
+        _warn_refused(record, name, output, "no report of the output")
         return
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / (output / name).name
@@ -248,7 +251,7 @@ def _send_report(client: MlflowClient, run_id: str, record: Record, name: str, o
         client.log_artifact(run_id, str(copy))
 
 
-def _create(record: Record, client: MlflowClient, output: Place) -> str:
+def _create_run(record: Record, client: MlflowClient, output: Place) -> str:
     run = client.create_run(
         experiment_id(client, record.experiment, output),
         start_time=record.start_ms,

@@ -26,7 +26,7 @@ SIDE_FILES = ("", "-journal", "-wal", "-shm")
 
 
 def own_database(output: Place) -> Path | None:
-    """Return the database file of an output; None where MLFLOW_TRACKING_URI or an object store holds."""
+    """Return the database file of an output; None with MLFLOW_TRACKING_URI or on an object store."""
     if os.environ.get("MLFLOW_TRACKING_URI") or not isinstance(output, Path):
         return None
     return output.resolve() / DATABASE
@@ -121,9 +121,9 @@ def download_artifacts(client: MlflowClient, run_id: str, path: str, scratch: Pa
     Raises
     ------
     InputError
-        As of :func:`check_artifacts`.
+        The place of the run's artifacts is outside the output, or a link is in it.
     Exception
-        What MLflow raises if it has no such artifact, and FileNotFoundError.
+        There is no such artifact; the class is MLflow's, or FileNotFoundError.
 
     """
     folder = check_artifacts(client, run_id, output)
@@ -142,7 +142,7 @@ def download_artifacts(client: MlflowClient, run_id: str, path: str, scratch: Pa
 
 
 def _local_folder(uri: str) -> Path | None:
-    """Return the folder that MLflow would use for a place, with links followed; None if it is none."""
+    """Return the folder that MLflow would use for a URI, with links followed; None for other URIs."""
     from mlflow.utils.file_utils import local_file_uri_to_path
 
     if not uri.startswith(("/", "file:///")):

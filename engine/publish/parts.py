@@ -17,8 +17,9 @@ from operators.base import GROUP, IS_OUTLIER, OUTLIER_SOURCE, ROW_ID, SPLIT, WEI
 
 DATA = "data"
 """Folder of the parts. pandas, polars and DuckDB read a folder only if all of its files are Parquet."""
-SET_ASIDE = "quarantine"
-QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: SET_ASIDE, WEIGHT: 0.0, SPLIT: "dropped"}
+QUARANTINE_SOURCE = "quarantine"
+"""Value of ``outlier_source`` of quarantined rows."""
+QUARANTINED = {GROUP: -1, IS_OUTLIER: True, OUTLIER_SOURCE: QUARANTINE_SOURCE, WEIGHT: 0.0, SPLIT: "dropped"}
 """Contract values of quarantined rows."""
 
 
@@ -31,7 +32,7 @@ class ReusablePart:
     sha256: str
     unread: tuple[str, ...]
 
-    def whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Return whether the file still exists with its recorded size."""
         try:
             return self.place.stat().st_size == self.bytes
@@ -55,35 +56,35 @@ class PartJob:
     """Digest of everything that the bytes of the part depend on."""
     reusable: ReusablePart | None = None
     extra: tuple[str, ...] = ()
-    """Columns that operators publish beside the contract's; the last ones of ``schema``."""
+    """Columns that operators publish in addition to the contract's; the last ones of ``schema``."""
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
     """Write the part of one shard and return its record. Runs on a worker."""
     place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
-    if job.reusable is not None and job.reusable.whole():
-        return _take_over(job, job.reusable, place)
+    if job.reusable is not None and job.reusable.is_intact():
+        return _reuse_part(job, job.reusable, place)
     names = [field.name for field in CONTRACT if field.name != ROW_ID]
-    ours = job.reader.read_all(job.shard, [*names, *job.extra])
-    seen = pc.invert(ours.column(names[0]).is_null())
+    sidecars = job.reader.read_all(job.shard, [*names, *job.extra])
+    complete = pc.invert(sidecars.column(names[0]).is_null())
     for name in names[1:]:
-        seen = pc.and_(seen, pc.invert(ours.column(name).is_null()))
-    columns = {ROW_ID: ours.column(ROW_ID)}
-    columns |= {name: fill(ours.column(name), seen, QUARANTINED[name]) for name in names}
+        complete = pc.and_(complete, pc.invert(sidecars.column(name).is_null()))
+    columns = {ROW_ID: sidecars.column(ROW_ID)}
+    columns |= {name: fill(sidecars.column(name), complete, QUARANTINED[name]) for name in names}
     source_names = job.schema.names[: -len(CONTRACT) - len(job.extra)]
     table = job.reader.read_with_truth(job.shard, source_names)
     for field in CONTRACT:
         table = table.append_column(job.prefix + field.name, columns[field.name].cast(field.type))
     for name in job.extra:
-        table = table.append_column(job.prefix + name, ours.column(name))
+        table = table.append_column(job.prefix + name, sidecars.column(name))
     written = job.lease.put_part(place, table.cast(job.schema))
     unread = job.reader.unread(job.shard) if job.all_columns else ()
     return _record(job, place, columns, written.n_bytes, written.sha256, unread)
 
 
-def _take_over(job: PartJob, reusable: ReusablePart, place: Place) -> dict[str, Any]:
-    """Link or copy the base's part, without reading the source or the sidecars."""
-    job.lease.take_part(reusable.place, place)
+def _reuse_part(job: PartJob, reusable: ReusablePart, place: Place) -> dict[str, Any]:
+    """Link or copy the base version's part, without reading the source or the sidecars."""
+    job.lease.reuse_part(reusable.place, place)
     names = [field.name for field in CONTRACT]
     table = read_columns(place, [job.prefix + name for name in names])
     columns = dict(zip(names, table.columns, strict=True))
@@ -111,25 +112,25 @@ def _record(
     }
 
 
-def fill(column: pa.ChunkedArray, seen: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
-    """Fill the rows that no operator has seen with the contract's value for quarantined rows."""
-    if pc.all(seen).as_py():
+def fill(column: pa.ChunkedArray, complete: pa.ChunkedArray, value: Any) -> pa.ChunkedArray:
+    """Replace the values of rows that are not ``complete`` by the contract's value for quarantined rows."""
+    if pc.all(complete).as_py():
         return column
     if pa.types.is_dictionary(column.type):
         column = column.cast(pa.string())
-    return pc.if_else(seen, column, pa.scalar(value, column.type))
+    return pc.if_else(complete, column, pa.scalar(value, column.type))
 
 
 def summarise(columns: dict[str, pa.ChunkedArray]) -> dict[str, Any]:
     """Count groups, splits, outliers and weights of a part. The counts of parts add up."""
     weight = columns[WEIGHT].to_numpy().astype(np.float64)
-    set_aside = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), SET_ASIDE)
-    outliers = pc.and_not(columns[IS_OUTLIER], set_aside)  # quarantined rows are counted apart
+    quarantined = pc.equal(columns[OUTLIER_SOURCE].cast(pa.string()), QUARANTINE_SOURCE)
+    outliers = pc.and_not(columns[IS_OUTLIER], quarantined)  # quarantined rows are counted separately
     return {
         "groups": _counts(columns[GROUP]),
         "splits": _counts(columns[SPLIT]),
         "outliers": int(pc.sum(outliers).as_py() or 0),
-        "quarantined": int(pc.sum(set_aside).as_py() or 0),
+        "quarantined": int(pc.sum(quarantined).as_py() or 0),
         "weight_sum": float(weight.sum()),
         "weight_square_sum": float((weight**2).sum()),
     }

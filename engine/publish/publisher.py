@@ -24,20 +24,20 @@ from engine.storage.manifest import NUMBER, next_number
 from engine.storage.reader import StoreReader
 from operators.base import ROW_ID, Executor
 
-Sums = Mapping[str, Mapping[int, str]]
-MOST_FILES = 100
+PartDigests = Mapping[str, Mapping[int, str]]
+MAX_UNREAD_FILES = 100
 """Most files that a manifest names for columns that were not read."""
 
 
-def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterator[dict[str, Any]]:
+def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) -> Iterator[dict[str, Any]]:
     """Write every part, make the folder visible, and write its manifest last.
 
-    Readers never see a partially written version: a folder without a manifest is none. A part that is made
-    from the same bytes as one of the base version is taken over from it.
+    Readers never see a partially written version, since a folder without a manifest is not a version. A part
+    that is made from the same bytes as one of the base version is reused from it.
 
     Parameters
     ----------
-    sums : fingerprint -> shard -> SHA-256 of the part that the operator has committed.
+    digests : fingerprint -> shard -> SHA-256 of the part that the operator has committed.
 
     Yields
     ------
@@ -46,17 +46,17 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
     Raises
     ------
     LockedError
-        Another writer has taken the output over.
+        Another writer has taken over the output's lease.
 
     """
     final = version_folder(plan.output, plan.version)
-    folder = lease.parts_of(final)
+    folder = lease.parts_folder(final)
     make_folder(folder / DATA, root=plan.output)
     prefix, everything = plan.recipe.output.prefix, plan.recipe.source.columns is None
     reader, reusable_parts = plan.reader(), _reusable_parts(plan)
     jobs = []
     for shard in plan.shards:
-        made_from = _made_from(plan, reader, shard.index, sums)
+        made_from = _made_from(plan, reader, shard.index, digests)
         job = PartJob(
             reader, plan.published_schema, prefix, folder, shard.index, lease, everything, made_from
         )
@@ -66,22 +66,22 @@ def publish(plan: Plan, executor: Executor, lease: Lease, sums: Sums) -> Iterato
     for part in executor.map(write_part, jobs):
         parts.append(part)
         yield part
-    record = manifest(plan, parts) | {NUMBER: next_number(plan.output)}
+    record = build_manifest(plan, parts) | {NUMBER: next_number(plan.output)}
     lease.publish(final, to_json(record))
 
 
-def _made_from(plan: Plan, reader: StoreReader, shard: int, sums: Sums) -> str:
+def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests) -> str:
     """Return a digest of everything that the bytes of a part depend on."""
     source, info = plan.listing.shards[shard], plan.shards[shard]
-    ours = [field.name for field in (*CONTRACT, *plan.extra_columns) if field.name != ROW_ID]
-    read = {reader.columns[name] for name in ours} | {*reader.validity_sources}
+    published = [field.name for field in (*CONTRACT, *plan.extra_columns) if field.name != ROW_ID]
+    read = {reader.columns[name] for name in published} | {*reader.validity_sources}
     return digest(
         [
             [FORMAT, plan.recipe.output.prefix, package_versions()["pyarrow"]],
             [[field.name, str(field.type)] for field in plan.published_schema],
             [redact(source.path), plan.listing.identities[source.path]],
             [source.start, source.stop, source.n_rows, info.first_row],
-            sorted(sums[fingerprint][shard] for fingerprint in read),
+            sorted(digests[fingerprint][shard] for fingerprint in read),
         ]
     )
 
@@ -101,12 +101,12 @@ def _reusable_parts(plan: Plan) -> dict[str, ReusablePart]:
     }
 
 
-def point_to(output: Place, version: str, lease: Lease) -> None:
+def make_current(output: Place, version: str, lease: Lease) -> None:
     """Make a published version the current one. Raises LockedError if another writer has taken over."""
     lease.point(output / POINTER, version)
 
 
-def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def build_manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the manifest of a version. It is the same for every run over the same bytes."""
     record = plan.to_dict()
     keys = ("path", "rows", "bytes", "sha256", "made_from")
@@ -122,7 +122,7 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
         "parts": published,
         "schema": record["schema"],
         "outputs": plan.outputs,
-        "summary": total([part["summary"] for part in parts]),
+        "summary": total_summary([part["summary"] for part in parts]),
         "source": {
             "path": redact(plan.recipe.source.path),
             "label": plan.recipe.source.label,
@@ -156,9 +156,9 @@ def manifest(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _reading(plan: Plan) -> dict[str, Any]:
-    """Return how the files were read, so that a model reads others of the same kind in the same way.
+    """Return how the files were read, so that a model can read other files in the same way.
 
-    Options are kept for files of text alone, which have a ``kind``: those of databases may hold secrets.
+    Options are kept only for text files, which have a ``kind``: options of databases may hold secrets.
     """
     spec, source = plan.recipe.source, plan.source
     while isinstance(source, Wrapper | View):
@@ -182,15 +182,15 @@ def _cleaning(plan: Plan) -> dict[str, Any]:
 
 
 def _unread(plan: Plan, parts: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the columns that are not read, by file, for at most ``MOST_FILES`` files."""
+    """Return the columns that are not read, by file, for at most ``MAX_UNREAD_FILES`` files."""
     found: dict[str, set[str]] = {}
     for shard, part in zip(plan.shards, parts, strict=True):
-        if part["unread"] and (shard.path in found or len(found) < MOST_FILES):
+        if part["unread"] and (shard.path in found or len(found) < MAX_UNREAD_FILES):
             found.setdefault(shard.path, set()).update(part["unread"])
     return {redact(path): sorted(names) for path, names in sorted(found.items())}
 
 
-def total(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+def total_summary(summaries: list[dict[str, Any]]) -> dict[str, Any]:
     """Add up the counts of the parts."""
     counts: dict[str, Counter[str]] = {"groups": Counter(), "splits": Counter()}
     for summary in summaries:

@@ -25,12 +25,12 @@ class OperatorResult:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The published version of a run, and what was made of it."""
+    """The published version of a run, with its report, exports and training."""
 
     version: str
     path: Place
     reused: bool
-    """Whether everything had been computed and published before."""
+    """Whether the version had been published before, so that nothing was computed."""
     operators: tuple[OperatorResult, ...]
     manifest: dict[str, Any]
     report: Place | None
@@ -43,4 +43,4 @@ class RunResult:
     parts_taken_over: int = 0
     """The number of parts that were taken over from the base version."""
     leaks: tuple[Leak, ...] = ()
-    """Columns that tell the label on their own in a sample of the source."""
+    """Columns that alone predict the label in a sample of the source."""

@@ -34,7 +34,7 @@ OUTPUT_TAG = "rowsieve.output"
 
 
 def tracking_uri(output: Place) -> str:
-    """MLFLOW_TRACKING_URI, else a SQLite file in the output folder; empty where that is an object store."""
+    """Return MLFLOW_TRACKING_URI, else the URI of a SQLite file in the output; empty for an object store."""
     named = os.environ.get("MLFLOW_TRACKING_URI", "")
     local = f"sqlite:///{(output / 'mlflow.db').resolve()}" if isinstance(output, Path) else ""
     return named or local
@@ -82,7 +82,7 @@ class Tracker:
 
     @classmethod
     def start(cls, plan: Plan) -> Tracker:
-        """Start a run, after delivering the records that wait. The caller holds the output's lease."""
+        """Start a run after delivering waiting records. The caller holds the output's lease."""
         tracker = cls(plan.output, first_record(plan))
         tracker._send(first=True)
         return tracker
@@ -90,27 +90,27 @@ class Tracker:
     def finish(
         self, manifest: dict[str, Any], results: Sequence[OperatorResult], report: Place | None
     ) -> None:
-        """Record timings, metrics, and what the version holds."""
+        """Record timings, metrics, the manifest and the report."""
         record = self._record
         record.metrics = {metric_key(key): value for key, value in _metrics(manifest, results).items()}
         record.texts["manifest.json"] = _json(manifest)
         if report is not None:
             record.files = [f"{report.parent.name}/{report.name}"]
 
-    def note(self, training: Mapping[str, Any] | None) -> None:
+    def record_training(self, training: Mapping[str, Any] | None) -> None:
         """Record the training of the published version, if the recipe asks for one."""
         if training is not None:
             self._record.texts["training.json"] = _json(training)
             self._record.metrics["train.trained"] = float(training["trained"])
 
-    def describe(self, descriptions: Mapping[str, Any] | None) -> None:
+    def record_descriptions(self, descriptions: Mapping[str, Any] | None) -> None:
         """Record the groups in words as a table, which ``mlflow.load_table`` and MLflow's pages show."""
         if descriptions is not None:
             self._record.tables[GROUPS_TABLE] = group_table(descriptions["groups"])
 
     def end(self, status: str) -> None:
         """End the run with MLflow's status FINISHED or FAILED."""
-        self._record.status, self._record.end_ms = status, _now()
+        self._record.status, self._record.end_ms = status, _now_ms()
         self._send()
 
     def _send(self, *, first: bool = False) -> None:
@@ -119,7 +119,7 @@ class Tracker:
         try:
             mlflow_client = client(self._output)
             if first:
-                sync(mlflow_client, self._output, holding=True)
+                sync(mlflow_client, self._output, has_lease=True)
             record.write(self._output)
             deliver(record, mlflow_client, self._output)
             if record.status != RUNNING:
@@ -156,7 +156,7 @@ def first_record(plan: Plan) -> Record:
         id=uuid.uuid4().hex,
         experiment=recipe.tracking.experiment,
         name=f"{recipe.name} {plan.version}",
-        start_ms=_now(),
+        start_ms=_now_ms(),
         tags={VERSION_TAG: plan.version, OUTPUT_TAG: str(plan.output.resolve())},
         params={key: redact(param_text(value)) for key, value in params.items()},
         dataset=dataset_of(plan),
@@ -196,7 +196,7 @@ def _json(value: Any) -> str:
     return json.dumps(redact_all(value), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _now() -> int:
+def _now_ms() -> int:
     return int(time.time() * 1000)
 
 

@@ -23,7 +23,7 @@ from engine.core.redaction import redact
 from engine.plan.executor_choice import resolved_section
 from engine.plan.model import Plan, PlannedOperator
 from engine.plan.planner import make_plan
-from engine.publish.publisher import point_to, publish
+from engine.publish.publisher import make_current, publish
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.drift import measure
@@ -134,7 +134,7 @@ class _Runner:
         self._call("planned")
         results = tuple(operators.run(plan, planned) for planned in plan.operators)
         reused = self._publish(plan, context, operators)
-        point_to(plan.output, plan.version, context.lease)
+        make_current(plan.output, plan.version, context.lease)
         path = version_folder(plan.output, plan.version)
         version = context.version = Publication(read_manifest(path), results)
         seconds = self._after_publishing(

@@ -8,7 +8,7 @@ from typing import Any
 from engine.plan.model import Plan, PlannedOperator
 from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
-from engine.storage.lease import alive, read_holder, silence
+from engine.storage.lease import has_active_writer, read_holder, seconds_since_heartbeat
 from engine.storage.manifest import current_version, is_published
 
 
@@ -25,7 +25,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
 
     """
     output = plan.output
-    running, holder = alive(output), read_holder(output)
+    running, holder = has_active_writer(output), read_holder(output)
     asked_for = [(table.format, table.path) for table in plan.recipe.output.export]
     since = datetime.fromisoformat(holder.since).timestamp() if holder else 0.0
     return {
@@ -35,7 +35,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
         "running": running,
         "writer": str(holder) if holder and running else None,
         "died": bool(holder and not holder.released and not running),
-        "silent_seconds": silence(output) if holder and not holder.released else None,
+        "silent_seconds": seconds_since_heartbeat(output) if holder and not holder.released else None,
         "step": read_journal(output, PROGRESS, plan.version),
         "last_error": read_journal(output, ERROR, plan.version),
         "unfinished_steps": [] if running else unfinished_steps(output, plan.version),
@@ -46,7 +46,7 @@ def status_of(plan: Plan) -> dict[str, Any]:
 
 def _operator(plan: Plan, planned: PlannedOperator, since: float, running: bool) -> dict[str, Any]:
     commits = plan.store.committed(planned.fingerprint)
-    times = plan.store.written(planned.fingerprint, commits)
+    times = plan.store.commit_times(planned.fingerprint, commits)
     rows = sum(commit.rows for commit in commits.values())
     rate = rate_of([(times[shard], commit.rows) for shard, commit in commits.items()], since)
     left = plan.n_rows - rows

@@ -33,11 +33,13 @@ class IdentityCache:
 
     def _entry(self, path: str, known: dict[str, Any] | None) -> dict[str, Any]:
         stat = Path(path).stat()
-        stamp = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
-        same = isinstance(known, dict) and all(known.get(key) == value for key, value in stamp.items())
+        size_and_time = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        same = isinstance(known, dict) and all(
+            known.get(key) == value for key, value in size_and_time.items()
+        )
         if same and known and isinstance(known.get("identity"), str):
             return known
-        return {**stamp, "identity": self._identify(path)}
+        return {**size_and_time, "identity": self._identify(path)}
 
     def _load(self) -> dict[str, dict[str, Any]]:
         try:

@@ -76,10 +76,17 @@ class _Manifest(_Entry):
 
 
 def parse_manifest(text: str, place: str) -> dict[str, Any]:
-    """Check the text of a manifest and return its values. Raises InputError naming ``place`` and the key.
+    """Check the text of a manifest and return its values.
 
     Paths of parts are fixed names below ``data/``, fingerprints are hexadecimal and names of versions have no
     separator, so that no value of a checked manifest leads out of the output folder.
+
+    Raises
+    ------
+    InputError
+        The text is not a manifest, or its counts contradict each other. The message names ``place`` and
+        the key.
+
     """
     try:
         value = parse_json(text, place)
@@ -87,12 +94,12 @@ def parse_manifest(text: str, place: str) -> dict[str, Any]:
     except ValidationError as error:
         raise InputError(explain(error, _Manifest, place)) from None
     except BadJsonError as error:
-        raise InputError(f"{place} is no manifest: {error.why}. Publish again.") from None
+        raise InputError(f"{place} is not a manifest: {error.why}. Publish again.") from None
     rows = [part.rows for part in found.parts]
     if sum(rows) != found.rows or rows != [shard.rows for shard in found.source.shards]:
         raise InputError(
-            f"{place}: its parts have {sum(rows)} rows, which are not those of its shards, or not the "
-            f"{found.rows} it says it has. It was changed by hand, or cut off: publish again."
+            f"{place}: its parts have {sum(rows)} rows, which differs from its shards or from the "
+            f"{found.rows} rows that it states. It was changed by hand, or cut off: publish again."
         )
     checked: dict[str, Any] = value
     return checked
@@ -103,7 +110,9 @@ def read_manifest(folder: Place) -> dict[str, Any]:
     path = folder / "manifest.json"
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} is larger than {MOST_BYTES >> 20} MiB: it is no manifest.")
+            raise InputError(
+                f"{path} is larger than {MOST_BYTES >> 20} MiB, so it is not a manifest. Publish again."
+            )
         manifest = parse_manifest(read_whole(path, root=folder).decode(), str(path))
     except (OSError, UnicodeDecodeError, ConnectorError) as error:
         raise InputError(
@@ -159,5 +168,5 @@ def current_version(output: Place) -> str | None:
 
 def is_published(output: Place, version: str) -> bool:
     """Return whether the version is complete, that is, has a manifest, which is written last."""
-    there = (version_folder(output, version) / "manifest.json").exists()
-    return there and NAME.fullmatch(version) is not None
+    complete = (version_folder(output, version) / "manifest.json").exists()
+    return complete and NAME.fullmatch(version) is not None

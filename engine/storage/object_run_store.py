@@ -37,7 +37,7 @@ from engine.storage.state_sync import (
 )
 from operators.base import Context, Executor
 
-LIST = "state.json"
+STATE_LIST = "state.json"
 
 
 def local_cache() -> Path:
@@ -45,7 +45,7 @@ def local_cache() -> Path:
     folder = Path(tempfile.gettempdir()) / f"rowsieve-{os.getuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()  # not what a link that somebody else made leads to
+    found = folder.lstat()  # not the target of a link that another user may have made
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise InputError(
             f"{folder} is a link, belongs to another user, or is open to others, who could change the states "
@@ -67,31 +67,31 @@ class ObjectRunStore(RunStore):
 
     def committed(self, fingerprint: str) -> dict[int, Commit]:
         """Return the commit records by shard, without those whose part is missing or has another size."""
-        there = self.folder(fingerprint).listing()
-        names = sorted(name for name in there if name.startswith("part-") and name.endswith(".json"))
+        listing = self.folder(fingerprint).listing()
+        names = sorted(name for name in listing if name.startswith("part-") and name.endswith(".json"))
         contents = read_many([self.folder(fingerprint) / name for name in names])
         found = {}
         for name, content in zip(names, contents, strict=True):
             commit = _commit(content)
-            part = there.get(f"{name[:-5]}.parquet")
+            part = listing.get(f"{name[:-5]}.parquet")
             if commit and part and part.st_size == commit.bytes:
                 found[commit.shard] = commit
         return found
 
-    def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
-        """Return when parts were committed: shard -> seconds since the epoch, 0 if the record is gone."""
-        there = self.folder(fingerprint).listing()
-        records = {shard: there.get(f"part-{shard:05d}.json") for shard in shards}
+    def commit_times(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
+        """Return the commit time of each shard's part in seconds since 1970; 0 without a record."""
+        listing = self.folder(fingerprint).listing()
+        records = {shard: listing.get(f"part-{shard:05d}.json") for shard in shards}
         return {shard: record.st_mtime if record else 0.0 for shard, record in records.items()}
 
     def fitted(self, fingerprint: str) -> dict[str, Any] | None:
         """Return the record of a committed fit (its metrics), or None."""
-        record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", LIST)])
+        record, state = read_many([self.folder(fingerprint) / name for name in ("fit.json", STATE_LIST)])
         return json_value(record, self.folder(fingerprint) / "fit.json") if record and state else None
 
     def state(self, fingerprint: str) -> Path:
         """Return this host's copy of the operator's state, or an unused path if there is no state."""
-        (content,) = read_many([self.folder(fingerprint) / LIST])
+        (content,) = read_many([self.folder(fingerprint) / STATE_LIST])
         path = self._copy(fingerprint, content or b"")
         if content is not None:
             self._fetch(fingerprint, content, path)
@@ -120,7 +120,7 @@ class ObjectRunStore(RunStore):
             upload(scratch, names, self.folder(fingerprint) / "state")
             sums = {name: file_sha256(scratch / name) for name in names}
             content = to_json({"files": sums}).encode()
-            (self.folder(fingerprint) / LIST).write_bytes(content)
+            (self.folder(fingerprint) / STATE_LIST).write_bytes(content)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.with_name(f"{scratch.name}.json").unlink(missing_ok=True)
@@ -146,7 +146,7 @@ class ObjectRunStore(RunStore):
         scratch = path.with_name(f"fetch-{uuid.uuid4().hex}")
         scratch.mkdir(parents=True)
         try:
-            listed = json_value(content, self.folder(fingerprint) / LIST)
+            listed = json_value(content, self.folder(fingerprint) / STATE_LIST)
             download(self.folder(fingerprint) / "state", list(listed["files"]), scratch)
             with suppress(OSError):  # another process of this host was faster
                 scratch.replace(path)

@@ -106,7 +106,7 @@ class StoreReader:
         return pa.array(np.arange(info.first_row, info.first_row + info.n_rows, dtype=np.int64))
 
     def read_source(self, shard: int, columns: Sequence[str]) -> pa.Table:
-        """Return raw source columns of all rows; of the rows to learn from, with ``row_id``, for a fit.
+        """Return raw source columns of all rows; in a fit, of the rows to learn from and with ``row_id``.
 
         Raises OperatorError for a truth column.
         """
@@ -139,8 +139,8 @@ class StoreReader:
         if table.num_rows != expected:
             path = self.shards[shard].path
             raise InputError(
-                f"{path} changed while it was being read: the plan froze {expected} rows for shard {shard}, "
-                f"now there are {table.num_rows}. Run again to plan the new content."
+                f"{path} changed while it was being read: the plan has {expected} rows for shard {shard}, "
+                f"the file now has {table.num_rows}. Run again to plan the new content."
             )
         return table
 
@@ -178,7 +178,7 @@ class StoreReader:
 
 
 def _nulls(kind: pa.DataType, n_rows: int) -> pa.Array:
-    """Return nulls; for lists of fixed length lists of nulls, as Parquet cannot be read back otherwise."""
+    """Return nulls; for lists of fixed length, lists of nulls, since null lists do not survive Parquet."""
     if not pa.types.is_fixed_size_list(kind):
         return pa.nulls(n_rows, kind)
     values = _nulls(kind.value_type, n_rows * kind.list_size)

@@ -14,7 +14,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import json_value, write_json
 
 FOLDER = "registered"
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 
 
 class _Record(BaseModel):
@@ -26,7 +26,7 @@ class _Record(BaseModel):
     run_id: str = Field(max_length=200)
 
 
-def note_registration(
+def record_registration(
     output: Place, dataset_version: str, model: str, run_id: str, *, number: str | None = None
 ) -> None:
     """Write the record of a model that is trained on a version of an output.
@@ -42,7 +42,10 @@ def note_registration(
 def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[str]]:
     """Return the models that are recorded for each dataset version, as "NAME NUMBER".
 
-    With ``strict``, a record that cannot be read is an InputError; else it is passed over.
+    Parameters
+    ----------
+    output : the output folder.
+    strict : raise InputError for a record that cannot be read, instead of leaving it out.
     """
     entries: list[Place] = []
     try:
@@ -53,8 +56,8 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
     found: dict[str, list[str]] = {}
     for place, data in zip(places, read_many(places), strict=True):
         try:
-            if data is None or len(data) > MOST_BYTES:
-                raise ValueError("it is no record")
+            if data is None or len(data) > MAX_BYTES:
+                raise ValueError("it is missing or too large")
             record = _Record.model_validate(json_value(data, place))
         except (ValueError, RecursionError, ValidationError) as error:
             if strict:

@@ -79,7 +79,7 @@ class RunStore:
         return executor
 
     def ensure_local(self, states: Iterable[Path]) -> None:
-        """Make the states that :meth:`state` has returned on another host available on this one."""
+        """Make states available on this host whose paths :meth:`state` has returned on another one."""
 
     def commit(
         self,
@@ -105,8 +105,8 @@ class RunStore:
         commits = (found for path in records if (found := _read_commit(path)) is not None)
         return {commit.shard: commit for commit in commits}
 
-    def written(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
-        """Return when parts were committed: shard -> seconds since the epoch, 0 if the record is gone."""
+    def commit_times(self, fingerprint: str, shards: Iterable[int]) -> dict[int, float]:
+        """Return the commit time of each shard's part in seconds since 1970; 0 without a record."""
         records = {shard: self.part(fingerprint, shard).with_suffix(".json") for shard in shards}
         return {shard: _mtime(record) for shard, record in records.items()}
 
@@ -115,7 +115,7 @@ class RunStore:
         sweep(self.folder(fingerprint), root=self.output)
 
     def replays(self) -> dict[str, int]:
-        """Return how often each fingerprint was to be computed again although its inputs were the same."""
+        """Return how often each fingerprint was replayed, that is, computed again with the same inputs."""
         try:
             return _REPLAYS.validate_python(read_json(self.root / REPLAYS), strict=True)
         except (FileNotFoundError, ValueError):
@@ -124,7 +124,10 @@ class RunStore:
             raise system_error(error) from None
 
     def replay(self, fingerprints: Iterable[str]) -> None:
-        """Have these fingerprints computed again, under other ones. The caller holds the output's lease."""
+        """Count one more replay of each fingerprint, so that its operator gets another one.
+
+        The caller holds the output's lease.
+        """
         counts = self.replays()
         counts |= {name: counts.get(name, 0) + 1 for name in fingerprints}
         write_json(self.root / REPLAYS, counts, root=self.output)
@@ -193,7 +196,7 @@ def _mtime(path: Place) -> float:
 def _local(folder: Place) -> Path:
     """Return the folder as a path of a filesystem, the only kind that this class works on."""
     if not isinstance(folder, Path):
-        raise TypeError(f"{folder} is no folder of a filesystem: use store_of")
+        raise TypeError(f"{folder} is not a folder of a filesystem: open its run store with store_of")
     return folder
 
 

@@ -25,7 +25,7 @@ from operators.base import Executor, Resources
 
 T = TypeVar("T")
 R = TypeVar("R")
-MOST_TRANSFERS = 16
+MAX_TRANSFERS = 16
 """Transfers to or from the object store at the same time."""
 Snapshot = dict[str, tuple[int, int]]
 """Size in bytes and modification time in ns of every file of a folder, by its path in the folder."""
@@ -48,13 +48,13 @@ def download(source: ObjectPath, names: Sequence[str], folder: Path) -> None:
             file.write(content)
         Path(file.name).replace(folder / name)
 
-    with ThreadPoolExecutor(MOST_TRANSFERS) as pool:
+    with ThreadPoolExecutor(MAX_TRANSFERS) as pool:
         list(pool.map(get, names))
 
 
 def upload(folder: Path, names: Sequence[str], target: ObjectPath) -> dict[str, Tag]:
     """Copy files of a folder to an object store; return the tag of each object's content."""
-    with ThreadPoolExecutor(MOST_TRANSFERS) as pool:
+    with ThreadPoolExecutor(MAX_TRANSFERS) as pool:
         tags = pool.map(lambda name: (target / name).write_bytes((folder / name).read_bytes()), names)
         return dict(zip(names, tags, strict=True))
 
@@ -79,20 +79,22 @@ class SyncedFolder:
     remote: ObjectPath
 
     def pull(self) -> Snapshot:
-        """Get what other hosts have changed and remove what they have removed; return the snapshot then."""
+        """Apply what other hosts have changed and removed, and return the snapshot after that."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # The index is read before the listing: a file that another task of this host pushes in between is
         # then not in the index, and is not mistaken for one that has been removed.
         known = self._known()
-        there = self.remote.tags_below()
-        download(self.remote, [name for name, tag in there.items() if known.get(name) != tag], self.folder)
-        for name in known.keys() - there.keys():
+        remote_tags = self.remote.tags_below()
+        download(
+            self.remote, [name for name, tag in remote_tags.items() if known.get(name) != tag], self.folder
+        )
+        for name in known.keys() - remote_tags.keys():
             (self.folder / name).unlink(missing_ok=True)
-        self._remember(there)
+        self._remember(remote_tags)
         return snapshot(self.folder)
 
     def push(self, before: Snapshot) -> None:
-        """Put what has changed since a snapshot, and remove what is gone."""
+        """Upload the files that have changed since a snapshot, and remove those that no longer exist."""
         after = snapshot(self.folder)
         changed = [name for name, entry in after.items() if before.get(name) != entry]
         self._remember(self._known() | upload(self.folder, changed, self.remote))
@@ -100,7 +102,7 @@ class SyncedFolder:
             (self.remote / name).unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Forget which contents this host has, since the folder was made anew."""
+        """Remove the index of this host's contents. To be called when the folder was created again."""
         self._index.unlink(missing_ok=True)
 
     @property
@@ -130,14 +132,14 @@ class SyncingExecutor:
     def __init__(
         self, executor: Executor, folder: SyncedFolder, prepare: Callable[[], None] | None = None
     ) -> None:
-        """``prepare`` gets other files that a task reads to its host. It must pickle."""
+        """``prepare`` copies other files that a task reads to its host. It must be picklable."""
         self._executor, self._folder, self._prepare = executor, folder, prepare
         self._before: Snapshot = {}
 
     def map(
         self, fn: Callable[[T], R], items: Sequence[T], *, resources: Resources | None = None
     ) -> Iterator[R]:
-        """Yield ``fn(item)`` in the order of the items. With a result, the driver has the task's files."""
+        """Yield ``fn(item)`` in the order of the items; the driver has a task's files before its result."""
         self._folder.push(self._before)
         task = partial(_with_synced_folder, fn, self._prepare, self._folder)
         for result in self._executor.map(task, items, resources=resources or Resources()):

@@ -8,7 +8,7 @@ from engine.storage.run_store import RunStore
 
 
 def store_of(output: Place) -> RunStore:
-    """Return the run store below ``output``."""
+    """Return the run store of an output."""
     if isinstance(output, ObjectPath):
         return ObjectRunStore(output / "store")
     return RunStore(output / "store")

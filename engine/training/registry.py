@@ -30,7 +30,7 @@ from engine.recipe.estimators import is_estimator
 from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
-from engine.storage.registrations import note_registration
+from engine.storage.registrations import record_registration
 from engine.training.champion import pair, rows_for
 from engine.training.ensemble import Ensemble
 from engine.training.features import FeatureMaker
@@ -99,9 +99,9 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
             check_artifacts(found, run_id, output)
             found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
             _log(result, params, seed, found, run_id)
-            note_registration(output, result.version.name, name, run_id)
+            record_registration(output, result.version.name, name, run_id)
             version = _log_model(result, params, name, found, run_id)
-            note_registration(output, result.version.name, name, run_id, number=version)
+            record_registration(output, result.version.name, name, run_id, number=version)
             found.set_registered_model_alias(name, CHALLENGER, version)
     except MlflowException as error:
         raise InputError(

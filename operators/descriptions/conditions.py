@@ -1,7 +1,7 @@
 """Conditions on one source column, as people read them: ``age >= 35``, ``city = Oslo``, ``city is missing``.
 
-A condition is evaluated on the values of its column by the very definition that its text states, so that the
-figures of a rule are those of the text and not those of the tree that it was found by.
+A condition is evaluated on the values of its column exactly as its text states, so that the figures of a rule
+hold for the text and not for the tree that the rule was found by.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class Level:
-    """The column has a certain value, or has not (``negated``); ``code`` is the value's position in the view.
+    """The column has a certain value, or another one (``negated``).
 
-    A missing value differs from every value, so rows without one fulfil a negated condition.
+    ``code`` is the position of the value in the view. A missing value differs from every value, so rows
+    without one fulfil a negated condition.
     """
 
     column: str
@@ -129,8 +130,8 @@ class DatePart:
     Attributes
     ----------
     missing
-        Whether rows without a value fulfil the condition too. Without ``values`` they alone do; with all of
-        them, and ``missing`` False, the column has a value.
+        Whether rows without a value fulfil the condition too. Without ``values`` only they do; with all
+        values and ``missing`` False, the column has a value.
 
     """
 
@@ -158,12 +159,12 @@ Condition: TypeAlias = Range | Missing | Level | Term | DatePart
 
 
 def view_key(of: Any) -> tuple[str, str]:
-    """Return what names the view that a condition reads, given either: the column, and the part of a date."""
+    """Return the column and the part of a date, which identify a view, of a view or a condition."""
     return of.column, getattr(of, "part", "")
 
 
 def shown(value: str) -> str:
-    """Return a value for a text: cut if it is long, in quotation marks where its ends would not be seen."""
+    """Return a value for display: shortened if it is long, quoted if it is empty or ends in white space."""
     cut = value if len(value) <= LONGEST_VALUE else value[: LONGEST_VALUE - 1] + "…"
     return f'"{cut}"' if cut != cut.strip() or not cut else cut
 

@@ -1,4 +1,4 @@
-"""Describes every group of a sample: its rule within the class, its frequent terms, its central rows."""
+"""Descriptions of every group of a sample: a rule within the class, frequent terms and central rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import pyarrow as pa
 
 from operators.arrays import Float64, Int64
 from operators.descriptions.rules import MIN_ROWS, Rule, find_rule, holds
-from operators.descriptions.views import TextView, View, views_of
+from operators.descriptions.table_views import views_of
+from operators.descriptions.views import TextView, View
 from operators.hashing import row_hashes
 
-MOST_TERMS = 8
-MOST_CENTRAL = 8
+MAX_TERMS = 8
+"""Most terms that are listed of a group and column."""
+MAX_CENTRAL_ROWS = 8
+"""Most central rows that are listed of a group."""
 SAME_ROWS = 0.9
-"""Jaccard index from which two slices are the same for a reader."""
+"""Jaccard index from which two slices count as the same."""
 TERM_LEVEL = 3.0
 """Standard errors by which the frequency of a named term differs between a group and its class."""
 
@@ -111,14 +114,14 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
     sample
         Rows with ``features``.
     slices
-        Of each slice its name, the position of the feature, and the cut: a row is inside if it exceeds this.
+        Name of each slice, position of its feature, and cut: a row is inside if its feature exceeds the cut.
 
     Returns
     -------
-    One mapping for each slice: ``slice``, ``description`` and ``rule``, which tells the rows inside from all
-    others, whatever their class. A slice with the rows of an earlier one, or whose rule holds for the rows
-    of an earlier one's, by a Jaccard index of ``SAME_ROWS``, is named in its ``also`` instead. Empty where
-    the sample has no features.
+    One mapping for each slice: ``slice``, ``description`` and ``rule``, which separates the rows inside from
+    all others, whatever their class. A slice with the rows of an earlier one, or whose rule holds for the
+    rows of an earlier one's, by a Jaccard index of ``SAME_ROWS``, is named in its ``also`` instead. Empty
+    where the sample has no features.
 
     """
     if sample.features is None or sample.feature_rows is None:
@@ -135,15 +138,17 @@ def describe_slices(sample: GroupSample, slices: Sequence[tuple[str, int, float]
         inside = np.asarray(sample.features[:, position] > cut)
         rule = find_rule(views, inside, part.weights(), fit, tests=max(len(slices), 1))
         text = "no rule of up to three conditions tells its rows from the others better than chance"
-        told = None if rule is None else holds(rule.conditions, views)
+        found_by_rule = None if rule is None else holds(rule.conditions, views)
         same = (
-            k for k, (rows_of, rule_of) in enumerate(seen) if _alike(inside, rows_of) or _alike(told, rule_of)
+            k
+            for k, (rows_of, rule_of) in enumerate(seen)
+            if _alike(inside, rows_of) or _alike(found_by_rule, rule_of)
         )
         earlier = next(same, None)
         if earlier is not None:
             found[earlier]["also"].append(name)
             continue
-        seen.append((inside, told))
+        seen.append((inside, found_by_rule))
         record = None if rule is None else _rule_record(rule)
         found.append({"slice": name, "also": [], "description": rule.text if rule else text, "rule": record})
     return found
@@ -232,24 +237,26 @@ def _terms(
     for view in views:
         if not isinstance(view, TextView):
             continue
-        here = np.average(view.occurs[inside], axis=0, weights=weights[inside])
-        there = np.average(view.occurs[rest], axis=0, weights=weights[rest])
-        error = np.sqrt(here * (1 - here) / inside.sum() + there * (1 - there) / rest.sum() + 1e-12)
-        strength = (here - there) / error
-        for place in np.argsort(-strength, kind="stable")[:MOST_TERMS]:
-            if strength[place] >= TERM_LEVEL:
+        inside_share = np.average(view.occurs[inside], axis=0, weights=weights[inside])
+        rest_share = np.average(view.occurs[rest], axis=0, weights=weights[rest])
+        variance = inside_share * (1 - inside_share) / inside.sum()
+        variance += rest_share * (1 - rest_share) / rest.sum()
+        error = np.sqrt(variance + 1e-12)
+        z_score = (inside_share - rest_share) / error
+        for place in np.argsort(-z_score, kind="stable")[:MAX_TERMS]:
+            if z_score[place] >= TERM_LEVEL:
                 yield {
                     "column": view.column,
                     "term": view.terms[place],
-                    "in_group": float(here[place]),
-                    "in_rest_of_class": float(there[place]),
+                    "in_group": float(inside_share[place]),
+                    "in_rest_of_class": float(rest_share[place]),
                 }
 
 
 def central_rows(sample: GroupSample, inside: npt.NDArray[np.bool_]) -> list[int]:
     """Return the ids of the drawn rows of a group that are nearest to its mean, nearest first.
 
-    Empty where there are no images or vectors. Ties go by row id.
+    Empty where there are no images or vectors. Rows of equal distance are ordered by row id.
     """
     if sample.features is None or sample.feature_rows is None:
         return []
@@ -258,5 +265,5 @@ def central_rows(sample: GroupSample, inside: npt.NDArray[np.bool_]) -> list[int
     if not len(X):
         return []
     distance = ((X - X.mean(axis=0)) ** 2).sum(axis=1)
-    order = np.argsort(distance, kind="stable")[:MOST_CENTRAL]
+    order = np.argsort(distance, kind="stable")[:MAX_CENTRAL_ROWS]
     return [int(row_id) for row_id in sample.row_ids[sample.feature_rows[mine]][order]]

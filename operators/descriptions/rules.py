@@ -1,8 +1,8 @@
-"""One rule that tells the rows of a group from the other rows of its class, found by shallow trees.
+"""A rule that separates the rows of a group from the other rows of its class, found by shallow trees.
 
 Two decision trees of depth 3 (one on the rows as they are, one with both sides balanced) propose the paths to
 all of their nodes; the path with the best F1 score on the rows of the fit is the rule, and a shorter one is
-preferred to one that is hardly better. Rows that the trees have not seen say how good the rule is, and
+preferred to one that is hardly better. Rows that the trees have not seen show how good the rule is, and
 whether it is better than chance: Fisher's exact test, which does not depend on how many rows of either side
 were drawn.
 """
@@ -21,16 +21,18 @@ from operators.arrays import Float64, Mask
 from operators.descriptions.conditions import Condition, merge, view_key
 from operators.descriptions.views import TextView, View, stacked
 
-DEPTH = 3
-MIN_LEAF = 5
-MIN_LEAF_SHARE = 0.01
-MOST_VALUES = 3_000_000
+MAX_DEPTH = 3
+"""Depth of the trees, and so the most conditions of a rule."""
+MIN_LEAF, MIN_LEAF_SHARE = 5, 0.01
+"""Fewest rows of a leaf, and their least share of the group's rows."""
+MAX_VALUES = 3_000_000
 """Values (rows times columns) on which one tree is fitted; of wider tables, fewer rows are used."""
 TERMS_PER_GROUP = 40
+"""Most terms of a text column that the trees of one group see."""
 LEVEL = 0.01
-"""Chance of calling a rule of no use better than chance, over all groups together."""
-CONDITION_PRICE = 0.02
-"""Rise of the F1 score that a further condition must bring."""
+"""Level of the test: probability that a rule without use is accepted, over all groups together."""
+MIN_CONDITION_GAIN = 0.02
+"""Least rise of the F1 score for a further condition."""
 MIN_ROWS = 20
 """Fewest drawn rows on either side, in the fit and in the check."""
 
@@ -52,7 +54,7 @@ class RuleScore:
     checked
         Number of held-out rows.
     p_value
-        Chance that a rule of no use separates the held-out rows as well or better.
+        Probability that a rule without use separates the held-out rows as well or better.
 
     """
 
@@ -98,7 +100,7 @@ def find_rule(
     fit
         Rows from which the rule is made, shape (n,); the others check it.
     tests
-        Number of rules that are looked for together, by which the level of the test is divided.
+        Number of rules that are searched for together, by which the level of the test is divided.
 
     """
     sides = [int((inside & fit).sum()), int((~inside & fit).sum())]
@@ -109,7 +111,7 @@ def find_rule(
     best: tuple[float, tuple[Condition, ...]] | None = None
     for path in _candidates(views, inside, weights, fit):
         conditions = tuple(merge(list(path)))
-        value = _f1(holds(conditions, views), inside, weights, fit) - CONDITION_PRICE * len(conditions)
+        value = _f1(holds(conditions, views), inside, weights, fit) - MIN_CONDITION_GAIN * len(conditions)
         if best is None or value > best[0] + 1e-9:
             best = value, conditions
     if best is None:
@@ -158,11 +160,11 @@ def score_rule(rule: Mask, inside: Mask, weights: Float64, rows: Mask) -> RuleSc
 
 
 def _informative(view: View, inside: Mask, fit: Mask) -> View:
-    """Return the view; of a text, with the terms alone whose frequency differs most between the sides."""
+    """Return the view; for a text only with the terms whose frequency differs most between the sides."""
     if not isinstance(view, TextView) or view.width <= TERMS_PER_GROUP:
         return view
-    gap = np.abs(view.occurs[inside & fit].mean(axis=0) - view.occurs[~inside & fit].mean(axis=0))
-    chosen = np.sort(np.argsort(-gap, kind="stable")[:TERMS_PER_GROUP])
+    difference = np.abs(view.occurs[inside & fit].mean(axis=0) - view.occurs[~inside & fit].mean(axis=0))
+    chosen = np.sort(np.argsort(-difference, kind="stable")[:TERMS_PER_GROUP])
     return TextView(view.column, view.occurs[:, chosen], tuple(view.terms[place] for place in chosen))
 
 
@@ -177,7 +179,7 @@ def _candidates(
     least = max(MIN_LEAF, int(MIN_LEAF_SHARE * inside[rows].sum()))
     for class_weight in (None, "balanced"):
         tree = DecisionTreeClassifier(
-            max_depth=DEPTH, min_samples_leaf=least, class_weight=class_weight, random_state=0
+            max_depth=MAX_DEPTH, min_samples_leaf=least, class_weight=class_weight, random_state=0
         )
         tree.fit(matrix[rows], inside[rows], sample_weight=weights[rows] / weights[rows].mean())
         yield from _paths(tree.tree_, 0, (), views, owners)
@@ -185,7 +187,7 @@ def _candidates(
 
 def _rows_to_fit(inside: Mask, fit: Mask, width: int) -> npt.NDArray[np.int64]:
     """Return the rows of the fit, evenly thinned on both sides where the table is wide."""
-    budget = max(MOST_VALUES // max(width, 1), 4 * MIN_ROWS)
+    budget = max(MAX_VALUES // max(width, 1), 4 * MIN_ROWS)
     parts = []
     for side in (inside, ~inside):
         rows = np.flatnonzero(side & fit)
@@ -204,14 +206,14 @@ def _paths(
         return
     index, position = owners[int(tree.feature[node])]
     threshold, goes_left = float(tree.threshold[node]), bool(tree.missing_go_to_left[node])
-    gaps = _has_gaps(views[index])
+    has_missing = _has_missing(views[index])
     for child, is_left in ((left, True), (right, False)):
-        missing = gaps and goes_left == is_left
+        missing = has_missing and goes_left == is_left
         condition = views[index].condition(position, threshold, left=is_left, missing=missing)
         yield from _paths(tree, child, (*path, condition), views, owners)
 
 
-def _has_gaps(view: View) -> bool:
+def _has_missing(view: View) -> bool:
     values = getattr(view, "values", None)
     return values is not None and bool(np.isnan(values).any())
 

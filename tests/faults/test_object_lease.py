@@ -17,8 +17,8 @@ import pytest
 from connectors.storage import ObjectPath, place_of
 from engine.core.errors import InputError, LockedError
 from engine.core.output_layout import version_folder
-from engine.publish.publisher import point_to
-from engine.storage.lease import Lease, alive, newest_token, read_holder, writing
+from engine.publish.publisher import make_current
+from engine.storage.lease import Lease, has_active_writer, newest_token, read_holder, writing
 from engine.storage.lease.objects import CurrentPointer, ObjectLease
 from engine.storage.manifest import current_version, is_published
 from tests.faults.processes import finish, start, until
@@ -65,19 +65,19 @@ def hold(root: str, key: str, folder: str) -> None:
             (Path(folder) / "ready").touch()
             until((Path(folder) / "go").exists)
             lease.publish(version_folder(output, "vold"), MANIFEST)
-            point_to(output, "vold", lease)
+            make_current(output, "vold", lease)
     except LockedError:
         os._exit(5)
 
 
 def test_the_second_writer_hears_who_has_it(output: ObjectPath) -> None:
     with writing(output, "weekly") as lease:
-        assert alive(output)
+        assert has_active_writer(output)
         with pytest.raises(LockedError, match=rf"weekly \(process {os.getpid()} on .*since 20"):  # noqa: SIM117
             with writing(output, "other"):
                 pass
         lease.check()
-    assert not alive(output)
+    assert not has_active_writer(output)
     with writing(output, "other") as second:
         assert second.token > lease.token
         with pytest.raises(LockedError, match="taken over by other"):
@@ -94,7 +94,7 @@ def test_a_killed_writer_is_followed_at_once(output: ObjectPath, tmp_path: Path)
     until((tmp_path / "ready").exists, process)
     os.kill(process.pid or 0, signal.SIGKILL)
     finish(process)
-    assert not alive(output)
+    assert not has_active_writer(output)
     with writing(output, "new") as lease:
         assert lease.token == 2
 
@@ -108,7 +108,7 @@ def test_a_writer_that_was_stopped_cannot_publish(output: ObjectPath, tmp_path: 
         pass
     time.sleep(SHORT + 2)  # S3 tells times in whole seconds
     with writing(output, "new") as lease:
-        point_to(output, "vnew", lease)
+        make_current(output, "vnew", lease)
         os.kill(process.pid or 0, signal.SIGCONT)
         (tmp_path / "go").touch()
         assert finish(process) == 5
@@ -131,8 +131,8 @@ def test_another_host_is_judged_by_the_stores_clock(output: ObjectPath) -> None:
 def test_the_heart_of_a_holder_beats(output: ObjectPath) -> None:
     with writing(output, "near", stale_seconds=600) as lease:
         before = lease.file.stat().st_mtime
-        until(lambda: lease.beat() or lease.file.stat().st_mtime > before, every=0.1)
-    lease.beat()
+        until(lambda: lease.renew() or lease.file.stat().st_mtime > before, every=0.1)
+    lease.renew()
     holder = read_holder(output)
     assert holder is not None
     assert holder.released
@@ -245,7 +245,7 @@ def test_unfinished_versions_are_swept_but_not_the_writers_own(output: ObjectPat
         lease.publish(version_folder(output, "vold"), MANIFEST)
     own, other = begun(output, "vown"), begun(output, "vother")
     with writing(output, "new") as lease:
-        assert lease.sweep_versions(output / "versions", "vown") == ("vother",)
+        assert lease.remove_unfinished_versions(output / "versions", "vown") == ("vother",)
         assert (own.exists(), other.exists()) == (True, False)
     names = {place.key.partition("/versions/")[2] for place in (output / "versions").below()}
     part = "data/part-00000.parquet"
@@ -260,7 +260,7 @@ def test_a_sweeper_that_lost_the_lease_removes_nothing(
         old = stack.enter_context(writing(output, "old"))
         taken(stack, "new")
         with pytest.raises(LockedError, match="taken over by new"):
-            old.sweep_versions(output / "versions", "")
+            old.remove_unfinished_versions(output / "versions", "")
     assert [place.name for place in version_folder(output, "vx").below()] == [part.name]
 
 
@@ -276,12 +276,12 @@ def test_nobody_writes_where_a_sweeper_may_yet_remove(
             monkeypatch.undo()
             new = taken(stack, "new")
             with pytest.raises(LockedError, match=r"being removed as unfinished by old .*vx/.sweeping"):
-                new.parts_of(version_folder(output, "vx"))
-            assert new.sweep_versions(output / "versions", "") == ()
+                new.parts_folder(version_folder(output, "vx"))
+            assert new.remove_unfinished_versions(output / "versions", "") == ()
             assert part.exists()
             return below(place)
 
         monkeypatch.setattr(ObjectPath, "below", sleepy)
-        assert old.sweep_versions(output / "versions", "") == ("vx",)
+        assert old.remove_unfinished_versions(output / "versions", "") == ("vx",)
         assert not part.exists()
         Lease(output, newest_token(output)).check()

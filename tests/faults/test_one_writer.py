@@ -10,8 +10,8 @@ import pytest
 
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER
-from engine.publish.publisher import point_to
-from engine.storage.lease import Lease, alive, newest_token, read_holder, writing
+from engine.publish.publisher import make_current
+from engine.storage.lease import Lease, has_active_writer, newest_token, read_holder, writing
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, start, until
 from tests.faults.racing import winners
@@ -26,7 +26,7 @@ def hold_and_point(folder: str) -> None:
         with writing(place, "old", stale_seconds=SHORT) as lease:
             (place / "ready").touch()
             until((place / "go").exists)
-            point_to(place, "old", lease)
+            make_current(place, "old", lease)
     except LockedError:
         os._exit(5)
 
@@ -39,12 +39,12 @@ def pretend(folder: Path, **changes: object) -> None:
 
 def test_the_second_writer_hears_who_has_it(tmp_path: Path) -> None:
     with writing(tmp_path, "weekly") as lease:
-        assert alive(tmp_path)
+        assert has_active_writer(tmp_path)
         with pytest.raises(LockedError, match=rf"weekly \(process {os.getpid()} on .*since 20"):  # noqa: SIM117
             with writing(tmp_path, "other"):
                 pass
         lease.check()
-    assert not alive(tmp_path)
+    assert not has_active_writer(tmp_path)
     with writing(tmp_path, "other") as second:
         assert second.token > lease.token
         with pytest.raises(LockedError):
@@ -61,7 +61,7 @@ def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:
     until((tmp_path / "ready").exists)
     os.kill(process.pid or 0, signal.SIGKILL)
     assert finish(process) == -signal.SIGKILL
-    assert not alive(tmp_path)
+    assert not has_active_writer(tmp_path)
     with writing(tmp_path, "new") as lease:
         assert lease.token == 2
 
@@ -74,7 +74,7 @@ def test_another_host_is_judged_by_its_heartbeat_alone(age: float, tmp_path: Pat
     pretend(tmp_path, kernel="elsewhere", host="far-away", released=False, pid=os.getpid())
     file = Lease(tmp_path, newest_token(tmp_path)).file
     os.utime(file, (time.time() - age,) * 2)
-    assert alive(tmp_path) == (age == 0)
+    assert has_active_writer(tmp_path) == (age == 0)
     if age:
         with writing(tmp_path, "near") as lease:
             assert lease.token == 2
@@ -102,7 +102,7 @@ def test_a_writer_that_was_stopped_cannot_publish(tmp_path: Path) -> None:
         pass
     time.sleep(2 * SHORT)
     with writing(tmp_path, "new") as lease:
-        point_to(tmp_path, "new", lease)
+        make_current(tmp_path, "new", lease)
         os.kill(process.pid or 0, signal.SIGCONT)
         (tmp_path / "go").touch()
         assert finish(process) == 5
@@ -120,7 +120,7 @@ def test_a_writer_that_slept_between_check_and_rename_cannot_publish(
         staged.write_text("old\n")
         pretend(tmp_path, released=True)
         with writing(tmp_path, "new") as new:
-            point_to(tmp_path, "new", new)
+            make_current(tmp_path, "new", new)
             monkeypatch.setattr(Lease, "check", lambda self: None)
             with pytest.raises(LockedError, match="taken over by new"):
                 old.rename(staged, tmp_path / "CURRENT")

@@ -19,7 +19,7 @@ class Cleanup(RunPlugin):
     def published(self, run: RunContext) -> None:
         """Remove the files. Workers of a killed driver may have gone on writing for some seconds."""
         plan = run.plan
-        removed = run.lease.sweep_versions(plan.output / "versions", plan.version)
+        removed = run.lease.remove_unfinished_versions(plan.output / "versions", plan.version)
         if removed:
             _log.info("Removed unfinished versions: %s", ", ".join(removed))
         for planned in plan.operators:

@@ -45,8 +45,8 @@ class Tracking(RunPlugin):
         if self._starting is not None:
             tracker, version = self._starting.result(), run.publication
             tracker.finish(version.manifest, version.results, version.report)
-            tracker.describe(version.descriptions)
-            tracker.note(version.training)
+            tracker.record_descriptions(version.descriptions)
+            tracker.record_training(version.training)
             run.mlflow_run_id = tracker.run_id
 
     def failed(self, run: RunContext, error: BaseException) -> None:

@@ -13,10 +13,10 @@ from engine.storage.lease.base import (
     STALE_SECONDS,
     Holder,
     Lease,
-    alive,
+    has_active_writer,
     newest_token,
     read_holder,
-    silence,
+    seconds_since_heartbeat,
 )
 from engine.storage.lease.holding import writing
 
@@ -25,9 +25,9 @@ __all__ = [
     "STALE_SECONDS",
     "Holder",
     "Lease",
-    "alive",
+    "has_active_writer",
     "newest_token",
     "read_holder",
-    "silence",
+    "seconds_since_heartbeat",
     "writing",
 ]

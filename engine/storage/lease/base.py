@@ -34,7 +34,7 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Holder:
-    """The writer that a lease file names. ``kernel`` is the boot id of its host: another after a restart."""
+    """The writer that a lease file names. ``kernel`` is the boot id of its host, new at each restart."""
 
     who: str
     host: str
@@ -61,7 +61,7 @@ _HOLDER = TypeAdapter(Holder)
 class Lease:
     """The right to write into ``folder`` as its writer number ``token``. Picklable; workers check it too.
 
-    Every method but :meth:`beat` raises LockedError once another writer has taken the lease over.
+    Every method but :meth:`renew` raises LockedError once another writer has taken the lease over.
     """
 
     folder: Place
@@ -80,9 +80,9 @@ class Lease:
     def check(self) -> None:
         """Raise LockedError if another writer has taken this lease over."""
         if newest_token(self.folder) != self.token:
-            raise LockedError(self.lost())
+            raise LockedError(self.lost_message())
 
-    def parts_of(self, version: Place) -> Place:
+    def parts_folder(self, version: Place) -> Place:
         """Return the folder into which the parts of a version are written before it is published."""
         raise NotImplementedError
 
@@ -90,11 +90,11 @@ class Lease:
         """Write ``table`` as the part ``place`` and return its size and digest."""
         return write_parquet(table, place, root=self.folder)
 
-    def take_part(self, source: Place, place: Place) -> None:
+    def reuse_part(self, source: Place, place: Place) -> None:
         """Link or copy a published part of another version to ``place``, byte for byte."""
         link(source, place, root=self.folder)
 
-    def sweep_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
+    def remove_unfinished_versions(self, versions: Place, keep: str) -> tuple[str, ...]:
         """Remove unfinished versions except ``keep`` and return their names.
 
         On a filesystem there are none, since their parts lie in the staging folder of their writer.
@@ -116,7 +116,7 @@ class Lease:
         """Make a published version the current one."""
         raise NotImplementedError
 
-    def beat(self) -> None:
+    def renew(self) -> None:
         """Renew the heartbeat of the lease."""
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class Lease:
         """Give the lease back."""
         raise NotImplementedError
 
-    def lost(self) -> str:
+    def lost_message(self) -> str:
         """Return the error text for a writer that has lost its lease."""
         found = read_holder(self.folder)
         who = str(found) if found else "another run"
@@ -133,7 +133,7 @@ class Lease:
             f"(was it suspended?). What it had committed is kept; nothing of it is published. Run it again."
         )
 
-    def given_back(self) -> str:
+    def released_record(self) -> str:
         """Return the content of the lease file after its release."""
         holder = read_holder(self.folder, self.token)
         return json.dumps((asdict(holder) if holder else {}) | {"released": True})
@@ -158,19 +158,19 @@ def read_holder(folder: Place, token: int = 0) -> Holder | None:
     return found
 
 
-def silence(folder: Place) -> float | None:
+def seconds_since_heartbeat(folder: Place) -> float | None:
     """Return the seconds since the last heartbeat by this host's clock; None if there is no lease."""
     with suppress(OSError):
         return max(0.0, time.time() - Lease(folder, newest_token(folder)).file.stat().st_mtime)
     return None
 
 
-def alive(folder: Place) -> bool:
+def has_active_writer(folder: Place) -> bool:
     """Return whether a writer is active, judged by its heartbeat. The call takes no lease."""
-    holder, quiet = read_holder(folder), silence(folder)
-    if holder is None or holder.released or quiet is None:
+    holder, silent_seconds = read_holder(folder), seconds_since_heartbeat(folder)
+    if holder is None or holder.released or silent_seconds is None:
         return False
-    return quiet <= holder.stale_seconds and not is_dead(Lease(folder, newest_token(folder)), holder)
+    return silent_seconds <= holder.stale_seconds and not is_dead(Lease(folder, newest_token(folder)), holder)
 
 
 def check_free(lease: Lease) -> None:
@@ -178,16 +178,16 @@ def check_free(lease: Lease) -> None:
     holder = read_holder(lease.folder, lease.token)
     if holder and (holder.released or is_dead(lease, holder)):
         return
-    now = _now(lease.folder)
+    now = _storage_time(lease.folder)
     with suppress(FileNotFoundError):
-        quiet = now - lease.file.stat().st_mtime
-        if quiet <= (holder.stale_seconds if holder else STALE_SECONDS):
+        silent_seconds = now - lease.file.stat().st_mtime
+        if silent_seconds <= (holder.stale_seconds if holder else STALE_SECONDS):
             raise LockedError(locked_message(lease.folder, holder))
 
 
 def is_dead(lease: Lease, holder: Holder) -> bool:
     """Return whether the holder ran here since the last restart, and the system has released its lock."""
-    if holder.kernel != kernel():
+    if holder.kernel != boot_id():
         return False
     with suppress(OSError), lock_file(lease, holder).open("rb") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ def new_holder(who: str, stale_seconds: float) -> Holder:
     """Return a record of this process as holder, starting now."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     host, nonce = socket.gethostname(), uuid.uuid4().hex
-    return Holder(who, host, os.getpid(), since, kernel(), stale_seconds, nonce=nonce)
+    return Holder(who, host, os.getpid(), since, boot_id(), stale_seconds, nonce=nonce)
 
 
 def locked_message(folder: Place, holder: Holder | None) -> str:
@@ -222,7 +222,7 @@ def locked_message(folder: Place, holder: Holder | None) -> str:
     return f"{folder} is being written by {who}. Wait for it, or give this run another output.path."
 
 
-def kernel() -> str:
+def boot_id() -> str:
     """Return the boot id of the running system; a unique text where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
@@ -230,7 +230,7 @@ def kernel() -> str:
         return f"unknown-{os.getpid()}-{time.time_ns()}"
 
 
-def _now(folder: Place) -> float:
+def _storage_time(folder: Place) -> float:
     """Return the time by the clock of the file server or the object store."""
     probe = folder / FOLDER / f"probe-{uuid.uuid4().hex}"
     write_whole(probe, b"")

@@ -57,14 +57,14 @@ class FolderLease(Lease):
         try:
             rename_beneath(self.folder, staged, final)
         except FileNotFoundError:
-            raise LockedError(self.lost()) from None
+            raise LockedError(self.lost_message()) from None
 
     def stage(self, name: str) -> Path:
         """Return a path in the staging folder. Raises LockedError when the lease is lost."""
         self.check()
         return self.staging / name
 
-    def parts_of(self, version: Path) -> Path:  # type: ignore[override]
+    def parts_folder(self, version: Path) -> Path:  # type: ignore[override]
         """Return a folder in the staging folder."""
         return self.stage(version.name)
 
@@ -74,7 +74,7 @@ class FolderLease(Lease):
         try:
             write_whole(staged, text.encode(), root=self.folder)
         except FileNotFoundError:
-            raise LockedError(self.lost()) from None
+            raise LockedError(self.lost_message()) from None
         return staged
 
     def replace_folder(self, new: Path, final: Path) -> None:
@@ -93,7 +93,7 @@ class FolderLease(Lease):
         remove_tree(old, root=self.folder)
 
     def publish(self, version: Path, manifest: str) -> None:  # type: ignore[override]
-        """Rename the parts, then the manifest. A version without its manifest is none."""
+        """Rename the parts, then the manifest. Without its manifest a version does not count as published."""
         staged = self._write_staged("manifest.json", manifest)
         make_folder(version.parent, root=self.folder)
         # A folder that is there has no manifest: its writer was killed between the two renames.
@@ -104,7 +104,7 @@ class FolderLease(Lease):
         """Rename a new pointer file over the old one."""
         self.rename(self._write_staged(file.name, f"{version}\n"), file)
 
-    def beat(self) -> None:
+    def renew(self) -> None:
         """Renew the modification time of the lease file."""
         os.utime(self.file)
 
@@ -113,7 +113,7 @@ class FolderLease(Lease):
         self.check()
         remove_tree(self.staging, root=self.folder)
         temporary = self.file.with_suffix(".tmp")
-        write_whole(temporary, self.given_back().encode(), root=self.folder)
+        write_whole(temporary, self.released_record().encode(), root=self.folder)
         self.rename(temporary, self.file)
 
 
@@ -155,10 +155,10 @@ def _remove(folder: Path, entry: Path) -> None:
     if entry.is_symlink() or not entry.is_dir():
         unlink_beneath(folder, entry)
         return
-    gone = entry
+    doomed = entry
     if not entry.name.startswith(GONE):
         # The rename takes everything away from the old holder in one step.
-        gone = entry.with_name(f"{GONE}{entry.name}")
+        doomed = entry.with_name(f"{GONE}{entry.name}")
         with suppress(OSError):
-            rename_beneath(folder, entry, gone)
-    remove_tree(gone, root=folder)
+            rename_beneath(folder, entry, doomed)
+    remove_tree(doomed, root=folder)

@@ -14,7 +14,7 @@ from engine.storage.lease import folder as folders
 from engine.storage.lease import objects
 from engine.storage.lease.base import STALE_SECONDS, Lease
 
-BEATS = 6
+HEARTBEATS_PER_TIMEOUT = 6
 """Heartbeats within the time after which a lease is stale. One or two may be late on a busy machine."""
 
 
@@ -40,7 +40,9 @@ def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) ->
             f"Choose another one with --set output.path=..., or mend its permissions."
         ) from None
     ended = Event()
-    heartbeat = Thread(target=_renew, args=(lease, stale_seconds / BEATS, ended), daemon=True)
+    heartbeat = Thread(
+        target=_renew, args=(lease, stale_seconds / HEARTBEATS_PER_TIMEOUT, ended), daemon=True
+    )
     with handle:
         heartbeat.start()
         try:
@@ -64,4 +66,4 @@ def _acquire(folder: Place, who: str, stale_seconds: float) -> tuple[Lease, IO[s
 def _renew(lease: Lease, every: float, ended: Event) -> None:
     while not ended.wait(every):
         with suppress(OSError):
-            lease.beat()
+            lease.renew()

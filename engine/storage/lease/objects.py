@@ -37,15 +37,15 @@ from engine.storage.lease.base import (
     newest_token,
     read_holder,
 )
-from engine.storage.lease.orphans import check_unmarked, sweep_versions
+from engine.storage.lease.orphans import check_unmarked, remove_unfinished_versions
 
 POINTER, MANIFEST = "CURRENT", "manifest.json"
-TRIES = 20
+MAX_TRIES = 20
 
 
 @dataclass(frozen=True)
 class CurrentPointer:
-    """Content of ``CURRENT``: the current version, the lease that may change it, a version in progress."""
+    """Content of ``CURRENT``: current version, lease that may change it, version being published."""
 
     version: str = ""
     token: int = 0
@@ -83,15 +83,15 @@ class ObjectLease(Lease):
         """Prefix of the manifest that is about to become visible."""
         return self.file.with_suffix(".d")
 
-    def parts_of(self, version: ObjectPath) -> ObjectPath:  # type: ignore[override]
+    def parts_folder(self, version: ObjectPath) -> ObjectPath:  # type: ignore[override]
         """Return the version's own prefix: without a manifest, its parts are not visible as a version."""
         self.check()
         check_unmarked(self, version)
         return version
 
-    def sweep_versions(self, versions: ObjectPath, keep: str) -> tuple[str, ...]:  # type: ignore[override]
+    def remove_unfinished_versions(self, versions: ObjectPath, keep: str) -> tuple[str, ...]:  # type: ignore[override]
         """Remove unfinished versions except ``keep``; see :mod:`engine.storage.lease.orphans`."""
-        return sweep_versions(self, versions, keep)
+        return remove_unfinished_versions(self, versions, keep)
 
     def put_part(self, place: ObjectPath, table: pa.Table) -> Written:  # type: ignore[override]
         """Create the part. Where a killed run has left one, it is replaced unless it has the same bytes.
@@ -107,7 +107,7 @@ class ObjectLease(Lease):
             place.replace_if(data, tag)
         return Written(hashlib.sha256(data).hexdigest(), len(data))
 
-    def take_part(self, source: ObjectPath, place: ObjectPath) -> None:  # type: ignore[override]
+    def reuse_part(self, source: ObjectPath, place: ObjectPath) -> None:  # type: ignore[override]
         """Copy a part within the store. Every writer of this part of this version writes the same bytes."""
         self.check()
         if not place.exists():
@@ -131,7 +131,7 @@ class ObjectLease(Lease):
         """Make a published version the current one by one conditional PUT."""
         self._swap(lambda pointer: CurrentPointer(version, pointer.token))
 
-    def beat(self) -> None:
+    def renew(self) -> None:
         """Write the lease file again, which renews its modification time."""
         content, tag = self.file.read_tagged()
         self.file.replace_if(content, tag)
@@ -142,7 +142,7 @@ class ObjectLease(Lease):
         self.staging.remove_below()
         _, tag = self.file.read_tagged()
         holder = read_holder(self.folder, self.token)
-        self.file.replace_if(self.given_back().encode(), tag)
+        self.file.replace_if(self.released_record().encode(), tag)
         if holder:
             lock_file(self, holder).unlink(missing_ok=True)
 
@@ -152,7 +152,7 @@ class ObjectLease(Lease):
 
     def _taken_over(self, pointer: CurrentPointer) -> CurrentPointer:
         if pointer.token > self.token:
-            raise LockedError(self.lost())
+            raise LockedError(self.lost_message())
         if pointer.publishing:
             staged = ObjectLease(self.folder, pointer.token).staging / MANIFEST
             final = self.folder / "versions" / pointer.publishing / MANIFEST
@@ -163,7 +163,7 @@ class ObjectLease(Lease):
     def _swap(self, change: Callable[[CurrentPointer], CurrentPointer]) -> None:
         def checked(pointer: CurrentPointer) -> CurrentPointer:
             if pointer.token != self.token:
-                raise LockedError(self.lost())
+                raise LockedError(self.lost_message())
             return change(pointer)
 
         swap(self.folder / POINTER, checked)
@@ -172,9 +172,9 @@ class ObjectLease(Lease):
 def swap(pointer: ObjectPath, change: Callable[[CurrentPointer], CurrentPointer]) -> None:
     """Replace the pointer by ``change`` of it, and try again if another writer changed it in between.
 
-    Raises LockedError after ``TRIES`` attempts.
+    Raises LockedError after ``MAX_TRIES`` attempts.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         content, tag = _read(pointer)
         new = change(CurrentPointer.parse(content) if tag else CurrentPointer()).to_bytes()
         with suppress(FileExistsError):
@@ -195,7 +195,7 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
     if old:
         check_free(ObjectLease(folder, old))
     else:
-        check_conditions(folder)
+        check_conditional_puts(folder)
     lease, holder = ObjectLease(folder, old + 1), new_holder(who, stale_seconds)
     handle = lock_file(lease, holder).open("w", encoding="utf-8")
     try:
@@ -214,25 +214,25 @@ def acquire(folder: ObjectPath, who: str, stale_seconds: float) -> tuple[ObjectL
     return lease, handle
 
 
-def check_conditions(folder: ObjectPath) -> None:
+def check_conditional_puts(folder: ObjectPath) -> None:
     """Raise InputError unless the store refuses a PUT whose condition does not hold."""
     probe = folder / FOLDER / f"probe-{uuid.uuid4().hex}"
     probe.create(b"1")
-    kept = 0
+    accepted = 0
     _, tag = probe.read_tagged()
     with suppress(FileExistsError):
         probe.create(b"2")
-        kept += 1
+        accepted += 1
     probe.write_bytes(b"3")
     with suppress(FileExistsError):
         probe.replace_if(b"4", tag)
-        kept += 1
+        accepted += 1
     probe.unlink(missing_ok=True)
-    if kept:
+    if accepted:
         raise InputError(
             f"{folder}: this object store carries out a PUT although its condition (If-None-Match, If-Match) "
-            f"does not hold, so two runs could overwrite each other. Choose a store that keeps them (S3, "
-            f"GCS, Azure and current MinIO do), or a folder."
+            f"does not hold, so two runs could overwrite each other. Choose a store that respects conditions "
+            f"(S3, GCS, Azure and current MinIO do), or a folder."
         )
 
 

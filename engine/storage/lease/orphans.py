@@ -21,16 +21,16 @@ from engine.storage.lease.base import Holder, Lease, is_dead, read_holder
 MARK = ".sweeping"
 
 
-def sweep_versions(lease: Lease, versions: ObjectPath, keep: str) -> tuple[str, ...]:
+def remove_unfinished_versions(lease: Lease, versions: ObjectPath, keep: str) -> tuple[str, ...]:
     """Remove the versions below ``versions`` without a manifest, except ``keep``, and return their names.
 
     Versions that another run has marked stay. Raises LockedError once the lease is lost.
     """
-    there = [entry for entry in versions.iterdir() if entry.name != keep]
+    entries = [entry for entry in versions.iterdir() if entry.name != keep]
     with ThreadPoolExecutor(MANY) as pool:
-        finished = pool.map(lambda entry: (entry / "manifest.json").exists(), there)
-        orphans = [entry for entry, whole in zip(there, finished, strict=True) if not whole]
-    return tuple(entry.name for entry in orphans if _sweep(lease, entry))
+        finished = pool.map(lambda entry: (entry / "manifest.json").exists(), entries)
+        orphans = [entry for entry, whole in zip(entries, finished, strict=True) if not whole]
+    return tuple(entry.name for entry in orphans if _remove_version(lease, entry))
 
 
 def check_unmarked(lease: Lease, version: ObjectPath) -> None:
@@ -46,12 +46,12 @@ def check_unmarked(lease: Lease, version: ObjectPath) -> None:
     if not is_dead(type(lease)(lease.folder, token), holder):
         raise LockedError(
             f"{version} was being removed as unfinished by {holder} when that run lost {lease.folder}. If it "
-            f"wakes up, it goes on removing. Once it has ended for sure, remove {mark} and run again."
+            f"continues, it goes on removing. Once it has certainly ended, remove {mark} and run again."
         )
     mark.unlink(missing_ok=True)
 
 
-def _sweep(lease: Lease, version: ObjectPath) -> bool:
+def _remove_version(lease: Lease, version: ObjectPath) -> bool:
     lease.check()
     mark, holder = version / MARK, read_holder(lease.folder, lease.token)
     try:
@@ -67,7 +67,7 @@ def _sweep(lease: Lease, version: ObjectPath) -> bool:
         for place in version.below():
             if place != mark:
                 place.unlink(missing_ok=True)
-    finally:  # this run removes nothing more, whatever happened
+    finally:  # after the mark is gone this run removes nothing more
         with suppress(OSError):
             mark.unlink(missing_ok=True)
     return True

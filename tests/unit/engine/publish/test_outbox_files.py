@@ -27,7 +27,7 @@ def test_only_reports_are_uploaded(
     name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.publish.mlflow_outbox.check_artifacts", lambda *_: None)
-    monkeypatch.setattr("engine.publish.mlflow_outbox._find", lambda *_: "r")
+    monkeypatch.setattr("engine.publish.mlflow_outbox._find_run", lambda *_: "r")
     output = tmp_path / "out"
     (output / "reports").mkdir(parents=True)
     for place in (output / "reports" / "v1.html", output / "reports" / "x", tmp_path / "secret.html"):
@@ -56,7 +56,7 @@ def test_a_link_that_is_swapped_in_is_not_uploaded(
 ) -> None:
     """The report, and then its folder, become links after the check of their paths."""
     monkeypatch.setattr("engine.publish.mlflow_outbox.check_artifacts", lambda *_: None)
-    monkeypatch.setattr("engine.publish.mlflow_outbox._find", lambda *_: "r")
+    monkeypatch.setattr("engine.publish.mlflow_outbox._find_run", lambda *_: "r")
     monkeypatch.setattr("engine.publish.mlflow_outbox._is_report", lambda *_: True)
     reports, elsewhere = tmp_path / "out" / "reports", tmp_path / "elsewhere"
     reports.mkdir(parents=True)

@@ -91,7 +91,7 @@ def test_a_failed_run_is_recorded_as_failed(
 ) -> None:
     folder, _ = tracked
     recipe = small_recipe(folder, tracking={"enabled": True, "experiment": "failing"}, seed=4)
-    monkeypatch.setattr("engine.runs.runner.point_to", lambda *_: 1 / 0)
+    monkeypatch.setattr("engine.runs.runner.make_current", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(recipe)
     mlflow_client = client(folder / "out")

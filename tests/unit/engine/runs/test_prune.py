@@ -20,7 +20,7 @@ from engine.core.output_layout import output_of
 from engine.runs.history import history, prune
 from engine.runs.runner import run
 from engine.storage.manifest import NUMBER, next_number
-from engine.storage.registrations import FOLDER, note_registration, recorded_models
+from engine.storage.registrations import FOLDER, record_registration, recorded_models
 from tests import s3 as s3_server
 from tests.data import small_recipe
 
@@ -84,8 +84,8 @@ def test_a_recorded_model_keeps_its_version(
     """Also where the server of the registration is no longer the one that is asked."""
     out, made = versions
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    note_registration(out, made[0], "churn", "run1", number="7")
-    note_registration(out, made[1], "churn", "run2")  # interrupted before the model had a number
+    record_registration(out, made[0], "churn", "run1", number="7")
+    record_registration(out, made[1], "churn", "run2")  # interrupted before the model had a number
     done = prune(out, 1)
     assert done.versions == ()
     assert done.kept_for[made[0]] == "models lead back to it: churn 7"
@@ -109,8 +109,8 @@ def test_records_of_an_output_on_an_object_store() -> None:
         output: Place = output_of(s3.uri(s3.bucket(), "out"))
         assert recorded_models(output) == {}
         assert next_number(output) == 1
-        note_registration(output, "v1", "churn", "run")
-        note_registration(output, "v1", "churn", "run", number="2")
+        record_registration(output, "v1", "churn", "run")
+        record_registration(output, "v1", "churn", "run", number="2")
         assert recorded_models(output, strict=True) == {"v1": ["churn 2"]}
 
 

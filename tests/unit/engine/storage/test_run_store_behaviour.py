@@ -41,7 +41,7 @@ def test_a_part_counts_only_with_its_record_and_its_bytes(store: RunStore) -> No
 
 def test_times_of_commits_are_known(store: RunStore) -> None:
     store.commit("f", 0, TABLE, seconds=1.0)
-    found = store.written("f", [0, 1])
+    found = store.commit_times("f", [0, 1])
     assert found[0] > 0
     assert found[1] == 0
 

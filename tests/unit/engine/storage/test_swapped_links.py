@@ -65,7 +65,7 @@ def _fitting(output: Path) -> None:
 
 
 def _take_part(output: Path) -> None:
-    FolderLease(output, 1).take_part(output / OLD_PART, output / NEW_PART)
+    FolderLease(output, 1).reuse_part(output / OLD_PART, output / NEW_PART)
 
 
 USES: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -132,7 +132,7 @@ def test_without_a_swap_everything_works(places: tuple[Path, Path]) -> None:
         store.commit(FINGERPRINT, 0, ROWS, seconds=0)
         store.sweep(FINGERPRINT)
         assert [*store.committed(FINGERPRINT)] == [0]
-        part = lease.parts_of(output / "versions" / "v2") / "data"
+        part = lease.parts_folder(output / "versions" / "v2") / "data"
         storage.make_folder(part, root=output)
         lease.put_part(part / "p.parquet", ROWS)
         lease.publish(output / "versions" / "v2", "{}")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from operators.descriptions import GroupSample, describe_groups, describe_slices, find_rule
 from operators.descriptions.conditions import Level, Missing, Range, Term, merge, shown
 from operators.descriptions.rules import holds, score_rule
-from operators.descriptions.views import readable_cuts, views_of
+from operators.descriptions.table_views import readable_cuts, views_of
 from operators.readable import readable_between
 
 N = 1_200

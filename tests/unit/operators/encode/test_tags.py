@@ -6,7 +6,7 @@ import pytest
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from operators.base import OperatorError
-from operators.descriptions.views import views_of
+from operators.descriptions.table_views import views_of
 from operators.encode import kinds, sketches
 from operators.encode.column_forms import Form, form_of
 from operators.encode.column_use import Kind, KindOptions, Unused

@@ -8,7 +8,7 @@ import pytest
 from connectors.storage import Place, place_of
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER, version_folder
-from engine.storage.lease import alive, read_holder, writing
+from engine.storage.lease import has_active_writer, read_holder, writing
 from engine.storage.manifest import current_version, is_published
 from tests.s3 import S3Server
 
@@ -23,10 +23,10 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 def test_a_second_writer_is_refused_and_hears_who_writes(output: Place) -> None:
     with writing(output, "weekly"):
-        assert alive(output)
+        assert has_active_writer(output)
         with pytest.raises(LockedError, match=r"weekly \(process \d+ on"), writing(output, "other"):
             pass
-    assert not alive(output)
+    assert not has_active_writer(output)
 
 
 def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> None:
@@ -36,7 +36,7 @@ def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> No
         assert lease.token > old.token
         for act in (
             old.check,
-            lambda: old.parts_of(version_folder(output, "v1")),
+            lambda: old.parts_folder(version_folder(output, "v1")),
             lambda: old.publish(version_folder(output, "v1"), "{}"),
             lambda: old.point(output / POINTER, "v1"),
             old.release,
@@ -53,7 +53,7 @@ def test_a_version_is_visible_only_once_its_manifest_is_and_current_when_it_is_p
 ) -> None:
     version = version_folder(output, "v1")
     with writing(output, "run") as lease:
-        folder = lease.parts_of(version)
+        folder = lease.parts_folder(version)
         if isinstance(folder, Path):
             (folder / "data").mkdir(parents=True)
         (folder / "data" / "part").write_bytes(b"rows")
@@ -70,7 +70,7 @@ def test_a_lease_pickles_and_workers_can_check_it(output: Place) -> None:
     with writing(output, "run") as lease:
         copy = pickle.loads(pickle.dumps(lease))
         copy.check()
-        copy.beat()
+        copy.renew()
     holder = read_holder(output)
     assert holder is not None
     assert (holder.who, holder.released) == ("run", True)

@@ -40,7 +40,7 @@ def suspended(monkeypatch: pytest.MonkeyPatch, moment: int, meanwhile: Callable[
 
 
 def parts(lease: FolderLease, version: Path, text: str) -> None:
-    folder = lease.parts_of(version)
+    folder = lease.parts_folder(version)
     folder.mkdir()
     (folder / "part").write_text(text)
 
