@@ -67,8 +67,8 @@ def recipe_in(folder: Path, output: str = "out", **sections: Any) -> dict[str, A
     """A recipe with all operators over three shards, one row of which is faulty."""
     if not (folder / "data").exists():
         table = spurious_table()
-        column = [None, *table.column("a").to_pylist()[1:]]
-        write_shards(folder / "data", table.set_column(0, "a", pa.array(column)), 3)
+        column = [None, *table.column("label").to_pylist()[1:]]
+        write_shards(folder / "data", table.set_column(3, "label", pa.array(column)), 3)
     source = {"on_error": "quarantine"}
     sections = {"operators": OPERATORS, "source": source, "report": DRAWN, **sections}
     return recipe_for(folder / "data", folder / output, **sections)

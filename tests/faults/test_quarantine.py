@@ -87,9 +87,9 @@ def test_rows_on_which_an_operator_raises(
     error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = spurious_table()
-    column = table.column("a").to_pylist()
+    column = table.column("label").to_pylist()
     column[9] = None
-    write_shards(tmp_path / "data", table.set_column(0, "a", pa.array(column)))
+    write_shards(tmp_path / "data", table.set_column(3, "label", pa.array(column)))
     recipe = Recipe.parse(recipe_for(tmp_path / "data", tmp_path / "out", source=QUARANTINE))
     monkeypatch.setattr(Gradients, "open", raising_on(70, 130, error=error))
     result = run(recipe)

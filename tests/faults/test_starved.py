@@ -22,6 +22,7 @@ from tests.unit.engine.runs.test_run import content
 
 def limited(arguments: list[str], log: str, limit: int) -> None:
     """The command line where no file may be longer than ``limit`` bytes: writing more is an error."""
+    sys.dont_write_bytecode = True  # Python would leave modules cut off at the limit, for every later import
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     rowsieve(arguments, log)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.dckm.features import Coder
 from operators.dckm.kernel import DckmSettings, InMemory, solve
-from tests.paper.dckm.runs import STATED, K, load
+from tests.paper.dckm.runs import LAMBDA3, SCALE, STATED, K, load
 
 LOOPS = (5, 10, 20, 40, 80)
 
@@ -13,10 +13,11 @@ def after_loops(name: str, seed: int) -> dict[str, dict[str, float]]:
     """Number of outer loops -> NMI, ARI, sum of weights, and the balance cost's share of the objective."""
     data = load(name)
     coded = Coder.of(data.X, "binarize")(data.X)
+    lambdas = STATED[0], SCALE * STATED[1], SCALE * LAMBDA3
     found = {}
     for loops in LOOPS:
         rows = InMemory(coded)
-        done = solve(rows, DckmSettings(K, *STATED, 1.0, loops, 0.0, "random", seed))
+        done = solve(rows, DckmSettings(K, *lambdas, loops, 0.0, "random", seed))
         found[str(loops)] = {
             **data.scores(rows.labels),
             "sum": done.weight_sum,
