@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.runs.runner import run
 
 __all__ = ["Plan", "Recipe", "RunResult", "make_plan", "run", "submit"]
-_HOMES = {
+_DEFINED_IN = {
     "Plan": "plan.model",
     "Recipe": "recipe.recipe",
     "RunResult": "publish.results",
@@ -24,4 +24,4 @@ _HOMES = {
     "submit": "jobs.submission",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -28,7 +28,7 @@ from connectors.storage.clients import split_uri
 from connectors.storage.object_path import ObjectPath, Tag
 
 __all__ = [
-    "MANY",
+    "MAX_REQUESTS",
     "ObjectPath",
     "Place",
     "Tag",
@@ -45,17 +45,17 @@ __all__ = [
 ]
 
 Place = Path | ObjectPath
-MANY = 16
-"""Requests in flight where several small objects are wanted."""
-MANY_ROWS = 50_000
-"""Rows from which columns of a part are decoded by several threads."""
+MAX_REQUESTS = 16
+"""Most requests at the same time for several small objects."""
+MIN_ROWS_FOR_THREADS = 50_000
+"""Fewest rows of a part whose columns are decoded by several threads."""
 
 
 def place_of(text: str | Place) -> Place:
-    """Return the place a user names: an absolute local path, or a URI ``s3://``, ``gs://``,
-    ``az://``, ``abfs(s)://``.
+    """Return the place that a text names: an absolute local path, or a URI of an object store.
 
-    Opens nothing. Raises ConnectorError for a URI that is none of these.
+    Known URIs are ``s3://``, ``gs://``, ``az://`` and ``abfs(s)://``. Nothing is opened. Raises
+    ConnectorError for any other URI.
     """
     if isinstance(text, ObjectPath):
         return text
@@ -69,6 +69,7 @@ def write_whole(place: Place, data: bytes, *, durable: bool = True, root: Place 
     """Write so that a reader sees the old bytes or all of the new ones, never a part.
 
     A file is written under a temporary name in its folder, flushed to disk and renamed; an object is one PUT.
+
     Parameters
     ----------
     durable : flush it to disk; a crash of the machine may lose a file that is not.
@@ -155,7 +156,7 @@ def read_many(places: Sequence[Place]) -> list[bytes | None]:
     """Return the content of several small files, objects at the same time; None for one that is not there."""
     if not any(isinstance(place, ObjectPath) for place in places):
         return [_read(place) for place in places]
-    with ThreadPoolExecutor(MANY) as pool:
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         return list(pool.map(_read, places))
 
 
@@ -170,8 +171,8 @@ def read_columns(place: Place, columns: Sequence[str] | None = None) -> pa.Table
                 f"{place}: has no column {absent[0]!r}. It was not written by a run of this recipe: remove "
                 f"its version, and publish again."
             )
-        # Threads cost more than they win on a small part.
-        threads = file.metadata.num_rows > MANY_ROWS
+        # On a small part starting threads takes longer than they save.
+        threads = file.metadata.num_rows > MIN_ROWS_FOR_THREADS
         return file.read(list(dict.fromkeys(names)), use_threads=threads).select(names)
 
 
@@ -195,8 +196,8 @@ def find_column(place: Place, name: str) -> pa.ChunkedArray | None:
     try:
         with _opened(place) as file:
             check_part(place, file)
-            there = name in file.schema_arrow.names
-            return file.read([name]).column(name) if there else None
+            present = name in file.schema_arrow.names
+            return file.read([name]).column(name) if present else None
     except FileNotFoundError:
         return None
 

@@ -71,7 +71,7 @@ def _open_folder(parent: int, name: str, path: Path, create: bool) -> int:
 
 
 def check_no_link(parent: int, name: str, path: Path) -> None:
-    """Raise ConnectorError if ``name`` in the open folder ``parent`` is a link; ``path`` is told."""
+    """Raise ConnectorError, which names ``path``, if ``name`` in the open folder ``parent`` is a link."""
     try:
         is_link = stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def check_no_link(parent: int, name: str, path: Path) -> None:
 
 
 def remove_tree_beneath(root: Path, folder: Path) -> None:
-    """Remove a folder with all that is in it; silent where there is none. Of a link, itself is removed alone.
+    """Remove a folder with all that is in it; silent where there is none. A link itself is removed.
 
     Raises ConnectorError where a folder above it is a link.
     """
@@ -198,7 +198,7 @@ def new_file_beneath(
                 _sync(handle.fileno(), durable)
             os.replace(temporary, file.name, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
-            with suppress(OSError):  # the write's own error says more
+            with suppress(OSError):  # the error of the write is the one to report
                 os.unlink(temporary, dir_fd=parent)
             raise
         _sync(parent, sync_folder)

@@ -1,4 +1,4 @@
-"""From a URI to a client of an object store. obstore is imported here, and only once it is needed."""
+"""Clients of object stores by their URI. Only this module imports obstore's stores, at the first use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 S3, GCS, AZURE = ("s3", "s3a"), ("gs", "gcs"), ("az", "azure", "abfs", "abfss")
 RETRIES, RETRY_SECONDS = 10, 120
-"""Requests that fail with 5xx, 429 or without an answer are repeated, with growing pauses."""
+"""Most repetitions and seconds for requests that fail with 5xx, 429 or without an answer."""
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -39,7 +39,9 @@ def split_uri(uri: str) -> tuple[str, str]:
         raise ConnectorError(f"{where} names no bucket. Write {parts.scheme}://BUCKET/PREFIX.")
     names = [name for name in key.split("/") if name]
     if any(name in (".", "..") for name in names):
-        raise ConnectorError(f"{where}{key}: an object's key has no '.' or '..' in it. Write it out.")
+        raise ConnectorError(
+            f"{where}{key}: the key of an object contains no '.' or '..'. Write the path without them."
+        )
     if find_spec("obstore") is None:
         raise ConnectorError(
             f"{where}: an output on an object store needs obstore: pip install 'rowsieve[storage]'."
@@ -47,8 +49,8 @@ def split_uri(uri: str) -> tuple[str, str]:
     return urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")), "/".join(names)
 
 
-def shown(root: str) -> str:
-    """Return a bucket's URI without keys and settings, for people."""
+def uri_without_secrets(root: str) -> str:
+    """Return a bucket's URI without keys and settings, for messages."""
     parts = urlsplit(root)
     host = parts.netloc.rpartition("@")[2]
     container = f"{parts.username}@" if parts.scheme in ("abfs", "abfss") and parts.username else ""
@@ -77,17 +79,19 @@ def client(root: str) -> ObjectStore:
         common["credential_provider"] = _own_keys(parts.scheme, parts.username or "", parts.password)
     try:
         if parts.scheme in S3:
-            config = _named(region=query.get("region", ""), endpoint=endpoint)
+            config = _given(region=query.get("region", ""), endpoint=endpoint)
             return store.S3Store(parts.hostname, config=config, **common)
         if parts.scheme in GCS:
-            return store.GCSStore(parts.hostname, config=_named(base_url=endpoint), **common)
+            return store.GCSStore(parts.hostname, config=_given(base_url=endpoint), **common)
         # abfss://CONTAINER@ACCOUNT.dfs.core.windows.net, or az://CONTAINER
         account = (parts.hostname or "").partition(".")[0] if parts.username else ""
-        config = _named(account_name=account, endpoint=endpoint)
+        config = _given(account_name=account, endpoint=endpoint)
         return store.AzureStore(parts.username or parts.hostname, config=config, **common)
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise ConnectorError(f"Cannot open {shown(root)}: {reason}. Correct its access settings.") from None
+        raise ConnectorError(
+            f"Cannot open {uri_without_secrets(root)}: {reason}. Correct its access settings."
+        ) from None
 
 
 def _endpoint(query: dict[str, str]) -> str:
@@ -96,14 +100,15 @@ def _endpoint(query: dict[str, str]) -> str:
 
 
 def _is_plain(endpoint: str) -> bool:
-    """Return whether the endpoint, also one that the environment names, is without TLS: somebody wrote http://."""
+    """Return whether the endpoint, of the URI or of the environment, was written as http://, without TLS."""
     named = [endpoint, *(os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))]
     return any(name.startswith("http://") for name in named)
 
 
 def _own_keys(scheme: str, user: str, password: str) -> Any:
-    """Return a provider of a URI's own keys. As settings, they would be joined with tokens of the
-    environment.
+    """Return a provider of the keys in a URI.
+
+    As settings, obstore would combine them with tokens of the environment.
     """
     secret = unquote(password)
     if scheme in S3:
@@ -113,6 +118,6 @@ def _own_keys(scheme: str, user: str, password: str) -> Any:
     return lambda: keys | {"expires_at": None}
 
 
-def _named(**settings: str) -> Any:
-    """Return the settings that are given; the others come from the environment."""
+def _given(**settings: str) -> Any:
+    """Return the settings that are not empty; obstore takes the others from the environment."""
     return {key: value for key, value in settings.items() if value}

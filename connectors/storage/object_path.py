@@ -13,10 +13,10 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from connectors.base import ConnectorError
-from connectors.storage.clients import client, shown
+from connectors.storage.clients import client, uri_without_secrets
 
 SMALL = 2**20
-"""Bytes up to which one request for all costs less than several for parts."""
+"""Largest object in bytes that is fetched whole, since one request takes less time than several."""
 
 
 class Tag(NamedTuple):
@@ -82,7 +82,7 @@ class ObjectPath:
     key: str
 
     def __str__(self) -> str:
-        return f"{shown(self.root)}/{self.key}"
+        return f"{uri_without_secrets(self.root)}/{self.key}"
 
     def __truediv__(self, name: str) -> ObjectPath:
         return ObjectPath(self.root, str(PurePosixPath(self.key) / name) if self.key else name)
@@ -132,7 +132,7 @@ class ObjectPath:
         """Return the whole content, and its tag. Raises ConnectorError for more than ``most_bytes``."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             found = obstore.get(client(self.root), self.key)
             meta = found.meta
             if most_bytes is not None and meta["size"] > most_bytes:
@@ -143,44 +143,44 @@ class ObjectPath:
         """Put the whole content, in one request or in parts that become visible together."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             found = obstore.put(client(self.root), self.key, data)
         return Tag(found.get("e_tag"), found.get("version"))
 
     def copy_to(self, target: ObjectPath) -> None:
-        """Copy within the bucket; nothing is fetched. What is there is replaced."""
+        """Copy within the bucket without a download; an existing target is replaced."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             obstore.copy(client(self.root), self.key, target.key)
 
     def create(self, data: bytes) -> None:
-        """Put it if nothing is there (``If-None-Match: *``). Raises FileExistsError."""
+        """Put the object if there is none (``If-None-Match: *``); else raise FileExistsError."""
         self._put_if(data, "create")
 
     def replace_if(self, data: bytes, tag: Tag) -> None:
-        """Put it if the content is still the one of ``tag`` (``If-Match``). Raises FileExistsError."""
+        """Replace the object if its content is that of ``tag`` (``If-Match``); else raise FileExistsError."""
         self._put_if(data, {name: value for name, value in tag._asdict().items() if value is not None})
 
     def open(self) -> BinaryIO | RangeReader:
         """Return a file that fetches what is read of it; a small one is fetched at once, in one request."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             found = obstore.get(client(self.root), self.key, options={"range": (0, SMALL)})
             if found.meta["size"] <= SMALL:
                 return io.BytesIO(bytes(found.bytes()))
         return RangeReader(self.read_range, found.meta["size"])
 
     def read_range(self, start: int, length: int) -> bytes:
-        """Return some of the content."""
+        """Return ``length`` bytes of the content from ``start`` on."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             return bytes(obstore.get_range(client(self.root), self.key, start=start, length=length))
 
     def exists(self) -> bool:
-        """Return whether there is an object of this key; a prefix is none."""
+        """Return whether there is an object of this key; a prefix does not count."""
         try:
             self.stat()
         except FileNotFoundError:
@@ -191,29 +191,29 @@ class ObjectPath:
         """Return whether an object lies below this prefix."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             return any(obstore.list(client(self.root), self.key, chunk_size=1))
 
     def stat(self) -> ObjectStat:
         """Return the size and time of the last write."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             meta = obstore.head(client(self.root), self.key)
         return ObjectStat(meta["size"], meta["last_modified"].timestamp())
 
     def listing(self) -> dict[str, ObjectStat]:
         """Return the objects directly below this prefix, by name."""
-        return {PurePosixPath(meta["path"]).name: _stat_of(meta) for meta in self._level()["objects"]}
+        return {PurePosixPath(meta["path"]).name: _stat_of(meta) for meta in self._list_level()["objects"]}
 
     def iterdir(self) -> Iterator[ObjectPath]:
         """Iterate over objects and prefixes directly below this prefix; empty where there are none."""
-        found = self._level()
+        found = self._list_level()
         keys = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
         return (ObjectPath(self.root, key.rstrip("/")) for key in sorted(keys))
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """Yield those of :meth:`iterdir` whose name fits."""
+        """Yield the results of :meth:`iterdir` whose name matches the pattern."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def below(self) -> list[ObjectPath]:
@@ -224,7 +224,7 @@ class ObjectPath:
         """Return every object below this prefix by the rest of its key."""
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             chunks = list(obstore.list(client(self.root), self.key))
         start = len(self.key) + 1
         found = [meta for chunk in chunks for meta in chunk]
@@ -235,7 +235,7 @@ class ObjectPath:
         import obstore
 
         try:
-            with self._asking():
+            with self._translated_errors():
                 obstore.delete(client(self.root), self.key)
         except FileNotFoundError:
             if not missing_ok:
@@ -247,13 +247,13 @@ class ObjectPath:
 
         keys = [path.key for path in self.below()]
         if keys:
-            with self._asking():
+            with self._translated_errors():
                 obstore.delete(client(self.root), keys)
 
-    def _level(self) -> Any:
+    def _list_level(self) -> Any:
         import obstore
 
-        with self._asking():
+        with self._translated_errors():
             return obstore.list_with_delimiter(client(self.root), self.key or None)
 
     def _put_if(self, data: bytes, mode: Any) -> None:
@@ -261,7 +261,7 @@ class ObjectPath:
         import obstore
 
         try:
-            with self._asking():
+            with self._translated_errors():
                 obstore.put(client(self.root), self.key, data, mode=mode, use_multipart=False)
         except FileExistsError:
             try:
@@ -272,8 +272,8 @@ class ObjectPath:
                 raise
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Turn the store's errors into OSError, without what it repeats of the request."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Translate the store's errors into OSError, without the request that their texts repeat."""
         from obstore import exceptions
 
         denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
@@ -287,7 +287,9 @@ class ObjectPath:
         except taken:
             raise FileExistsError(errno.EEXIST, "another writer was there first", str(self)) from None
         except exceptions.BaseError as error:
-            if re.search(r"status code: 40[13]\b", str(error)):  # an answer without a body has no class
+            if re.search(
+                r"status code: 40[13]\b", str(error)
+            ):  # obstore has no class for an answer without a body
                 raise PermissionError(errno.EACCES, f"permission denied{_cause(error)}", str(self)) from None
             raise OSError(errno.EIO, f"the object store refuses{_cause(error)}", str(self)) from None
 
@@ -297,8 +299,9 @@ def _stat_of(meta: Any) -> ObjectStat:
 
 
 def _cause(error: Exception) -> str:
-    """Return the store's own word, as ' (403 Forbidden, AccessDenied)': the rest of its text repeats
-    the request.
+    """Return the status and code of the store's error, such as " (403 Forbidden, AccessDenied)".
+
+    The rest of its text repeats the request.
     """
     text = str(error)
     status = re.search(r"status code: (\d{3}[A-Za-z ]*)", text)

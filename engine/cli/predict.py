@@ -14,7 +14,7 @@ from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
-    from engine.training.prediction import Predicted
+    from engine.training.prediction import PredictionResult
 
 console = SafeConsole(highlight=False)
 FormatOption = Annotated[
@@ -89,7 +89,7 @@ def predict(
             )
 
 
-def _show(found: Predicted, source: str, output: str, *, as_json: bool) -> None:
+def _show(found: PredictionResult, source: str, output: str, *, as_json: bool) -> None:
     """Print how many rows were predicted, and which columns were taken as missing."""
     if as_json:
         from engine.cli.output import show_json

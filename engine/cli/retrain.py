@@ -17,7 +17,7 @@ from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
-    from engine.training.retrain import Retrained
+    from engine.training.retrain import RetrainResult
     from engine.training.running import TrainSpec
 
 MOST_GROUPS = 30
@@ -87,7 +87,7 @@ def needs_no_ray(spec: TrainSpec) -> bool:
     return sum(splits.values()) <= params.small_rows
 
 
-def show_retrained(found: Retrained) -> None:
+def show_retrained(found: RetrainResult) -> None:
     """Print the scores by split and group, then the registered version."""
     from engine.training.page import PAGE
 

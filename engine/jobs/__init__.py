@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from engine.jobs.submission import Submission, submit
 
 __all__ = ["JobHandle", "Submission", "attach", "list_jobs", "submit"]
-_HOMES = {
+_DEFINED_IN = {
     "JobHandle": "handle",
     "Submission": "submission",
     "attach": "handle",
@@ -19,4 +19,4 @@ _HOMES = {
     "submit": "submission",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

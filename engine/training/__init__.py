@@ -28,7 +28,7 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
+_DEFINED_IN = {
     "Ensemble": "ensemble",
     "Evaluation": "evaluation",
     "TrainResult": "running",
@@ -38,4 +38,4 @@ _HOMES = {
     "train": "running",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

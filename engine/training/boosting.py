@@ -20,9 +20,10 @@ from engine.training.session import Phase, Session
 from operators.arrays import Float64, Mask
 from operators.lpboost import SampleWeightSolver, Solution
 
-MOST_DRAWS = 50.0
-"""A row is drawn at most so many times as often as its published weight alone would have it drawn."""
+MAX_DRAWS = 50.0
+"""Most draws of a row, relative to the draws by its published weight alone."""
 CAP_ROUNDS = 50
+"""Most rounds in which weight above the caps is redistributed."""
 TOTAL, LOSSES, SOLVED, WEIGHTS = "total", "losses", "solved", "sample_weights"
 
 
@@ -41,7 +42,7 @@ class Boosted:
         self._solver: SampleWeightSolver | None = None
         self._ready = False
 
-    def begin(self, phase: int, session: Session) -> None:
+    def prepare(self, phase: int, session: Session) -> None:
         """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             return
@@ -51,9 +52,11 @@ class Boosted:
         wrong = session.errors("train")
         total = _add_up(wrong, session)
         if self._params.boosting == "ada":
-            weights = self._trusted(self._trimmed(self._ada(total, session), session), session)
+            weights = self._with_published_weights(
+                self._trimmed(self._ada_weights(total, session), session), session
+            )
         else:  # the published weights are in the caps of the LP
-            weights = self._trimmed(self._by_lp(wrong, session), session)
+            weights = self._trimmed(self._lp_weights(wrong, session), session)
         session.progress.by_slot[WEIGHTS] = weights
         session.learner.restore(session.kept("warm"))
 
@@ -72,13 +75,13 @@ class Boosted:
     def _keep_model(self, index: int, session: Session) -> None:
         session.model_store.put(index, model_state(session.learner.state()))
 
-    def _ada(self, total: dict[int, Float64], session: Session) -> dict[int, Float64]:
+    def _ada_weights(self, total: dict[int, Float64], session: Session) -> dict[int, Float64]:
         """Return w_i proportional to exp(eta times row i's losses so far) (Zhai et al. 2021, Algorithm 2)."""
         peaks = session.slots.each(lambda slot: torch.tensor([float(total[slot].max(initial=0))]))
         most = float(peaks.max())
         return {slot: np.exp(self._params.eta * (own - most)) for slot, own in total.items()}
 
-    def _by_lp(self, wrong: dict[int, Mask], session: Session) -> dict[int, Float64]:
+    def _lp_weights(self, wrong: dict[int, Mask], session: Session) -> dict[int, Float64]:
         if not self._ready:
             self._solver, self._ready = self._resumed(session), True
         t = session.progress.phase
@@ -116,7 +119,7 @@ class Boosted:
             solver.restore(earlier, Solution(weights, kept["model_weights"].numpy(), value, gap, "kept"))
         return solver
 
-    def _trusted(self, weights: dict[int, Float64], session: Session) -> dict[int, Float64]:
+    def _with_published_weights(self, weights: dict[int, Float64], session: Session) -> dict[int, Float64]:
         """Multiply Ada's sample weights by the rows' published weights.
 
         The published weight decides how often a row is drawn, not how much its loss counts: a row that is
@@ -138,12 +141,12 @@ class Boosted:
     def _capped(
         self, drawn: dict[int, Float64], published: dict[int, Float64], session: Session
     ) -> dict[int, Float64]:
-        """Return draw probabilities of which no row exceeds ``MOST_DRAWS`` times its published share.
+        """Return draw probabilities of which no row exceeds ``MAX_DRAWS`` times its published share.
 
         Each round cuts the rows above their cap and shares what was cut out over the others.
         """
         total = float(session.slots.total(lambda s: torch.tensor([published[s].sum()])))
-        caps = {slot: MOST_DRAWS * own / total for slot, own in published.items()}
+        caps = {slot: MAX_DRAWS * own / total for slot, own in published.items()}
         capped = {slot: np.zeros(len(own), bool) for slot, own in drawn.items()}
         found = drawn
         for _ in range(CAP_ROUNDS):
@@ -179,7 +182,7 @@ class Boosted:
 
 
 def _packed(solver: SampleWeightSolver) -> torch.Tensor:
-    """Return everything that the next round depends on: sample weights, model weights, value and gap."""
+    """Return the result of a round as one vector: sample weights, model weights, value and gap."""
     found = solver.solution_
     if found is None:
         raise RuntimeError("the solver has no losses yet")

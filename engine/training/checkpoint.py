@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class Progress:
-    """Everything that the rest of a training depends on, beside its parameters and rows."""
+    """State from which a training continues, in addition to its parameters and rows."""
 
     phase: int = 0
     epoch: int = 0
@@ -37,7 +37,7 @@ class Progress:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     """Equal on every worker."""
     by_slot: dict[str, dict[int, Array]] = field(default_factory=dict)
-    """One value a row: of this worker's slots alone."""
+    """One value for each row of this worker's slots."""
     notes: dict[str, Any] = field(default_factory=dict)
     """JSON-able; equal on every worker."""
 
@@ -45,7 +45,7 @@ class Progress:
 class Checkpoints:
     """Checkpoints of one training in a folder that all workers see; only the last one is kept.
 
-    Any number of workers may go on from what another number has left: files are by slot, not by worker.
+    Any number of workers may continue from the checkpoint of another number, since files are by slot.
     """
 
     def __init__(self, folder: Path | None, slots: Slots, fingerprint: str, root: Path | None = None) -> None:
@@ -53,7 +53,7 @@ class Checkpoints:
 
         Parameters
         ----------
-        fingerprint : of what must be equal for going on.
+        fingerprint : digest of rows and parameters; a checkpoint with another one is ignored.
         root : a folder above, beneath which no link is followed; default: ``folder``.
 
         """
@@ -120,7 +120,10 @@ class ModelStore:
             write_whole(model_path(self._folder, index), content, root=self._root)
 
     def get(self, index: int) -> dict[str, Tensor]:
-        """Return a model's state. With a folder: on rank 0, or after a step that all workers share."""
+        """Return a model's state.
+
+        With a folder, only rank 0 may call this before the next step that all workers share.
+        """
         if self._folder is None:
             return self._held[index]
         found: dict[str, Tensor] = safetensors.torch.load_file(model_path(self._folder, index))

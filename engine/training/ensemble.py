@@ -54,7 +54,7 @@ class Ensemble:
     selection_weights: Float64
     """(m,) how often each counts when the mixture is chosen."""
     about: dict[str, Any]
-    """Trainer, parameters, classes, dataset version: whatever training wrote down."""
+    """Trainer, parameters, classes and dataset version, as the training recorded them."""
 
     @classmethod
     def load(cls, folder: str | Path) -> Ensemble:
@@ -124,7 +124,7 @@ class Ensemble:
         return replace(self, model_weights=np.full(t, 1 / t), about=self.about | {"mixing": "average"})
 
     def predict_proba(self, X: npt.ArrayLike) -> Float64:
-        """Mean of the base models' class probabilities, weighted by lambda: (n, C) for rows X (n, d)."""
+        """Return the mean of the base models' class probabilities by lambda: (n, C) for rows X (n, d)."""
         X = self._rows(X)
         found = np.zeros((len(X), self.spec.n_classes))
         for weight, model in self._mixed():
@@ -132,14 +132,14 @@ class Ensemble:
         return found
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Class index of largest :meth:`predict_proba`: (n,). No answer is random."""
+        """Return the class index of largest :meth:`predict_proba`: (n,). No answer is random."""
         found: npt.NDArray[np.int64] = self.predict_proba(X).argmax(axis=1)
         return found
 
     def sample(
         self, X: npt.ArrayLike, request_ids: Iterable[str | int], *, seed: int = 0
     ) -> npt.NDArray[np.int64]:
-        """Class index from one base model a row, drawn by lambda: (n,).
+        """Return the class index by one base model for each row, drawn by lambda: (n,).
 
         This is the randomised classifier whose CVaR lambda minimises. The draw depends on ``seed`` and the
         row's request id alone, so asking again gives the same answer: a user who may repeat a request until
@@ -157,7 +157,7 @@ class Ensemble:
         return found
 
     def chosen(self, request_ids: Iterable[str | int], *, seed: int = 0) -> npt.NDArray[np.int64]:
-        """Index of the base model that answers each request: (n,)."""
+        """Return the index of the base model that answers each request: (n,)."""
         edges = np.cumsum(self.model_weights)
         points = np.array([_point(seed, request) for request in request_ids], np.float64)
         places = np.searchsorted(edges, points * edges[-1], side="right")
@@ -165,7 +165,7 @@ class Ensemble:
         return found
 
     def losses(self, X: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """0/1 losses of every base model: (n, T)."""
+        """Return the 0/1 losses of every base model: (n, T)."""
         X, y = self._rows(X), np.asarray(y)
         columns = [logits(model, X).argmax(axis=1) != y for model in self.models] if len(X) else []
         return (
@@ -187,7 +187,7 @@ class Ensemble:
 
 
 def _distribution(found: Any) -> Float64:
-    """Return mixture weights (T,). Raises ValueError for what is no distribution over models."""
+    """Return mixture weights (T,). Raises ValueError if they are not a distribution over models."""
     weights = np.asarray(found, np.float64)
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise ValueError("model_weights is no list of shares, none negative and one positive")

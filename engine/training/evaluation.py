@@ -23,7 +23,7 @@ from operators.metrics.group_scores import MIN_ROWS, compare_groups, pooled_name
 from operators.metrics.intervals import wilson_interval
 
 INFERRED = "inferred"
-"""Members of a pool that its name lists."""
+"""Name of the grouping by inferred groups."""
 ALPHAS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 
 
@@ -52,7 +52,7 @@ class GroupTable:
 
     groups: tuple[GroupScore, ...]
     worst_group: str | None
-    """Of the groups that carry a statement; small ones are pooled under one name."""
+    """Name of the worst of the compared groups; small groups are pooled under one name."""
     worst_group_rows: int
     worst_group_accuracy: float | None
     worst_group_low: float | None
@@ -74,11 +74,11 @@ class CvarPoint:
     """Of the model as it is mixed now."""
     reweighted: float | None
     """Of the same base models, mixed for this alpha; None for a single model. Mixtures are chosen on the
-    validation rows, so that there it is too good; the test rows tell."""
+    validation rows, on which the value is therefore too good; use that on the test rows."""
     deterministic: float
-    """min(1, error/alpha): what any single model of the same error has."""
+    """min(1, error/alpha): the value of any single model of the same error."""
     coin: float
-    """1 - 1/C: what guessing by a fair draw over the classes has at every alpha."""
+    """1 - 1/C: the value at every alpha of guessing by a fair draw over the classes."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def evaluate(
 
     Parameters
     ----------
-    model : what training left.
+    model : a trained model.
     X, y : (n, d) features and (n,) class indices.
     groups : (n,) group of each row, called ``inferred``, where any negative number means that the row is in
         no group; or several such by name, then of any values.
@@ -262,11 +262,11 @@ def _curve(sums: MetricSums, n_classes: int, alphas: Sequence[float]) -> tuple[C
 
 def _reliability(sums: MetricSums) -> CalibrationCurve:
     shape = sums.calibration
-    there = shape.rows > 0
+    filled = shape.rows > 0
     ece = shape.ece
     return CalibrationCurve(
         None if math.isnan(ece) else ece,
-        tuple(shape.confidence[there].tolist()),
-        tuple(shape.accuracy[there].tolist()),
-        tuple(shape.rows[there].tolist()),
+        tuple(shape.confidence[filled].tolist()),
+        tuple(shape.accuracy[filled].tolist()),
+        tuple(shape.rows[filled].tolist()),
     )

@@ -34,7 +34,7 @@ from operators.columns import vectors_to_numpy
 from operators.ingest.adaptor import STATE
 from operators.registry import operator_class
 
-Reweigh: TypeAlias = Callable[[GroupedRows, tuple[int, ...]], GroupedRows]
+Reweighting: TypeAlias = Callable[[GroupedRows, tuple[int, ...]], GroupedRows]
 CACHE_BYTES = 512 * 2**20
 """Features that one worker keeps in memory between epochs; the rest is read again."""
 
@@ -170,7 +170,7 @@ class SplitRows:
     split: str
     names: tuple[int, ...]
     noise: Noise
-    reweigh: Reweigh | None = None
+    reweigh: Reweighting | None = None
     """Gives the rows other weights than the published ones."""
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ class SplitRows:
 
 
 def dataset_of_version(
-    version: Version, maker: FeatureMaker, noise: Noise, reweigh: Reweigh | None = None
+    version: Version, maker: FeatureMaker, noise: Noise, reweigh: Reweighting | None = None
 ) -> Dataset:
     """Return the version's three splits, read part by part.
 

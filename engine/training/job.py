@@ -13,12 +13,12 @@ from engine.core.digests import digest
 from engine.core.json_files import write_json
 from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
-from engine.training.strength import fingerprint_parts, reweigh_of, summary_of
+from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
 from engine.training.version import Version, root_of
 
 if TYPE_CHECKING:
     from engine.training.ensemble import Ensemble
-    from engine.training.kernel import Fitted
+    from engine.training.kernel import TrainingOutcome
     from operators.probe.communicator import Communicator
 
 RECORD = "training.json"
@@ -71,7 +71,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
     device = prepare_device(resources.cpus, resources.gpus)
     maker = job.maker
     fitted = fit(
-        dataset_of_version(job.version, maker, job.params.noise, reweigh_of(job.params, job.folder)),
+        dataset_of_version(job.version, maker, job.params.noise, strength_weights_of(job.params, job.folder)),
         job.resolved_params,
         seed=job.seed,
         communicator=communicator,
@@ -80,14 +80,14 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
         content=str(job.version.manifest["content"]),
         device=device,
     )
-    record = describe(fitted, job)
+    record = training_record(fitted, job)
     if communicator is None or communicator.rank == 0:
         _save(fitted, job, maker.classes)
         write_json(job.folder / RECORD, record, root=job.root)
     return record
 
 
-def describe(fitted: Fitted, job: TrainingJob) -> dict[str, Any]:
+def training_record(fitted: TrainingOutcome, job: TrainingJob) -> dict[str, Any]:
     """Return the content of ``training.json``."""
     names = dataset_of_version(job.version, job.maker, job.params.noise).group_names
     return {
@@ -103,7 +103,7 @@ def describe(fitted: Fitted, job: TrainingJob) -> dict[str, Any]:
     }
 
 
-def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
+def _save(fitted: TrainingOutcome, job: TrainingJob, classes: list[Any]) -> None:
     from engine.training.ensemble import DESCRIPTION, Ensemble
 
     about = {
@@ -120,7 +120,9 @@ def _save(fitted: Fitted, job: TrainingJob, classes: list[Any]) -> None:
     Ensemble.save(mixed, job.folder, root=job.root)
 
 
-def mix(fitted: Fitted, params: TrainParams, about: dict[str, Any], folder: Path | None = None) -> Ensemble:
+def mix(
+    fitted: TrainingOutcome, params: TrainParams, about: dict[str, Any], folder: Path | None = None
+) -> Ensemble:
     """Return the fitted base models as an ``Ensemble`` with the mixture that the parameters ask for."""
     import safetensors.torch
 

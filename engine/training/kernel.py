@@ -30,7 +30,7 @@ MODELS = "models"
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TrainingOutcome:
     """Result of a training in memory, equal on every worker."""
 
     spec: ModelSpec
@@ -72,20 +72,20 @@ def fit(
     root: Path | None = None,
     content: str = "",
     device: torch.device | str = "cpu",
-) -> Fitted:
+) -> TrainingOutcome:
     """Train; every worker of a communicator calls this with the same arguments and gets the same bytes.
 
     Parameters
     ----------
     data : rows of all shards; a worker reads its own slots' only.
     params : see ``engine.recipe.trainers``.
-    seed : of initial weights, batches, draws and dropout.
+    seed : seed of initial weights, batches, draws and dropout.
     communicator : the workers; default: this process alone.
     folder : gets ``models/`` and, until the end, ``checkpoints/``; all workers must see it. A training that
-        was broken off goes on from there. Default: everything stays in memory.
+        was interrupted continues from there. Default: everything stays in memory.
     root : a folder above it, beneath which no link is followed; default: ``folder``.
-    content : what identifies the rows; a checkpoint of other rows or parameters is not gone on with.
-    device : where to compute.
+    content : identifies the rows; a checkpoint of other rows or parameters is ignored.
+    device : device to compute on.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def fit(
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
     best = session.progress.notes.get("best_epoch")
     curve = session.progress.notes["curve"]
-    return Fitted(spec, states, n_models, losses, row_ids, weights, split, counts, curve, best)
+    return TrainingOutcome(spec, states, n_models, losses, row_ids, weights, split, counts, curve, best)
 
 
 def _new_learner(

@@ -32,6 +32,7 @@ from operators.probe.rows import Rows
 from operators.probe.settings import Settings
 
 CHUNK = 4096
+"""Rows of one forward pass."""
 
 
 class Dfr:
@@ -42,7 +43,7 @@ class Dfr:
     def __init__(self, params: DfrParams) -> None:
         self._params = params
 
-    def begin(self, phase: int, session: Session) -> None:
+    def prepare(self, phase: int, session: Session) -> None:
         """Implement the method of :class:`engine.training.session.Method`."""
 
     def phase(self, phase: int, session: Session) -> Phase:
@@ -73,7 +74,7 @@ class Dfr:
             seed=session.seed,
             communicator=session.slots.communicator,
         )
-        _take_over(layer, trained.model)
+        _copy_regression(layer, trained.model)
         notes = session.progress.notes["curve"]
         notes.append({"phase": 1, "epoch": 1, "loss": trained.train_loss})
         session.model_store.put(0, model_state(learner.state()))
@@ -85,7 +86,7 @@ class Dfr:
         return found
 
     def _group_weights(self, session: Session) -> Float64:
-        """(G + 1,) factors under which every group of the held-out rows has the same total weight."""
+        """Return (G + 1,) factors under which every group of the held-out rows has the same total weight."""
         n = session.data.n_groups
 
         def count(slot: int) -> Tensor:
@@ -131,7 +132,7 @@ class _HeldOutActivations:
 def activations(
     model: nn.Module, layer: nn.Linear, X: npt.NDArray[np.float32]
 ) -> tuple[npt.NDArray[np.float32], bool]:
-    """Return what a layer gets for rows X (n, d): (n, k); and whether its result is that of the model."""
+    """Return the inputs (n, k) of a layer for rows X (n, d), and whether its output is the model's output."""
     seen: list[tuple[Tensor, Tensor]] = []
     hook = layer.register_forward_hook(lambda _, inputs, output: seen.append((inputs[0], output)))
     was_training = model.training
@@ -171,7 +172,7 @@ def last_linear(model: nn.Module, n_features: int, n_classes: int) -> nn.Linear:
 
 
 @torch.no_grad()
-def _take_over(layer: nn.Linear, fitted: nn.Module) -> None:
+def _copy_regression(layer: nn.Linear, fitted: nn.Module) -> None:
     """Write a standardised logistic regression into a linear layer."""
     scaler = cast(Standardize, fitted.get_submodule("standardize"))
     head = cast(nn.Linear, fitted.get_submodule("head"))

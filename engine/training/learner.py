@@ -40,7 +40,7 @@ class Learner:
         self._params = params
         self.lr = params.lr
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._homes = [
+        self._buffer_places = [
             (module, name)
             for module in model.modules()
             for name, buffer in module.named_buffers(recurse=False)
@@ -126,11 +126,11 @@ class Learner:
         self._set_buffers()
 
     def _buffers(self) -> list[Tensor]:
-        return [getattr(module, name) for module, name in self._homes]
+        return [getattr(module, name) for module, name in self._buffer_places]
 
     def _set_buffers(self) -> None:
         # New tensors: the graph of an earlier slot's forward pass may still need the old ones.
-        for (module, name), value in zip(self._homes, self._common, strict=True):
+        for (module, name), value in zip(self._buffer_places, self._common, strict=True):
             setattr(module, name, value.clone())
 
     def state(self) -> State:

@@ -1,4 +1,4 @@
-"""The training loop: one epoch of steps, in which a rule weighs the rows."""
+"""The training loop: one epoch of steps, in which a rule weights the rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from operators.arrays import Float64
 from operators.base import OperatorError
 from operators.probe.communicator import Slots
 
-NAMED = 10
-"""Row ids that an error names."""
+MAX_NAMED_ROWS = 10
+"""Most row ids that an error names."""
 
 
 class DivergedError(OperatorError):
@@ -38,7 +38,7 @@ def run_epoch(
 ) -> float:
     """Take the epoch's steps and return the mean loss in nats of its rows, each measured before its step.
 
-    ``mean_weight`` of the train rows is what weights are divided by.
+    Weights are divided by ``mean_weight``, the mean over the train rows.
 
     Raises
     ------
@@ -109,15 +109,15 @@ def _fault(held: Mapping[int, Share], slots: Slots, epoch: Epoch, step: int, lea
     def ids(slot: int) -> Tensor:
         share = held[slot]
         bad = ~np.isfinite(share.forward.loss.detach().cpu().numpy())
-        found = torch.full((NAMED + 1,), -1, dtype=torch.int64)
-        first = torch.from_numpy(share.rows.row_id[bad][:NAMED].astype(np.int64))
+        found = torch.full((MAX_NAMED_ROWS + 1,), -1, dtype=torch.int64)
+        first = torch.from_numpy(share.rows.row_id[bad][:MAX_NAMED_ROWS].astype(np.int64))
         found[: len(first)] = first
-        found[NAMED] = int(bad.sum())
+        found[MAX_NAMED_ROWS] = int(bad.sum())
         return found
 
     table = slots.each(ids)
-    known = sorted(int(i) for i in table[:, :NAMED].flatten() if i >= 0)[:NAMED]
-    n_bad, place = int(table[:, NAMED].sum()), f"step {step + 1} of epoch {epoch.place[-1] + 1}"
+    known = sorted(int(i) for i in table[:, :MAX_NAMED_ROWS].flatten() if i >= 0)[:MAX_NAMED_ROWS]
+    n_bad, place = int(table[:, MAX_NAMED_ROWS].sum()), f"step {step + 1} of epoch {epoch.place[-1] + 1}"
     if not n_bad:
         return (
             f"Training diverged: the gradient of {place} is not finite although every loss is. "

@@ -27,11 +27,11 @@ def method_of(params: TrainParams) -> Method:
         return Boosted(params)
     if isinstance(params, DfrParams):
         return Dfr(params)
-    return Plain(params)
+    return SinglePhase(params)
 
 
 def rule_of(params: TrainParams, session: Session) -> Rule:
-    """Return the rule by which a trainer weighs the rows of a step."""
+    """Return the rule by which a trainer weights the rows of a step."""
     if isinstance(params, GdroParams):
         sizes = session.counts.group_rows
         _warn_of_absent_groups(params, sizes)
@@ -51,16 +51,17 @@ def _warn_of_absent_groups(params: GdroParams, sizes: npt.NDArray[np.int64]) -> 
     """Warn where a group is expected in fewer than one row of a step: its weight q then hardly grows."""
     if params.sampling == "group_balanced":
         return
-    there = sizes[sizes > 0]
-    expected = params.step_rows * float(there.min()) / float(there.sum())
+    present = sizes[sizes > 0]
+    expected = params.step_rows * float(present.min()) / float(present.sum())
     if expected < 1:
         _log.warning(
             "train.sampling is %r: a step of %d rows holds %.2f rows of the smallest group (%d rows) on "
-            "average, so that group DRO hardly sees it. Set sampling to group_balanced, or raise batch_size.",
+            "average, so that group DRO hardly learns from it. Set sampling to group_balanced, or raise "
+            "batch_size.",
             params.sampling,
             params.step_rows,
             expected,
-            int(there.min()),
+            int(present.min()),
         )
 
 
@@ -77,7 +78,7 @@ def draw_of(session: Session) -> Draw:
     return Draw(weights={slot: weight[slot] * balance(mass)[group[slot]] for slot in weight})
 
 
-class Plain:
+class SinglePhase:
     """A trainer of one phase under one rule: erm and its baselines, gdro, cvar_doro, chi2_dro."""
 
     n_phases = 1
@@ -85,7 +86,7 @@ class Plain:
     def __init__(self, params: TrainParams) -> None:
         self._params = params
 
-    def begin(self, phase: int, session: Session) -> None:
+    def prepare(self, phase: int, session: Session) -> None:
         """Implement the method of :class:`engine.training.session.Method`."""
 
     def phase(self, phase: int, session: Session) -> Phase:
@@ -98,7 +99,7 @@ class Plain:
         return 1
 
 
-class Jtt(Plain):
+class Jtt(SinglePhase):
     """Just train twice (Liu et al. 2021): a second model sees the first one's errors more often.
 
     The errors are those of the first phase's last epoch, whatever ``keep`` says. The second model starts from
@@ -112,7 +113,7 @@ class Jtt(Plain):
         super().__init__(params)
         self._jtt = params
 
-    def begin(self, phase: int, session: Session) -> None:
+    def prepare(self, phase: int, session: Session) -> None:
         """Implement the method of :class:`engine.training.session.Method`."""
         if phase == 0:
             session.keep("initial", model_state(session.learner.state()))

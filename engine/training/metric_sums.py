@@ -14,15 +14,16 @@ from engine.training.ensemble import Ensemble
 from operators.arrays import Float64
 from operators.metrics.calibration import Calibration, calibration
 
-STEPS = 10**6
-"""Expected losses are counted to this part of one, so that a dataset's are never held one by one."""
-BINS = 15
-SCORES = 1000
+LOSS_STEPS = 10**6
+"""Expected losses are counted in steps of 1 / LOSS_STEPS, so that those of a dataset need little memory."""
+CONFIDENCE_BINS = 15
+"""Bins of the confidence, in which calibration is measured."""
+PROBABILITY_BINS = 1000
 """Bins of a class's probability, in which rows are counted for the average precision."""
-MOST_RANKED = 100
-"""Most classes for which they are counted."""
+MAX_RANKED_CLASSES = 100
+"""Most classes for which these bins are counted."""
 LEAST_PROBABILITY = 1e-15
-"""Probability that an impossible class counts with, so that one row does not make the log-loss infinite."""
+"""Lower bound of a probability in the log-loss, so that one row does not make it infinite."""
 
 
 @dataclass
@@ -32,7 +33,7 @@ class GroupSums:
     rows: Counter[Any]
     right: Counter[Any]
     bins: dict[Any, Float64] = field(default_factory=dict)
-    """Group -> (3, BINS): rows, sum of confidences and correct rows by bins of the confidence."""
+    """Group -> (3, CONFIDENCE_BINS): rows, sum of confidences and correct rows by bins of the confidence."""
 
     def add(self, other: GroupSums) -> None:
         """Add the sums of other rows."""
@@ -60,7 +61,7 @@ class MetricSums:
     log_loss: float
     """Sum of -log of the probability of the true class."""
     ranks: npt.NDArray[np.int64]
-    """(2, C, SCORES): rows, and rows of the class, by bins of the probability of each class."""
+    """(2, C, PROBABILITY_BINS): rows, and rows of the class, by bins of the probability of each class."""
 
     def add(self, other: MetricSums) -> None:
         """Add the sums of other rows."""
@@ -96,7 +97,7 @@ def sum_over_rows(
     correct = (probabilities.argmax(axis=1) == y).astype(np.float64)
     confidence = probabilities.max(axis=1, initial=0.0)
     found = {name: _by_group(np.asarray(groups), correct, confidence) for name, groups in groupings.items()}
-    shape = calibration(probabilities, y, BINS)
+    shape = calibration(probabilities, y, CONFIDENCE_BINS)
     known = y >= 0  # a class that the model does not know has probability 0
     p = np.zeros(len(y))
     p[known] = probabilities[known, y[known]]
@@ -115,16 +116,16 @@ def sum_over_rows(
 def average_precision(ranks: npt.NDArray[np.int64]) -> float | None:
     """Return the mean over classes of the area under precision by recall (average precision).
 
-    Probabilities count to a part in ``SCORES``; it is scikit-learn's ``average_precision_score`` of the
-    rounded ones. None where no class has rows, or where there are more classes than are counted.
+    It equals scikit-learn's ``average_precision_score`` of probabilities that are rounded down to one part in
+    ``PROBABILITY_BINS``. None where no class has rows, or where there are more classes than are counted.
     """
     every, own = ranks[0, :, ::-1].astype(np.float64), ranks[1, :, ::-1].astype(np.float64)
-    there = own.sum(axis=1) > 0
-    if not there.any():
+    present = own.sum(axis=1) > 0
+    if not present.any():
         return None
-    taken, found = np.cumsum(every[there], axis=1), np.cumsum(own[there], axis=1)
+    taken, found = np.cumsum(every[present], axis=1), np.cumsum(own[present], axis=1)
     precision = np.divide(found, taken, out=np.zeros_like(found), where=taken > 0)
-    areas = (precision * own[there]).sum(axis=1) / own[there].sum(axis=1)
+    areas = (precision * own[present]).sum(axis=1) / own[present].sum(axis=1)
     return float(areas.mean())
 
 
@@ -138,19 +139,19 @@ def group_calibration(bins: Float64) -> tuple[float, float]:
 
 def _ranks(probabilities: Float64, y: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     n_classes = probabilities.shape[1]
-    if n_classes > MOST_RANKED:
-        return np.zeros((2, 0, SCORES), np.int64)
-    found = np.zeros((2, n_classes, SCORES), np.int64)
-    places = (probabilities * SCORES).astype(np.int64).clip(0, SCORES - 1)
+    if n_classes > MAX_RANKED_CLASSES:
+        return np.zeros((2, 0, PROBABILITY_BINS), np.int64)
+    found = np.zeros((2, n_classes, PROBABILITY_BINS), np.int64)
+    places = (probabilities * PROBABILITY_BINS).astype(np.int64).clip(0, PROBABILITY_BINS - 1)
     for label in range(n_classes):
-        found[0, label] = np.bincount(places[:, label], minlength=SCORES)
-        found[1, label] = np.bincount(places[y == label, label], minlength=SCORES)
+        found[0, label] = np.bincount(places[:, label], minlength=PROBABILITY_BINS)
+        found[1, label] = np.bincount(places[y == label, label], minlength=PROBABILITY_BINS)
     return found
 
 
 def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
     """Return the mean loss of the worst alpha of the counted rows; see ``operators.metrics.cvar``."""
-    values = np.array(sorted(losses, reverse=True), np.float64) / STEPS
+    values = np.array(sorted(losses, reverse=True), np.float64) / LOSS_STEPS
     rows = np.array([losses[step] for step in sorted(losses, reverse=True)], np.float64)
     tail = min(rows.sum(), max(1.0, alpha * rows.sum()))
     before = np.cumsum(rows) - rows
@@ -158,7 +159,7 @@ def cvar_of_steps(losses: Counter[int], alpha: float) -> float:
 
 
 def _steps(losses: Float64) -> Counter[int]:
-    values, counts = np.unique(np.rint(losses * STEPS).astype(np.int64), return_counts=True)
+    values, counts = np.unique(np.rint(losses * LOSS_STEPS).astype(np.int64), return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
@@ -169,9 +170,15 @@ def _by_group(groups: npt.NDArray[Any], right: Float64, confidence: Float64 | No
     sums = np.bincount(place, right, minlength=len(keys)).tolist()
     bins: dict[Any, Float64] = {}
     if confidence is not None and len(keys):
-        cell = place * BINS + (confidence * BINS).astype(np.int64).clip(0, BINS - 1)
-        counted = [np.bincount(cell, w, len(keys) * BINS) for w in (np.ones(len(cell)), confidence, right)]
-        bins = dict(zip(keys, np.stack(counted).reshape(3, len(keys), BINS).swapaxes(0, 1), strict=True))
+        cell = place * CONFIDENCE_BINS + (confidence * CONFIDENCE_BINS).astype(np.int64).clip(
+            0, CONFIDENCE_BINS - 1
+        )
+        counted = [
+            np.bincount(cell, w, len(keys) * CONFIDENCE_BINS) for w in (np.ones(len(cell)), confidence, right)
+        ]
+        bins = dict(
+            zip(keys, np.stack(counted).reshape(3, len(keys), CONFIDENCE_BINS).swapaxes(0, 1), strict=True)
+        )
     by_rows, by_right = dict(zip(keys, rows, strict=True)), dict(zip(keys, sums, strict=True))
     return GroupSums(Counter(by_rows), Counter(by_right), bins)
 

@@ -18,7 +18,7 @@ from engine.training.version import Version
 from operators.report.text import count, interval, percent
 
 if TYPE_CHECKING:
-    from engine.training.registry import Registered, Verdict
+    from engine.training.registry import PromotionDecision, RegisteredModel
 
 PAGE = "report.html"
 NO_FACTOR = "no robust weights differ within a class"
@@ -29,7 +29,7 @@ CHOSEN_HERE = (
 
 
 def write_page(
-    result: TrainResult, registered: Registered | None = None, verdict: Verdict | None = None
+    result: TrainResult, registered: RegisteredModel | None = None, verdict: PromotionDecision | None = None
 ) -> Path:
     """Write ``report.html`` beside the model, from its scores and pictures; return the path."""
     about = result.model.about
@@ -61,7 +61,7 @@ def dataset_report(version: Version, folder: Path) -> str | None:
     return Path(os.path.relpath(path, folder)).as_posix()
 
 
-def sentences(result: TrainResult, verdict: Verdict | None = None) -> list[str]:
+def sentences(result: TrainResult, verdict: PromotionDecision | None = None) -> list[str]:
     """Return the main findings as sentences, about the test rows where there are some."""
     texts = []
     for split in ("test", "validation"):

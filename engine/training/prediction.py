@@ -41,11 +41,11 @@ BLOCK_ROWS = 8_192
 RECORD = "_predictions.json"
 """Readers of a Parquet folder skip names that begin with an underscore."""
 REQUEST = "_request.json"
-"""File with the digest of what is predicted from what: the same command goes on where one was stopped."""
+"""File with the digest of model and rows, by which the same command continues an interrupted prediction."""
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictionResult:
     """Result of a prediction over a dataset."""
 
     model: str
@@ -74,7 +74,7 @@ def predict(
     keep: Sequence[str] = (),
     allow_missing: Sequence[str] = (),
     tracking: str | Path = "",
-) -> Predicted:
+) -> PredictionResult:
     """Predict all rows of a dataset. Parts that an interrupted call has written are kept.
 
     Parameters
@@ -95,7 +95,7 @@ def predict(
 
     Returns
     -------
-    What was written; ``_predictions.json`` in the output holds the same.
+    The record of the written files, which ``_predictions.json`` in the output holds too.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def predict(
         keep = tuple(dict.fromkeys(keep))
         opened = _open_source(source, format, (options, encoding), served, keep, allow_missing)
         listing = opened.listing
-        asked = {
+        request = {
             "model": files.digest,
             "files": listing.identities,
             "schema": [str(field) for field in listing.schema],
@@ -119,12 +119,12 @@ def predict(
             "keep": [*keep],
             "decimal": opened.decimal,
         }
-        kept = _begin(target, output, digest(asked))
+        kept = _prepare_output(target, output, digest(request))
         work = PredictShard(
             files, opened.source, listing.shards, listing.schema, keep, target, opened.decimal
         )
         parts = tuple(executor.map(work, range(len(listing.shards))))
-    found = Predicted(
+    found = PredictionResult(
         model,
         served.version,
         sum(part["rows"] for part in parts),
@@ -137,7 +137,7 @@ def predict(
     return found
 
 
-def _begin(target: Place, output: str, request: str) -> set[str]:
+def _prepare_output(target: Place, output: str, request: str) -> set[str]:
     """Make the folder ready for a request; return the names of the parts of it that are there already.
 
     Raises InputError if the folder holds anything else.
@@ -194,24 +194,24 @@ class ModelFiles:
 
     def open(self) -> Served:
         """Return the model, which a worker keeps open between shards."""
-        return _opened(self.digest, _Held(self))
+        return _opened(self.digest, _EqualFiles(self))
 
 
-class _Held:
-    """Carries files past the cache of :func:`_opened`, which goes by their digest: all are equal."""
+class _EqualFiles:
+    """Argument that the cache of :func:`_opened` ignores: all are equal, and the digest is the key."""
 
     def __init__(self, model: ModelFiles) -> None:
         self.model = model
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
+        return isinstance(other, _EqualFiles)
 
     def __hash__(self) -> int:
         return 0
 
 
 @lru_cache(maxsize=2)
-def _opened(digest: str, held: _Held) -> Served:
+def _opened(digest: str, held: _EqualFiles) -> Served:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in held.model.files.items():
             path = Path(folder) / name
@@ -236,7 +236,7 @@ class PredictShard:
         """Write ``part-<index>.parquet``, unless it is there, and return its record."""
         served, shard = self.model.open(), self.shards[index]
         name = f"part-{index:05d}.parquet"
-        if (self.output / name).exists():  # whole, since it has its name
+        if (self.output / name).exists():  # a file with its final name is complete
             return _record_of(self.output / name, shard)
         wanted = served.schema.names if served.schema is not None else []
         there = [name for name in wanted if name in self.schema.names]

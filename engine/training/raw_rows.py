@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = "columns.arrow"
 """File of a served model with the schema of its input columns."""
 LONGEST_VALUE = 60
-WORDS = {"number": "is no number", "date": "is no date", "truth": "is neither true nor false"}
+TYPE_FAULTS = {"number": "is no number", "date": "is no date", "truth": "is neither true nor false"}
 Faults = dict[int, str]
 """Position of a row to the reason why it cannot be used."""
 
@@ -35,7 +35,7 @@ def write_columns(schema: pa.Schema, folder: Path) -> None:
 
 
 def read_columns(folder: Path) -> pa.Schema | None:
-    """Read what :func:`write_columns` wrote; None for a model of before."""
+    """Read what :func:`write_columns` wrote; None for a model of an earlier version."""
     path = folder / COLUMNS
     return pa.ipc.read_schema(pa.BufferReader(path.read_bytes())) if path.exists() else None
 
@@ -48,7 +48,8 @@ def table_of(
     Parameters
     ----------
     frame : n rows with any index.
-    schema : of the model's input columns; None converts by the values alone, as models of before do.
+    schema : schema of the model's input columns; None, for models of earlier versions,
+        converts by the values alone.
     missing : texts that stand for a missing number, date or truth value, beside the empty one.
 
     Returns
@@ -160,16 +161,16 @@ def _from_values(values: list[Any], field: pa.Field, faults: Faults, missing: Se
     converted = []
     for row, value in enumerate(values):
         try:
-            converted.append(_one(value, field.type, missing))
+            converted.append(_converted(value, field.type, missing))
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             converted.append(pa.scalar(None, field.type))
             text = repr(value)
             shown = text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-            faults.setdefault(row, f"column {field.name!r} {_what(field.type)} (value: {shown})")
+            faults.setdefault(row, f"column {field.name!r} {_type_fault(field.type)} (value: {shown})")
     return pa.array([one.as_py() for one in converted], field.type)
 
 
-def _one(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
+def _converted(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
     if value is None:
         return pa.scalar(None, kind)
     if isinstance(value, str) and not is_text(kind):
@@ -183,11 +184,11 @@ def _one(value: Any, kind: pa.DataType, missing: Sequence[str]) -> pa.Scalar:
         return pa.array([value]).cast(pa.timestamp(kind.unit)).cast(kind)[0]  # without a zone: UTC
 
 
-def _what(kind: pa.DataType) -> str:
+def _type_fault(kind: pa.DataType) -> str:
     if pa.types.is_boolean(kind):
-        return WORDS["truth"]
+        return TYPE_FAULTS["truth"]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return WORDS["number"]
+        return TYPE_FAULTS["number"]
     if pa.types.is_temporal(kind):
-        return WORDS["date"]
+        return TYPE_FAULTS["date"]
     return f"cannot be read as {kind}"

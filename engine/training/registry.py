@@ -55,14 +55,14 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 TRAINING_TAG = "rowsieve.training"
-"""Of a model version: the name of the training's folder, which says what it was trained on and how."""
+"""Tag of a model version: the name of the training's folder, which identifies its rows and parameters."""
 CHALLENGER, CHAMPION = "challenger", "champion"
 MODEL, DATA = "model", "rowsieve"
 EXPERIMENT = "rowsieve-train"
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredModel:
     """A model version in the registry."""
 
     name: str
@@ -73,14 +73,14 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PromotionDecision:
     """Decision about the alias ``champion``, with its reason."""
 
     promoted: bool
     reason: str
 
 
-def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) -> Registered:
+def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) -> RegisteredModel:
     """Log a training as an MLflow run and its model as a new version of ``name``, alias ``challenger``.
 
     The run has the dataset version as input and tag, so that a model leads back to its rows; the model is a
@@ -108,7 +108,7 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
             f"MLflow at {tracking_uri(output)} does not take the model {name!r}: {error}. Check "
             f"MLFLOW_TRACKING_URI, or leave out --register."
         ) from None
-    return Registered(name, version, run_id, redact(tracking_uri(output)))
+    return RegisteredModel(name, version, run_id, redact(tracking_uri(output)))
 
 
 @contextmanager
@@ -123,25 +123,25 @@ def _terminated(mlflow_client: MlflowClient, run_id: str) -> Iterator[None]:
     mlflow_client.set_terminated(run_id, "FINISHED")
 
 
-def registered_before(result: TrainResult, name: str) -> Registered | None:
+def registered_before(result: TrainResult, name: str) -> RegisteredModel | None:
     """Return the registered version of a model that belongs to this training, or None."""
     found = client(result.version.output)
     for version in found.search_model_versions(f"name = '{name}'"):
         if tag_value(version.tags, TRAINING_TAG) == result.folder.name:
             uri = redact(tracking_uri(result.version.output))
-            return Registered(name, str(version.version), str(version.run_id), uri)
+            return RegisteredModel(name, str(version.version), str(version.run_id), uri)
     return None
 
 
 def promote(
-    registered: Registered,
+    registered: RegisteredModel,
     result: TrainResult,
     job: TrainingJob,
     rule: PromotionRule,
     *,
     executor: Executor | None = None,
     truth: str | None = None,
-) -> Verdict:
+) -> PromotionDecision:
     """Move ``champion`` to the new version if the rule holds on the test rows of its dataset.
 
     Champion and challenger are scored on the same rows and groups, each through its own features. Without
@@ -163,12 +163,12 @@ def promote(
         if current is not None:
             version, folder = current
             if version == registered.version:
-                return Verdict(True, f"version {version} is the champion already")
+                return PromotionDecision(True, f"version {version} is the champion already")
             try:
                 source = rows_for(folder, job)
             except CannotCompareError as error:
                 reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
-                return _recorded(found, registered, Verdict(False, reason))
+                return _recorded(found, registered, PromotionDecision(False, reason))
             champion = Ensemble.load(folder)
             with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
                 scored = score(
@@ -181,10 +181,12 @@ def promote(
         reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
-    return _recorded(found, registered, Verdict(holds, reason))
+    return _recorded(found, registered, PromotionDecision(holds, reason))
 
 
-def _recorded(mlflow_client: MlflowClient, registered: Registered, verdict: Verdict) -> Verdict:
+def _recorded(
+    mlflow_client: MlflowClient, registered: RegisteredModel, verdict: PromotionDecision
+) -> PromotionDecision:
     """Write a verdict to the challenger's run; MLflow cuts tags at 5,000 characters."""
     text = ("promoted: " if verdict.promoted else "kept: ") + verdict.reason
     mlflow_client.set_tag(registered.run_id, "rowsieve.promotion", text[:5000])

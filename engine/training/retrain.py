@@ -20,20 +20,20 @@ from engine.recipe.promotion import PromotionRule
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_importance, draw_strength
-from engine.training.registry import Registered, Verdict, promote, register, registered_before
+from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
 from operators.base import Executor
 
 
 @dataclass(frozen=True)
-class Retrained:
+class RetrainResult:
     """Result of ``rowsieve retrain``."""
 
     result: TrainResult
     selection: Selection | None
-    registered: Registered | None
-    verdict: Verdict | None
+    registered: RegisteredModel | None
+    verdict: PromotionDecision | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON-able values."""
@@ -72,7 +72,7 @@ def retrain(
     name: str | None = None,
     promote_if: str | None = None,
     once: bool = False,
-) -> Retrained:
+) -> RetrainResult:
     """Train or reuse a model, optionally choose its parameters from a grid, register it and promote it.
 
     ``trials`` and ``seeds``: see :func:`engine.training.selection.select`.
@@ -109,7 +109,7 @@ def retrain(
         found = client(result.version.output)
         check_artifacts(found, registered.run_id, result.version.output)
         found.log_artifact(registered.run_id, str(page))
-    return Retrained(result, selection, registered, verdict)
+    return RetrainResult(result, selection, registered, verdict)
 
 
 def find_dataset(name: str) -> str:

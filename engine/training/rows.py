@@ -132,7 +132,7 @@ class CachedShards:
         return self._kept[shard]
 
     def _mapped(self, shard: int, rows: GroupedRows) -> GroupedRows:
-        """The same rows, with features in a file of a temporary folder."""
+        """Return the same rows, with features in a file of a temporary folder."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="rowsieve-rows-")
         path = Path(self._folder.name) / f"{shard}.npy"

@@ -35,7 +35,7 @@ class Epoch:
     """Rows of one epoch: how often each is taken, and the number of rows of each slot."""
 
     place: tuple[int, ...]
-    """Seed, phase and epoch: what the shuffling depends on."""
+    """Seed, phase and epoch, which determine the shuffling."""
     times: Mapping[int, Int64] | None
     slot_rows: tuple[int, ...]
     steps: int
@@ -61,9 +61,9 @@ def balance(mass: Float64) -> Float64:
     -------
     (G + 1,) factors; the last, which the group index -1 picks, is 1: rows in no group keep their share.
     """
-    there = mass > 0
-    share = mass.sum() / max(int(there.sum()), 1)
-    return np.append(np.divide(share, mass, out=np.zeros_like(mass), where=there), 1.0)
+    present = mass > 0
+    share = mass.sum() / max(int(present.sum()), 1)
+    return np.append(np.divide(share, mass, out=np.zeros_like(mass), where=present), 1.0)
 
 
 def plan_epoch(

@@ -122,7 +122,7 @@ class Served:
         with naming(folder / (SERVING if encoder is None else ENCODING)):
             self._encoder = None if encoder is None else _open(encoder, folder / ENCODING)
             if encoder is not None and encoder["name"] == "encode":
-                self.optional, self.missing_texts = _gaps(encoder["params"], folder / ENCODING)
+                self.optional, self.missing_texts = _optional_columns(encoder["params"], folder / ENCODING)
             self.networks = encoder is not None and _has_network(encoder, folder / ENCODING)
         if texts := self._about.get("texts"):
             self._cleaning = (tuple(texts["missing"]), bool(texts["strip"]))
@@ -269,7 +269,7 @@ def _columns(version: Version, encoding: Path) -> list[str]:
     return [name for name in names if name in used]
 
 
-def _gaps(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
+def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the columns whose values may be missing, and the texts that say so, from `encode`'s state."""
     from operators.encode.column_use import Kind
     from operators.encode.outputs import provenance

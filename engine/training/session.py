@@ -75,7 +75,7 @@ class ClassWeighted:
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of epochs under one rule."""
+    """A number of epochs under one rule."""
 
     rule: Rule
     draw: Draw
@@ -87,12 +87,15 @@ class Phase:
 
 
 class Method(Protocol):
-    """A trainer as a sequence of phases. Its memory is the session's progress, so that it can resume."""
+    """A trainer as a sequence of phases. Its state is in the session's progress, so that it can resume."""
 
     n_phases: int
 
-    def begin(self, phase: int, session: Session) -> None:
-        """Prepare a phase: score, weigh, restart. Not called again when an interrupted phase resumes."""
+    def prepare(self, phase: int, session: Session) -> None:
+        """Prepare a phase, for example by scores of the rows.
+
+        An interrupted phase resumes without another call.
+        """
         ...
 
     def phase(self, phase: int, session: Session) -> Phase:
@@ -128,7 +131,7 @@ class Session:
         self._resume()
         while self.progress.phase < method.n_phases:
             if not self.progress.epoch and not self.progress.notes.get("begun"):
-                method.begin(self.progress.phase, self)
+                method.prepare(self.progress.phase, self)
                 self.progress.notes["begun"] = True
             self._run_phase(method.phase(self.progress.phase, self))
             self._next_phase()
@@ -214,7 +217,7 @@ class Session:
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
 
     def _has_stopped(self, phase: Phase) -> bool:
-        """Return whether so many epochs in a row have scored no better as ``patience`` says."""
+        """Return whether the last ``patience`` epochs have not improved the score."""
         best, patience = self.progress.notes.get("best"), self.params.patience
         if best is None or patience is None or not phase.selects:
             return False
@@ -234,7 +237,7 @@ class Session:
         return Unweighted(self.data.train), 1.0
 
     def _class_weights(self) -> Float64:
-        """(C,) weights of mean 1 over the train rows under which every class has the same total."""
+        """Return (C,) weights of mean 1 over the train rows under which every class has the same total."""
         labels = self.of_rows("train", lambda rows: rows.y)
         n_classes = self.data.n_classes
 
@@ -373,7 +376,7 @@ def count_rows(data: Dataset, slots: Slots) -> Counts:
     if not rows.sum() or not 0 < weight.sum() < np.inf:
         raise OperatorError(
             f"There is nothing to train on: {rows.sum():g} rows of split train, whose weights sum to "
-            f"{weight.sum():g}. Look at the version's `split` and `weight`, and at train.noise."
+            f"{weight.sum():g}. Check the version's columns `split` and `weight`, and train.noise."
         )
     slot_rows = tuple(int(count) for count in by_slot[:, 0].sum(axis=1))
     return Counts(slot_rows, float(weight.sum()), rows[1:].astype(np.int64), weight[1:])

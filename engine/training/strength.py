@@ -50,7 +50,7 @@ def max_mean_loss_of(params: TrainParams) -> float | None:
 
 
 def fingerprint_parts(version: Version, params: TrainParams) -> list[Any]:
-    """Return what the chosen weights depend on beside the published columns: the state of ``cues``."""
+    """Return the parts of the fingerprint that the chosen weights add: the state of ``cues``."""
     if max_mean_loss_of(params) is None:
         return []
     return [
@@ -59,7 +59,7 @@ def fingerprint_parts(version: Version, params: TrainParams) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Reweigh:
+class StrengthWeights:
     """Weights of the chosen strength for any rows of a version. Picklable."""
 
     folder: Path
@@ -95,7 +95,7 @@ class Factor:
 
     @classmethod
     def open(cls, folder: Path, record: Mapping[str, Any]) -> Factor:
-        """Read what ``choose_strength`` left."""
+        """Read the record that ``choose_strength`` wrote."""
         if record["end"] == "cues":
             from operators.cues.serialise import load_state
 
@@ -118,9 +118,9 @@ def numbers_of(rows: GroupedRows, names: tuple[int, ...]) -> Int64:
     return np.asarray(np.where(known < 0, -1 - rows.y, known))
 
 
-def reweigh_of(params: TrainParams, folder: Path) -> Reweigh | None:
+def strength_weights_of(params: TrainParams, folder: Path) -> StrengthWeights | None:
     """Return the function that weighs a training's rows anew; None where the published weights serve."""
-    return None if max_mean_loss_of(params) is None else Reweigh(folder)
+    return None if max_mean_loss_of(params) is None else StrengthWeights(folder)
 
 
 def read_strength(folder: Path) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def read_strength(folder: Path) -> dict[str, Any]:
 
 
 def summary_of(folder: Path) -> dict[str, Any] | None:
-    """Return what the record of a training says of the strength; None where no rule was given."""
+    """Return the strength for the record of a training; None where no rule was given."""
     if not (folder / RECORD).exists():
         return None
     found = read_strength(folder)
@@ -169,7 +169,7 @@ def choose_strength(
     wanted = max(min(MAX_ROWS, MAX_VALUES // max(maker.n_features, 1)), 1)
     last = END - 1 if n_train <= wanted else wanted * END // n_train
     task = SampleTask(version, maker, params, seed, folder, last)
-    _keep_cues(version, folder)
+    _copy_cues_state(version, folder)
     try:
         cells: Cells = Counter()
         for found in executor.map(partial(_draw, task), range(len(maker.reader.shards))):
@@ -179,7 +179,7 @@ def choose_strength(
         remove_tree(folder / SAMPLE, root=root_of(version, folder))
 
 
-def _keep_cues(version: Version, folder: Path) -> None:
+def _copy_cues_state(version: Version, folder: Path) -> None:
     """Copy the state of ``cues``, where there is one, beside the model."""
     known = [entry["name"] for entry in version.manifest["operators"]]
     stored = version.reader().stored_state("cues") if "cues" in known else None

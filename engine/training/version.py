@@ -67,7 +67,7 @@ def open_version(dataset: str | Place) -> Version:
     """
     place, name = (dataset, "") if isinstance(dataset, ObjectPath) else _split(str(dataset))
     folder = output_of(place)
-    place = place if isinstance(folder, Path) else folder  # without what the URI has of keys
+    place = place if isinstance(folder, Path) else folder  # without the keys of the URI
     if (folder / "manifest.json").exists() and not name:
         return Version(folder, read_manifest(folder))
     name = name or current_version(folder) or ""
@@ -85,7 +85,7 @@ def open_version(dataset: str | Place) -> Version:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Place and version of ``PLACE@VERSION``; a URI may have an "@" before its host too."""
+    """Return place and version of ``PLACE@VERSION``; a URI may have an "@" before its host too."""
     place, mark, name = text.rpartition("@")
     inside = "/" in name or ("://" in text and "/" not in place.partition("://")[2])
     return (text, "") if inside or not mark else (place, name)

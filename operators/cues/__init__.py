@@ -48,7 +48,7 @@ __all__ = [
     "weights",
 ]
 
-_HOMES = {
+_DEFINED_IN = {
     "Named": "named",
     "Point": "strength",
     "Settings": "state",
@@ -67,4 +67,4 @@ _HOMES = {
     "weights": "row_weights",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from operators.dbscan.kernel import dbscan_grid
 
 __all__ = ["DBSCAN", "dbscan_grid"]
-_HOMES = {"DBSCAN": "estimator", "dbscan_grid": "kernel"}
+_DEFINED_IN = {"DBSCAN": "estimator", "dbscan_grid": "kernel"}
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

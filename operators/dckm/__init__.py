@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from operators.dckm.selection import choose_lambdas
 
 __all__ = ["DecorrelatedKMeans", "DecorrelationWeights", "choose_lambdas"]
-_HOMES = {
+_DEFINED_IN = {
     "DecorrelatedKMeans": "estimator",
     "DecorrelationWeights": "estimator",
     "choose_lambdas": "selection",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from operators.eos.estimator import EntropicOutlierSparsification
     from operators.eos.losses import Gaussian, LeastSquares, Logistic
 
-_HOMES = {
+_DEFINED_IN = {
     "EntropicOutlierSparsification": "estimator",
     "Gaussian": "losses",
     "KMeans": "centroids",
@@ -29,4 +29,4 @@ __all__ = [
     "Logistic",
 ]
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

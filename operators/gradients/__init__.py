@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from operators.gradients.kernel import per_sample_gradients
 
 __all__ = ["Projection", "factored_gradients", "per_sample_gradients"]
-_HOMES = {"factored_gradients": "factoring", "per_sample_gradients": "kernel"}
+_DEFINED_IN = {"factored_gradients": "factoring", "per_sample_gradients": "kernel"}
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from operators.grasp.estimator import GroupInference
 
 __all__ = ["GroupInference"]
-_HOMES = {"GroupInference": "estimator"}
+_DEFINED_IN = {"GroupInference": "estimator"}
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

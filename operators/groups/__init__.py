@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupMethod", "GroupResult", "assign"]
 
-_HOMES = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "operator"}
+_DEFINED_IN = {"GroupMethod": "kernel", "GroupResult": "kernel", "assign": "operator"}
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

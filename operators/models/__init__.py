@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelSpec", "Standardize", "build", "device_for", "load", "prepare_device", "save"]
 
-_HOMES = {
+_DEFINED_IN = {
     "Standardize": "building",
     "build": "building",
     "device_for": "building",
@@ -25,4 +25,4 @@ _HOMES = {
     "save": "storage",
 }
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from operators.neighbours.graph import DuplicateCounter, Graph, density
     from operators.neighbours.graph_dbscan import approximate_dbscan
 
-_HOMES = {
+_DEFINED_IN = {
     "DuplicateCounter": "graph",
     "Graph": "graph",
     "NeighbourGraph": "estimator",
@@ -30,4 +30,4 @@ __all__ = [
     "density",
 ]
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
     from operators.probe.scoring import predict
 
 __all__ = ["Settings", "Trained", "predict", "train", "train_on_arrays"]
-_HOMES = {"Trained": "kernel", "predict": "scoring", "train": "kernel", "train_on_arrays": "kernel"}
+_DEFINED_IN = {"Trained": "kernel", "predict": "scoring", "train": "kernel", "train_on_arrays": "kernel"}
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

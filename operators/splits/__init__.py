@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from operators.splits.estimator import ConstrainedKernelKMeans
     from operators.splits.folds import ConstrainedFolds
 
-_HOMES = {"ConstrainedFolds": "folds", "ConstrainedKernelKMeans": "estimator"}
+_DEFINED_IN = {"ConstrainedFolds": "folds", "ConstrainedKernelKMeans": "estimator"}
 
 __all__ = ["ConstrainedFolds", "ConstrainedKernelKMeans"]
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__ = lazy(__name__, _DEFINED_IN)

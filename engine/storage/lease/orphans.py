@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 
-from connectors.storage import MANY, ObjectPath
+from connectors.storage import MAX_REQUESTS, ObjectPath
 from engine.core.errors import LockedError
 from engine.core.json_files import read_json
 from engine.storage.lease.base import Holder, Lease, is_dead, read_holder
@@ -27,7 +27,7 @@ def remove_unfinished_versions(lease: Lease, versions: ObjectPath, keep: str) ->
     Versions that another run has marked stay. Raises LockedError once the lease is lost.
     """
     entries = [entry for entry in versions.iterdir() if entry.name != keep]
-    with ThreadPoolExecutor(MANY) as pool:
+    with ThreadPoolExecutor(MAX_REQUESTS) as pool:
         finished = pool.map(lambda entry: (entry / "manifest.json").exists(), entries)
         orphans = [entry for entry, whole in zip(entries, finished, strict=True) if not whole]
     return tuple(entry.name for entry in orphans if _remove_version(lease, entry))

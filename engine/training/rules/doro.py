@@ -69,9 +69,13 @@ class Chi2Doro:
 
 
 def chi2_weights(loss: Float64, p: Float64, c: float) -> Float64:
-    """Derivative of the loss in :class:`Chi2Doro` by each row's loss: (b,) >= 0, sum 1.
+    """Return the derivative of the loss in :class:`Chi2Doro` by each row's loss: (b,) >= 0, sum 1.
 
-    loss : (b,). p : (b,) >= 0, sum 1. c : >= 1; 1 gives p.
+    Parameters
+    ----------
+    loss : (b,) losses.
+    p : (b,) >= 0, sum 1; share of weight of each kept row.
+    c : at least 1; 1 gives p.
     """
     kept = p > 0
     if not kept.any():

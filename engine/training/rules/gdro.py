@@ -32,11 +32,11 @@ class GroupDro:
     def __init__(self, sizes: npt.ArrayLike, step_size: float, adjustment: float = 0.0) -> None:
         self._sizes = np.asarray(sizes, np.float64)
         self._step_size = step_size
-        there = self._sizes > 0
-        if not there.any():
+        present = self._sizes > 0
+        if not present.any():
             raise ValueError("gdro needs at least one group with train rows")
-        self._bonus = np.where(there, adjustment / np.sqrt(np.maximum(self._sizes, 1)), 0.0)
-        self.state: RuleState = {"q": there / there.sum()}
+        self._bonus = np.where(present, adjustment / np.sqrt(np.maximum(self._sizes, 1)), 0.0)
+        self.state: RuleState = {"q": present / present.sum()}
 
     def weigh(self, batch: Batch) -> Float64:
         """Implement the method of :class:`engine.training.rules.base.Rule`."""

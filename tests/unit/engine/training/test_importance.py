@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-import rowsieve
 from engine.cli.app import app
 from engine.execution.local_executor import LocalExecutor
 from engine.recipe.trainers import parse_params
@@ -26,6 +25,13 @@ from engine.training.plots import PLOTS, draw
 from engine.training.rows import join
 from engine.training.version import open_version
 from operators.metrics.importance import permutation_importance
+from tests.unit.engine.training.publishing import publish
+
+OPERATORS: dict[str, Any] = {
+    "groups": {"method": "none"},
+    "weights": {"method": "uniform"},
+    "split": {"validation": 0.4},
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,33 +53,6 @@ def frame() -> pd.DataFrame:
             "label": np.where(y > 0, "yes", "no"),
         }
     )
-
-
-def publish(frame: pd.DataFrame, folder: Path, shards: int = 1, **sections: Any) -> Path:
-    (folder / "data").mkdir(parents=True)
-    for index, rows in enumerate(np.array_split(np.arange(len(frame)), shards)):
-        frame.iloc[rows].to_parquet(folder / "data" / f"{index}.parquet", index=False)
-    recipe = {
-        "name": "columns",
-        "source": {"path": str(folder / "data"), "label": "label"},
-        "operators": {
-            "groups": {"method": "none"},
-            "weights": {"method": "uniform"},
-            "split": {"validation": 0.4},
-        },
-        "output": {"path": str(folder / "out")},
-        "run": {"executor": "local"},
-        "report": {"enabled": False},
-        "tracking": {"enabled": False},
-        **sections,
-    }
-    rowsieve.run(rowsieve.Recipe.parse(recipe))
-    return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def published(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return publish(frame, tmp_path_factory.mktemp("one"))
 
 
 def trained(output: Path, **values: Any) -> TrainResult:
@@ -114,7 +93,9 @@ def test_shards_do_not_matter_and_the_sample_is_bounded(
 ) -> None:
     monkeypatch.setattr(module, "sample_rows", lambda *_, **__: 200)
     monkeypatch.setattr(module, "LEAST_ROWS", 200)
-    one, cut = (trained(output, weight_decay=0.01) for output in (published, publish(frame, tmp_path, 5)))
+    one, cut = (
+        trained(output, weight_decay=0.01) for output in (published, publish(frame, tmp_path, OPERATORS, 5))
+    )
     assert one.importance is not None
     assert cut.importance is not None
     assert 150 <= one.importance["rows"] <= 200
@@ -140,7 +121,7 @@ def test_one_column_has_no_importance(tmp_path: Path) -> None:
     y = rng.integers(0, 2, 300)
     X = (rng.normal(size=(300, 4)) + y[:, None]).astype(np.float32)
     frame = pd.DataFrame({"v": list(X), "label": y})
-    result = trained(publish(frame, tmp_path))
+    result = trained(publish(frame, tmp_path, OPERATORS))
     assert result.importance is not None
     assert result.importance["reason"] == "all features come from one column, v"
     for split, evaluation in result.evaluations.items():

@@ -22,15 +22,17 @@ from engine.training import TrainResult, TrainSpec, fit_arrays, train
 from engine.training.features import dataset_of_version
 from engine.training.job import TrainingJob
 from engine.training.rows import join
-from engine.training.strength import MAX_ROWS, read_strength, reweigh_of
+from engine.training.strength import MAX_ROWS, read_strength, strength_weights_of
 from engine.training.version import open_version
 from operators.base import OperatorError
 from operators.cues import fit, full_factor, load_state
 from operators.cues.limits import Limits
 from operators.cues.strength import WeightPath, choose, trade_off
+from tests.unit.engine.training.publishing import publish
 
 CUES: dict[str, Any] = {"cues": {}, "groups": {"method": "cues"}, "weights": {}}
 SPLIT = {"validation": 0.2, "test": 0.2}
+OPERATORS: dict[str, Any] = {**CUES, "split": SPLIT}
 
 
 @pytest.fixture(scope="module")
@@ -44,29 +46,6 @@ def frame() -> pd.DataFrame:
     X[:, 5] = np.where(rng.random(n) < 0.92, y, 1 - y) * 2.0 + 0.1 * rng.normal(size=n)
     label = np.where(rng.random(n) < 0.03, 1 - y, y)
     return pd.DataFrame(X, columns=[f"f{j}" for j in range(6)]).assign(label=label)
-
-
-def publish(frame: pd.DataFrame, folder: Path, shards: int = 1, **sections: Any) -> Path:
-    (folder / "data").mkdir(parents=True)
-    for index, rows in enumerate(np.array_split(np.arange(len(frame)), shards)):
-        frame.iloc[rows].to_parquet(folder / "data" / f"{index}.parquet", index=False)
-    recipe = {
-        "name": "cue",
-        "source": {"path": str(folder / "data"), "label": "label"},
-        "operators": {**CUES, "split": SPLIT},
-        "output": {"path": str(folder / "out")},
-        "run": {"executor": "local"},
-        "report": {"enabled": False},
-        "tracking": {"enabled": False},
-        **sections,
-    }
-    rowsieve.run(rowsieve.Recipe.parse(recipe))
-    return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def published(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return publish(frame, tmp_path_factory.mktemp("one"))
 
 
 def trained(output: Path, **values: Any) -> TrainResult:
@@ -136,7 +115,7 @@ def test_without_a_rule_nothing_changes(published: Path) -> None:
 
 def test_shards_do_not_matter(frame: pd.DataFrame, published: Path, tmp_path: Path) -> None:
     one = trained(published, max_mean_loss=0.02)
-    three = trained(publish(frame, tmp_path, shards=3), max_mean_loss=0.02)
+    three = trained(publish(frame, tmp_path, OPERATORS, shards=3), max_mean_loss=0.02)
     kept = [(result.folder / "strength.json").read_bytes() for result in (one, three)]
     assert kept[0] == kept[1]
 
@@ -149,7 +128,7 @@ def test_a_bounded_sample_is_drawn_from_many_rows(
     spec = TrainSpec(published, parse_params({"max_mean_loss": 0.02}), folder=tmp_path / "a")
     one = train(spec, LocalExecutor())
     assert 850 < one.record["strength"]["trade_off"]["rows"] < 1150
-    output = publish(frame, tmp_path / "b", shards=4)
+    output = publish(frame, tmp_path / "b", OPERATORS, shards=4)
     four = train(TrainSpec(output, spec.params, folder=tmp_path / "c"), LocalExecutor())
     assert (one.folder / "strength.json").read_bytes() == (four.folder / "strength.json").read_bytes()
     assert not (one.folder / ".strength-sample").exists()
@@ -172,7 +151,7 @@ def test_hosts_that_share_no_disk_make_the_scratch_folder(published: Path, tmp_p
 def test_rows_of_weight_zero_keep_it_and_the_others_get_the_weights_of_the_path(published: Path) -> None:
     params = parse_params({"max_mean_loss": 1.0})
     result = train(TrainSpec(published, params), LocalExecutor())
-    reweigh = reweigh_of(params, result.folder)
+    reweigh = strength_weights_of(params, result.folder)
     assert reweigh is not None
     maker = TrainingJob(result.version, params, 0, result.folder).maker
     data = dataset_of_version(result.version, maker, "erm")
@@ -223,7 +202,7 @@ def test_the_recipe_records_the_choice_in_mlflow_and_in_the_report(
     frame: pd.DataFrame, tmp_path: Path
 ) -> None:
     section = {"params": {"max_mean_loss": 0.02}, "register_as": "cue"}
-    output = publish(frame, tmp_path, train=section, tracking={"enabled": True})
+    output = publish(frame, tmp_path, OPERATORS, train=section, tracking={"enabled": True})
     (record,) = [json.loads(path.read_text()) for path in (output / "runs").glob("*.train.json")]
     folder = output / "models" / record["model"]
     strength = read_strength(folder)["strength"]

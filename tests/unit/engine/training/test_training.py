@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from engine.core.errors import InputError
 from engine.recipe.trainers import TrainParams, parse_params
-from engine.training.kernel import Fitted, fit
+from engine.training.kernel import TrainingOutcome, fit
 from engine.training.rows import Dataset, dataset_of_arrays, group_indices, group_names
 from engine.training.rules import Batch, Chi2Doro, CvarDoro, GroupDro
 from engine.training.sampling import Draw, balance, pieces, plan_epoch
@@ -63,7 +63,7 @@ def params(**values: Any) -> TrainParams:
     return parse_params({**small, **values})
 
 
-def same(a: Fitted, b: Fitted) -> bool:
+def same(a: TrainingOutcome, b: TrainingOutcome) -> bool:
     """Equal to the bit."""
     return (
         len(a.states) == len(b.states)
@@ -77,7 +77,7 @@ def same(a: Fitted, b: Fitted) -> bool:
 def test_any_number_of_workers_gives_the_same_bytes(values: dict[str, Any]) -> None:
     rows, options = data(noise=values.get("noise", "own_group")), params(**values)
 
-    def train(communicator: Communicator) -> Fitted:
+    def train(communicator: Communicator) -> TrainingOutcome:
         return fit(rows, options, seed=3, communicator=communicator)
 
     alone = train(SingleProcess())
@@ -350,7 +350,7 @@ def test_a_loss_that_is_no_number_stops_with_its_rows(trainer: str, workers: int
     how: dict[str, Any] = {"sampling": "shuffle", "batch_size": 1000, "standardize": False}
     options = params(trainer=trainer, model=f"{HERE}:Poisoned", **how)
 
-    def train(communicator: Communicator) -> Fitted:
+    def train(communicator: Communicator) -> TrainingOutcome:
         return fit(rows, options, communicator=communicator)
 
     with pytest.raises(OperatorError, match=r"loss of 3 of 60 rows .* row_id: 7, 31, 45"):
@@ -404,7 +404,7 @@ def test_a_logistic_erm_is_solved_to_its_optimum(workers: int) -> None:
     options = parse_params({"trainer": "erm", "weight_decay": 0.01})
     assert options.uses_lbfgs
 
-    def train(communicator: Communicator) -> Fitted:
+    def train(communicator: Communicator) -> TrainingOutcome:
         return fit(rows, options, communicator=communicator)
 
     (state,) = train_together(workers, train)[0].states
