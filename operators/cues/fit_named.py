@@ -1,10 +1,13 @@
 """Fit where the user names shortcuts: each is balanced against the label.
 
 ``named`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs on
-held-out rows, and takes less of it where the user has set a limit to that.
+held-out rows, and takes less of it where the user has set a limit to that. What the search finds counts as
+one more name as far as its evidence goes: more columns than the one that is named may carry a shortcut.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from operators.cues.evidence import balanced_loss, worst_recall
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Sides, best_cut, chosen, fit_sides
+from operators.cues.row_weights import searched_factors
 from operators.cues.slices import Slices, find_slices
 from operators.cues.state import Settings, State
 
@@ -25,34 +29,45 @@ CLASS_COST_PART = 0.5
 on the mean, because the least of many figures moves more."""
 
 
-def fit_named(
-    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
-) -> State:
-    """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most."""
+def fit_named(Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, search: State) -> State:
+    """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most.
+
+    Parameters
+    ----------
+    Z, y, ids
+        Standardised rows (n, d), labels (n,), row ids (n,).
+    s
+        Settings, with the names.
+    C
+        Number of classes.
+    search
+        What would be published without a name. ``blend`` is the part of its robust factor.
+
+    """
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
     before = held_out(twins.before, Z, ids, s.seed)
     slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
-    named = _named_sides(slices, Z, y, s, C, scaler)
+    named = _named_sides(slices, Z, y, s, C, search.scaler)
     robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
+    searched = s.searched_share * search.blend if named else 0.0
+    if searched > 0:
+        robust = (1.0 - searched) * robust + searched * searched_factors(search, Z, y, ids)[0]
     blend, cost = _affordable(robust, Z, y, ids, twins, before, s) if named else (0.0, 0.0)
     factor = 1.0 - blend + blend * robust
     limits = fit_limits(factor, y, C, cap=s.cap, min_effective=s.min_effective)
     share = effective_share(limits.apply(factor, y), y, C)
-    return State(
-        scaler,
-        class_factor,
-        None,
-        np.empty(0),
-        slices,
-        named,
-        blend,
-        0.0,
-        limits,
-        None,
-        share,
-        s.legitimate,
-        s.seed,
+    return replace(
+        search,
+        twins=search.twins if searched > 0 else None,
+        mean_error=search.mean_error if searched > 0 else np.empty(0),
+        slices=search.slices if searched > 0 else slices,
+        evidence=None,
+        named=named,
+        blend=blend,
+        limits=limits,
+        effective=share,
         named_cost=cost,
+        searched_part=searched,
     )
 
 

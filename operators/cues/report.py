@@ -156,6 +156,9 @@ def _named_price(found: Mapping[str, Any]) -> str:
         return ""
     part, cost = f"{found['blend']:.0%}", found["named_cost"]
     price = f" by {part}, which costs {cost:.3f} of balanced accuracy on held-out rows"
+    if found.get("searched_part"):
+        share = f"{found['searched_part']:.0%}"
+        price += f"; the search finds a shortcut as well, which has {share} of the robust weights"
     return price + (DEAR_IF_HONEST if cost > DEAR else "")
 
 

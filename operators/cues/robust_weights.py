@@ -9,9 +9,9 @@ safe
 bold
     Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
 spurious, legitimate
-    What the user knows. A named shortcut is balanced against the label, mixed with some class balance, and
-    replaces the search; what that costs on held-out rows is measured and told. A legitimate feature is left
-    out of slices and twins.
+    What the user knows. A named shortcut is balanced against the label, whatever the evidence, beside what
+    the search finds, and mixed with some class balance; what that costs on held-out rows is measured and
+    told. A legitimate feature is left out of slices and twins.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def fit(
 
     Returns
     -------
-    State. The cost is 36 fits of the probe on the sample at most, and one pass per feature. Where nothing
+    State. The cost is 60 fits of the probe on the sample at most, and one pass per feature. Where nothing
     can be learnt (``State.reason``) it has class balance.
 
     Raises
@@ -92,14 +92,15 @@ def fit(
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
+    search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
+    decision = _decide(search, *whole, s, counts)
     if s.spurious:
-        found = fit_named(Z, y, ids, s, C, scaler, class_factor)
+        found = fit_named(Z, y, ids, s, C, replace(search, blend=decision.blend))
         decision = _decide(found, *whole, s, counts)
         strength = decision.class_strength
         by_class = class_factors(counts, strength=strength)
         return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
-    found = fit_searched(Z, y, ids, s, C, scaler, class_factor)
-    return _finished(found, _decide(found, *whole, s, counts), Z, y, ids, s, counts)
+    return _finished(search, decision, Z, y, ids, s, counts)
 
 
 def _decide(found: State, X: Floats, y: Integers, ids: Integers, s: Settings, counts: Integers) -> Decision:

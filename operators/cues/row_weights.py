@@ -68,16 +68,25 @@ def raw_factor(state: State, Z: Floats, y: Integers, ids: Integers) -> npt.NDArr
         return np.ones(len(y))
     if state.named is not None:
         robust = np.mean([sides.apply(Z, y) for sides in state.named], axis=0)
+        if state.searched_part > 0:
+            found, _ = searched_factors(state, Z, y, ids)
+            robust = (1.0 - state.searched_part) * robust + state.searched_part * found
         return np.asarray(1.0 - state.blend + state.blend * robust)
+    robust, by_slices = searched_factors(state, Z, y, ids)
+    return _mix(robust, by_slices, state.blend, state.slice_blend)
+
+
+def searched_factors(
+    state: State, Z: Floats, y: Integers, ids: Integers
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the robust factor of the shortcuts that were found, and that of the slices, shape (n,)."""
     if state.twins is None:
         raise ValueError("the state holds neither twins nor named shortcuts: fit it again")
     Z = mask_columns(Z, state.legitimate)
-    by_twins = environment_factor(
-        held_out(state.twins.after, Z, ids, state.seed), y, state.mean_error, state.pointed
-    )
+    p = held_out(state.twins.after, Z, ids, state.seed)
+    by_twins = environment_factor(p, y, state.mean_error, state.pointed)
     by_slices = slice_factor(state.slices, Z, y)
-    robust = combine(by_slices, by_twins, state.slice_part)
-    return _mix(robust, by_slices, state.blend, state.slice_blend)
+    return combine(by_slices, by_twins, state.slice_part), by_slices
 
 
 def combine(by_slices: Floats, by_twins: Floats, slice_part: float) -> npt.NDArray[np.float64]:

@@ -43,6 +43,8 @@ class Settings:
     named_share
         Part of the weight that balances a named shortcut, at most; the rest is class balance. All of it would
         give the wrong labels among the rows that break the shortcut as much weight as the others there.
+    searched_share
+        Part of the robust factor that the search has beside the names, where its evidence is full.
     max_named_cost
         Largest loss of held-out balanced accuracy, and C / 2 of it that of the worst of C
         classes; the part is two thirds, a third or a sixth of ``named_share``, or 0, where they are exceeded.
@@ -62,6 +64,7 @@ class Settings:
     cap: float = 20.0
     min_effective: float = 0.2
     named_share: float = 0.85
+    searched_share: float = 0.5
     max_named_cost: float = 1.0
     l2: float = 1e-3
     max_rows: int = 50_000
@@ -79,7 +82,8 @@ class State:
     class_factor
         Class balance, shape (C,).
     twins, mean_error
-        Models and class means of the environment factor; None where a shortcut is named.
+        Models and class means of the environment factor; None where a shortcut is named and the search has no
+        part in the weights.
     slices
         Slices with their scores.
     named
@@ -112,6 +116,9 @@ class State:
     points
         Trade-off over the strength of weighting on rows of the sample (``decision.decide``); empty where
         rows are too few.
+    searched_part
+        Part of the factor of the search in the robust factor where shortcuts are named; the names have the
+        rest.
 
     """
 
@@ -134,6 +141,7 @@ class State:
     pointed: int = 2
     named_cost: float = 0.0
     points: tuple[Point, ...] = ()
+    searched_part: float = 0.0
 
     @property
     def published_strength(self) -> float | None:
@@ -176,6 +184,7 @@ def summary(state: State) -> dict[str, Any]:
         "blend": state.blend,
         "class_strength": state.class_strength,
         "named_cost": state.named_cost,
+        "searched_part": state.searched_part,
         "slice_blend": state.slice_blend,
         "evidence": None if evidence is None else evidence.__dict__,
         "weakest": None if evidence is None else _weakest(state, evidence),

@@ -72,6 +72,8 @@ def test_answers_of_today_are_items_as_the_recipe_writes_them() -> None:
     dear = cue_section({**found, "blend": 0.85, "named_cost": 0.12})
     assert "costs 0.120" in str(dear.content[0])
     assert "if a named column is honest signal after all" in str(dear.content[0])
+    both = cue_section({**found, "blend": 0.85, "named_cost": 0.0, "searched_part": 0.5})
+    assert "finds a shortcut as well, which has 50% of the robust weights" in str(both.content[0])
 
 
 def test_a_named_shortcut_that_costs_too_much_is_said_not_to_be_balanced() -> None:

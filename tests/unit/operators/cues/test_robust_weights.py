@@ -8,6 +8,7 @@ import pytest
 from operators.cues import Named, Settings, fit, list_suspects, load_state, save_state, weights
 from operators.cues.evidence import RAMPS
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.row_weights import full_factor
 
 
 def worst(X, w, label, y, cue):
@@ -146,7 +147,7 @@ def test_rows_outside_the_sample_are_weighted_like_those_inside(cue_problem):
 def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
     X, label, _, _, ids = cue_problem
     for name in (Named((6,)), Named((6,), cut=1.0)):
-        settings = Settings(spurious=(name,), named_share=1.0, max_named_cost=1.0, min_effective=0.01)
+        settings = Settings(spurious=(name,), named_share=1.0, searched_share=0.0, min_effective=0.01)
         state = fit(X, label, ids, settings)
         w = weights(state, X, label, ids)
         cells = np.bincount(2 * label + (X[:, 6] > 1), w).reshape(2, 2)
@@ -155,6 +156,21 @@ def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
         folder.mkdir()
         save_state(state, folder)
         assert np.array_equal(weights(load_state(folder), X, label, ids), w)
+
+
+def test_a_search_that_finds_a_shortcut_has_a_part_beside_the_name(cue_problem):
+    X, label, y, cue, ids = cue_problem
+    found = fit(X, label, ids)
+    named = fit(X, label, ids, Settings(spurious=(Named((0,)),)))
+    assert found.blend == 1.0
+    assert named.searched_part == 0.5
+    broken = (y != cue) & (label == y)
+    w = weights(named, X, label, ids)
+    assert w[broken].mean() > 2 * w[~broken].mean()  # the name is a column of the core
+    alone = fit(X, label, ids, Settings(spurious=(Named((0,)),), searched_share=0.0))
+    assert alone.twins is None
+    expected = 0.5 * full_factor(found, X, label, ids) + 0.5 * full_factor(alone, X, label, ids)
+    assert np.allclose(full_factor(named, X, label, ids), expected)
 
 
 def test_a_named_feature_is_balanced_whatever_it_costs_unless_the_user_sets_a_limit():
