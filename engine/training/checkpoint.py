@@ -5,6 +5,7 @@ Small tensors are written once, row-sized ones by slot, so that another number o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,16 +16,31 @@ import numpy.typing as npt
 import safetensors.numpy
 import safetensors.torch
 import torch
+from pydantic import BaseModel, NonNegativeInt
+from safetensors import SafetensorError
 from torch import Tensor
 
-from connectors.storage import remove_tree, write_whole
+from connectors.base import ConnectorError
+from connectors.storage import read_whole, remove_tree, write_whole
+from engine.core.errors import RowsieveError
 from engine.core.json_files import read_json, write_json, write_text
+from engine.storage.state_files import check_state
+from operators.base import OperatorError
 from operators.probe.communicator import Slots
 
 LATEST = "LATEST"
 COMMON = "common.safetensors"
 STATE = "state.json"
+NAME = re.compile(r"[0-9]{5,9}-[0-9]{5,9}")
+"""Name of a checkpoint's folder: phase and epoch."""
 Array = npt.NDArray[Any]
+
+
+class _Record(BaseModel):
+    fingerprint: str
+    phase: NonNegativeInt
+    epoch: NonNegativeInt
+    notes: dict[str, Any]
 
 
 @dataclass
@@ -83,19 +99,36 @@ class Checkpoints:
                     remove_tree(other, root=self._root)
 
     def load(self) -> Progress | None:
-        """Return the last checkpoint of this training with this worker's slots, or None."""
+        """Return the last checkpoint of this training with this worker's slots, or None.
+
+        Raises OperatorError, which names the folder, for one that is damaged or forged.
+        """
         if self._folder is None or not (self._folder / LATEST).exists():
             return None
-        folder = self._folder / (self._folder / LATEST).read_text("utf-8")
-        record = read_json(folder / STATE)
-        if record["fingerprint"] != self._fingerprint:
+        try:
+            return self._load(self._folder)
+        except (OSError, ValueError, RowsieveError, ConnectorError, SafetensorError) as error:
+            why = " ".join(str(error).split())[:300]
+            raise OperatorError(
+                f"{self._folder} holds no checkpoint of a training: {why} It is damaged or forged. Remove the folder, and train again."
+            ) from None
+
+    def _load(self, place: Path) -> Progress | None:
+        """Return the checkpoint below ``place``, whose files others may have changed."""
+        name = read_whole(place / LATEST, root=self._root or place, most_bytes=100).decode()
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{LATEST} holds {name!r}, which names none.")
+        folder = place / name
+        check_state(folder, "train again")
+        record = _Record.model_validate(read_json(folder / STATE, root=self._root))
+        if record.fingerprint != self._fingerprint:
             return None
         by_slot: dict[str, dict[int, Array]] = {}
         for slot in self._slots.mine:
             for key, values in safetensors.numpy.load_file(folder / f"slot-{slot}.safetensors").items():
                 by_slot.setdefault(key, {})[slot] = values
         tensors = safetensors.torch.load_file(folder / COMMON)
-        return Progress(record["phase"], record["epoch"], tensors, by_slot, record["notes"])
+        return Progress(record.phase, record.epoch, tensors, by_slot, record.notes)
 
     def clear(self) -> None:
         """Remove all checkpoints, as the training has finished."""

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from connectors.storage import remove_file
 from engine.core.digests import digest
-from engine.core.json_files import write_json
+from engine.core.json_files import DamagedFileError, read_json, write_json
+from engine.core.suggestions import explain
 from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
@@ -85,6 +87,45 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
         _save(fitted, job, maker.classes)
         write_json(job.folder / RECORD, record, root=job.root)
     return record
+
+
+class _Point(BaseModel):
+    strength: float
+    mean_accuracy: float
+    worst_accuracy: float
+
+
+class _TradeOff(BaseModel):
+    rows: int
+    points: list[_Point] = Field(min_length=1)
+
+
+class _Strength(BaseModel):
+    strength: float
+    max_mean_loss: float
+    end: str
+    trade_off: _TradeOff
+
+
+class _Record(BaseModel):
+    trainer: str
+    train_rows: int
+    groups: dict[int, int]
+    curve: list[dict[str, Any]]
+    strength: _Strength | None = None
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the content of ``training.json``, whose form is checked: the folder may be shared.
+
+    Raises DamagedFileError, which names the file and the key, and OSError.
+    """
+    found: dict[str, Any] = read_json(folder / RECORD)
+    try:
+        _Record.model_validate(found)
+    except ValidationError as error:
+        raise DamagedFileError(explain(error, _Record, f"{folder / RECORD} is damaged or forged")) from None
+    return found
 
 
 def training_record(fitted: TrainingOutcome, job: TrainingJob) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from connectors.storage import Place
 from engine.core.errors import InfeasibleError, InputError
-from engine.core.json_files import read_json, write_json
+from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import check_real_folders, output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
@@ -27,7 +27,7 @@ from engine.training.estimators import check_rows
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.importance import importance_of
-from engine.training.job import RECORD, TrainingJob, remix, run_job, training_fingerprint
+from engine.training.job import RECORD, TrainingJob, read_record, remix, run_job, training_fingerprint
 from engine.training.metric_sums import MetricSums, sum_over_rows
 from engine.training.rows import GroupedRows, join
 from engine.training.strength import choose_strength
@@ -108,7 +108,9 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         ):
             job = TrainingJob(version, spec.params, spec.seed, folder)
             reused = (folder / RECORD).exists()
-            if not reused:
+            if reused:
+                read_record(folder)  # before hours go into scores
+            else:
                 check_rows(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
@@ -123,7 +125,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
         raise InfeasibleError(str(error)) from None
     except OperatorError as error:
         raise InputError(str(error)) from None
-    record = read_json(folder / RECORD)
+    record = read_record(folder)
     return TrainResult(folder, version, model, evaluations, record, reused, place, importance)
 
 
@@ -290,5 +292,5 @@ def _texts(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _inferred_rows(job: TrainingJob) -> dict[int, int]:
-    record = read_json(job.folder / RECORD)
-    return {int(group): rows for group, rows in record["groups"].items()}
+    groups = read_key(job.folder / RECORD, "groups", dict)
+    return {int(group): rows for group, rows in groups.items()}
