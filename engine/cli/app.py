@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 
 import typer
 
@@ -29,7 +30,7 @@ from engine.cli.status import status
 from engine.cli.validate import validate
 from engine.cli.versions import diff, versions
 from engine.core.policy import apply_policy
-from engine.core.terminal import SAFE_MESSAGES
+from engine.core.terminal import SAFE_MESSAGES, format_warning
 
 app = typer.Typer(
     help="Groups, outliers, weights and splits for every row of a dataset, without group labels.",
@@ -50,6 +51,7 @@ def before_every_command() -> None:
     with shown_errors(verbose=False):
         apply_policy()
     logging.getLogger("rowsieve").addFilter(SAFE_MESSAGES)
+    warnings.formatwarning = format_warning
 
 
 for command in (validate, plan, run, status, operators, compare, quarantine, lineage, retrain, export):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,4 +56,15 @@ class SafeMessages(logging.Filter):
         return True
 
 
+def format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Format a warning as ``warnings.formatwarning`` does, without secrets and control characters.
+
+    Libraries repeat names and values of rows in warnings, such as matplotlib for a sign that its font lacks.
+    """
+    return printable(redact(_format_warning(message, category, filename, lineno, line)))
+
+
+_format_warning = warnings.formatwarning
 SAFE_MESSAGES = SafeMessages()

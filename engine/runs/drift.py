@@ -92,10 +92,12 @@ def fitted_version(output: Place, name: str, manifest: Any) -> tuple[str, Any]:
 
     Where an older version has been removed, the oldest that is left.
     """
+    seen = {name}  # a forged base could lead back to itself
     while (record := manifest.get("incremental")) and _only_placed(record):
         earlier = str(record["base"])
-        if not is_published(output, earlier):
+        if earlier in seen or not is_published(output, earlier):
             break
+        seen.add(earlier)
         name, manifest = earlier, read_manifest(version_folder(output, earlier))
     return name, manifest
 

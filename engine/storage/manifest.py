@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,9 @@ _NUMBER = re.compile(rf'"{NUMBER}": (\d{{1,15}})'.encode())
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
+
+
+_Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 
 
 class _Part(_Entry):
@@ -63,6 +66,27 @@ class _Operator(_Entry):
     fingerprint: str = Field(pattern=r"^[0-9a-f]{1,64}$")
 
 
+class _Summary(_Entry):
+    groups: dict[Annotated[str, Field(pattern=r"^-?[0-9]{1,18}$")], _Count]
+    splits: dict[str, _Count]
+    outliers: _Count
+    quarantined: _Count
+
+
+class _Figure(_Entry):
+    name: str
+    over: bool
+
+
+class _Incremental(_Entry):
+    base: str = Field(pattern=rf"^{NAME.pattern}$")
+    outcome: str
+    why: str = ""
+    shards: dict[str, _Count]
+    fitted: dict[str, Any] = {}
+    drift: list[_Figure] = []
+
+
 class _Manifest(_Entry):
     version: str = Field(pattern=rf"^{NAME.pattern}$")
     rows: int = Field(ge=0)
@@ -70,7 +94,10 @@ class _Manifest(_Entry):
     publication_number: int | None = Field(default=None, ge=1)
     parts: list[_Part]
     columns: list[_Column] = Field(alias="schema")
-    summary: dict[str, Any]
+    summary: _Summary
+    incremental: _Incremental | None = None
+    recipe: str
+    seed: int
     source: _Source
     operators: list[_Operator]
 

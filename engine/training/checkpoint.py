@@ -110,7 +110,8 @@ class Checkpoints:
         except (OSError, ValueError, RowsieveError, ConnectorError, SafetensorError) as error:
             why = " ".join(str(error).split())[:300]
             raise OperatorError(
-                f"{self._folder} holds no checkpoint of a training: {why} It is damaged or forged. Remove the folder, and train again."
+                f"{self._folder} holds no checkpoint of a training: {why} It is damaged or forged. Remove "
+                f"the folder, and train again."
             ) from None
 
     def _load(self, place: Path) -> Progress | None:

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import time
+import warnings
 
 import pytest
 from rich.table import Table
@@ -135,3 +136,13 @@ def test_a_trace_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "RuntimeError" in done.output
         assert "hunter2" not in done.output
         assert "\x1b[2J" not in done.output
+
+
+def test_warnings_of_libraries_are_printable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matplotlib repeats a sign that its font lacks, and so a name of a group, on the terminal."""
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    CliRunner().invoke(app, ["policy"])
+    shown = warnings.formatwarning("Glyph 27 (\x1b[2J) in s3://KEY:SECRET@b", UserWarning, "x.py", 1, "")
+    assert "\x1b" not in shown
+    assert "SECRET" not in shown
+    assert r"\x1b[2J" in shown

@@ -14,8 +14,9 @@ import yaml
 from typer.testing import CliRunner
 
 from engine.cli.app import app
+from engine.runs.drift import fitted_version
 from engine.runs.runner import run
-from engine.storage.manifest import current_version
+from engine.storage.manifest import current_version, read_manifest
 from tests.data import small_recipe
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -93,3 +94,39 @@ def test_a_forged_state_is_named(forgery: str, forged: Path) -> None:
     assert code == 2, shown
     assert "classes.json is damaged or forged" in shown
     assert "run the recipe again" in shown
+
+
+MANIFESTS: dict[str, dict[str, Any]] = {
+    "summary": {},
+    "summary.groups": {"\x1b[31m": 1},
+    "summary.splits": {"train": -1},
+    "incremental": {"base": "../../x", "outcome": "predict", "shards": {}},
+    "seed": {"a": 1},
+    "recipe": {"a": 1},
+}
+
+
+@pytest.mark.parametrize("key", MANIFESTS)
+def test_a_forged_manifest(key: str, forged: Path) -> None:
+    version = str(current_version(forged / "out"))
+    manifest = forged / "out" / "versions" / version / "manifest.json"
+    record = json.loads(manifest.read_text())
+    *above, last = key.split(".")
+    place = record[above[0]] if above else record
+    place[last] = MANIFESTS[key]
+    manifest.write_text(json.dumps(record))
+    for words in (["versions", "{out}"], ["lineage", str(manifest.parent)], ["explain", "{out}", "3"]):
+        code, shown = call(forged, *words)
+        assert code == 2, shown
+        assert "manifest.json" in shown
+        assert "\x1b" not in shown
+
+
+def test_a_version_is_not_its_own_base(forged: Path) -> None:
+    """The search for the version that was fitted follows bases: a circle would have no end."""
+    output = forged / "out"
+    version = str(current_version(output))
+    manifest = read_manifest(output / "versions" / version)
+    manifest["incremental"] = {"base": version, "outcome": "predict", "shards": {}}
+    (output / "versions" / version / "manifest.json").write_text(json.dumps(manifest))
+    assert fitted_version(output, version, manifest)[0] == version
