@@ -47,6 +47,8 @@ __all__ = [
 Place = Path | ObjectPath
 MAX_REQUESTS = 16
 """Most requests at the same time for several small objects."""
+MOST_SMALL = 256 * 2**20
+"""Bytes of a file that is read whole, such as a manifest."""
 MIN_ROWS_FOR_THREADS = 50_000
 """Fewest rows of a part whose columns are decoded by several threads."""
 
@@ -153,7 +155,10 @@ def remove_file(place: Place, *, root: Place) -> None:
 
 
 def read_many(places: Sequence[Place]) -> list[bytes | None]:
-    """Return the content of several small files, objects at the same time; None for one that is not there."""
+    """Return the content of several small files, objects at the same time; None for one that is not there.
+
+    Raises ConnectorError for a link, a pipe, and for more than ``MOST_SMALL`` bytes; and OSError.
+    """
     if not any(isinstance(place, ObjectPath) for place in places):
         return [_read(place) for place in places]
     with ThreadPoolExecutor(MAX_REQUESTS) as pool:
@@ -215,6 +220,6 @@ def _opened(place: Place) -> Iterator[pq.ParquetFile]:
 
 def _read(place: Place) -> bytes | None:
     try:
-        return read_whole(place, root=place.parent)
+        return read_whole(place, root=place.parent, most_bytes=MOST_SMALL)
     except FileNotFoundError:
         return None

@@ -18,6 +18,8 @@ from operators.bounded_json import BadJsonError, parse_json
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of versions have no separator, so that no name leads out of its folder."""
 MOST_BYTES = 256 * 2**20
+MOST_CURRENT = 4096
+"""Bytes of the file that names the current version."""
 NUMBER = "publication_number"
 """Key of a manifest: 1 for the first version of an output, and one more for each that is published after it.
 
@@ -176,7 +178,7 @@ def current_version(output: Place) -> str | None:
     On an object store the name is the first line, which is empty until a version is published.
     """
     try:
-        text = read_whole(output / "CURRENT", root=output).decode()
+        text = read_whole(output / "CURRENT", root=output, most_bytes=MOST_CURRENT).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, ConnectorError) as error:

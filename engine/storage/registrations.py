@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from connectors.base import ConnectorError
 from connectors.storage import Place, read_many
 from engine.core.digests import digest
 from engine.core.errors import InputError
@@ -54,7 +55,11 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
         return {}
     places = sorted((entry for entry in entries if entry.suffix == ".json"), key=str)
     found: dict[str, list[str]] = {}
-    for place, data in zip(places, read_many(places), strict=True):
+    try:
+        contents = read_many(places)
+    except ConnectorError as error:  # a link, a pipe, or gigabytes: somebody has put it there
+        raise InputError(f"{output / FOLDER} holds what is no record of a model: {error}") from None
+    for place, data in zip(places, contents, strict=True):
         try:
             if data is None or len(data) > MAX_BYTES:
                 raise ValueError("it is missing or too large")

@@ -96,6 +96,25 @@ def test_a_forged_state_is_named(forgery: str, forged: Path) -> None:
     assert "run the recipe again" in shown
 
 
+@pytest.mark.parametrize("name", ["CURRENT", "registered/x.json"])
+@pytest.mark.parametrize("forgery", ["gigabytes", "pipe", "link"])
+def test_small_files_are_not_read_whole(name: str, forgery: str, forged: Path) -> None:
+    file = forged / "out" / name
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    if forgery == "gigabytes":
+        with file.open("wb") as handle:
+            handle.truncate(2**43)  # takes no room on the disk
+    elif forgery == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/etc/hostname")
+    for words in (["versions", "{out}"], ["versions", "{out}", "--keep", "1", "--dry-run"]):
+        code, shown = call(forged, *words)
+        assert code == 2, shown
+        assert Path(name).name in shown
+
+
 MANIFESTS: dict[str, dict[str, Any]] = {
     "summary": {},
     "summary.groups": {"\x1b[31m": 1},
