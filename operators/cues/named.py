@@ -4,7 +4,8 @@ category.
 Every named shortcut becomes a set of sides. A number has two, below and above the cut on which held-out
 class-balanced models lean most, or the user's cut. A category given by several one-hot columns has one
 per class: each level stands for the class among whose rows it is most over-represented. Within each class
-the sides that occur then get the same total weight.
+the sides that occur then get the same total weight. Two sides cannot balance a shortcut that points to each
+of C classes: the factors of a number go 2 / C of that way.
 """
 
 from __future__ import annotations
@@ -87,7 +88,11 @@ def fit_sides(named: Named, Z: Floats, y: Integers, n_classes: int, cut: float) 
     side = side_of(Z, named.columns, cut, level_side)
     S = int(level_side.max()) + 1
     count = np.bincount(y * S + side, minlength=n_classes * S).reshape(n_classes, S).astype(float)
-    return Sides(named.columns, cut, level_side, balance_table(count))
+    factor = balance_table(count)
+    if len(named.columns) == 1:
+        part = 2.0 / max(int((count.sum(axis=1) > 0).sum()), 2)
+        factor = 1.0 - part + part * factor
+    return Sides(named.columns, cut, level_side, factor)
 
 
 def balance_table(count: Floats) -> npt.NDArray[np.float64]:

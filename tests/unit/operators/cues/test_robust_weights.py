@@ -8,6 +8,7 @@ import pytest
 from operators.cues import Named, Settings, fit, list_suspects, load_state, save_state, weights
 from operators.cues.evidence import RAMPS
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+from operators.cues.named import balance_table, fit_sides
 from operators.cues.row_weights import full_factor
 
 
@@ -156,6 +157,17 @@ def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
         folder.mkdir()
         save_state(state, folder)
         assert np.array_equal(weights(load_state(folder), X, label, ids), w)
+
+
+def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 4, 4000)
+    Z = np.where(rng.random((4000, 1)) < 0.9, y[:, None] > 1, y[:, None] < 2).astype(np.float32)
+    sides = fit_sides(Named((0,)), Z, y, 4, 0.5)
+    count = np.bincount(2 * y + (Z[:, 0] > 0.5), minlength=8).reshape(4, 2).astype(float)
+    assert np.allclose(sides.factor, 0.5 + 0.5 * balance_table(count))
+    totals = np.bincount(y, sides.apply(Z, y))
+    assert np.allclose(totals, np.bincount(y))  # a class keeps its weight
 
 
 def test_a_search_that_finds_a_shortcut_has_a_part_beside_the_name(cue_problem):
