@@ -63,7 +63,7 @@ class Outliers(Operator[OutliersParams]):
     """
 
     name = "outliers"
-    version = 3
+    version = 4
     cost = Cost(541, 179, 168)
     Params = OutliersParams
 

@@ -20,6 +20,8 @@ from operators.outliers.neighbours import NeighbourTable, clipped, cue_direction
 from operators.outliers.trees import CrossFittedTrees, fit_trees
 
 MARGINS = (*STAGES, "votes", "cue_free_votes", "trees")
+NEIGHBOURS = ("votes", "cue_free_votes")
+"""Margins that neighbours give: the costly ones."""
 DISTANCES = ("distance", "cue_free_distance", "mahalanobis")
 NAMES = (*MARGINS, *DISTANCES, "rarity")
 DISTANCE_COLUMNS = range(len(MARGINS), len(MARGINS) + len(DISTANCES))
@@ -118,14 +120,27 @@ class Sources:
 
     def view_block(self, Z: Float32, folds: Int64, ids: Int64) -> View:
         """Look at exactly ``BLOCK`` rows; see :meth:`view`."""
-        votes, near = self.raw.search(Z, ids)
-        free, near_free = self.cue_free.search(Z, ids)
+        view = self.glimpse(Z, folds)
+        self.look_up(view, Z, ids, np.arange(BLOCK))
+        return view
+
+    def glimpse(self, Z: Float32, folds: Int64) -> View:
+        """Look at exactly ``BLOCK`` rows without their neighbours, whose places hold 0."""
         models = self.models.log_proba(Z, folds)
         # Without trees the linear model stands in: its column then adds nothing.
         trees = models[0] if self.trees is None else self.trees.log_proba(Z, folds, len(self.priors))
-        distances = np.stack([near, near_free, self.mahalanobis(Z, folds)], axis=1)
-        others = np.stack([np.log(votes), np.log(free), trees])
-        return View(np.concatenate([models, others]), np.log(distances + 1e-6))
+        log_p = np.zeros((len(MARGINS), *trees.shape))
+        log_p[: len(STAGES)], log_p[MARGINS.index("trees")] = models, trees
+        distances = np.zeros((BLOCK, len(DISTANCES)))
+        distances[:, DISTANCES.index("mahalanobis")] = np.log(self.mahalanobis(Z, folds) + 1e-6)
+        return View(log_p, distances)
+
+    def look_up(self, view: View, Z: Float32, ids: Int64, rows: Int64) -> None:
+        """Write what the neighbours of some rows of a block say into a view of :meth:`glimpse`."""
+        for table, votes, distance in zip((self.raw, self.cue_free), NEIGHBOURS, DISTANCES, strict=False):
+            shares, near = table.search(Z, ids, rows)
+            view.log_p[MARGINS.index(votes), rows] = np.log(shares)
+            view.distances[rows, DISTANCES.index(distance)] = np.log(near + 1e-6)
 
 
 def fit_sources(

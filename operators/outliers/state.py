@@ -15,6 +15,7 @@ from operators.outliers.evidence import Mahalanobis, Sources
 from operators.outliers.linear import CrossFitted, Scaler
 from operators.outliers.mixture import Ratios
 from operators.outliers.neighbours import NeighbourTable
+from operators.outliers.screen import Screen
 from operators.outliers.trees import CrossFittedTrees
 from operators.outliers.verdict import Estimates, VerdictState
 
@@ -36,6 +37,8 @@ def save_state(state: VerdictState, folder: Path) -> None:
     }
     if sources.trees is not None:
         parts["trees"] = sources.trees
+    if state.screen is not None:
+        parts["screen"] = state.screen
     arrays: dict[str, Any] = {
         f"{name}.{field.name}": np.asarray(getattr(part, field.name))
         for name, part in parts.items()
@@ -80,7 +83,7 @@ def load_state(folder: Path) -> VerdictState | None:
     def table(name: str) -> NeighbourTable:
         return NeighbourTable(**part(name), n_classes=record["n_classes"], k=record["k"])
 
-    mahalanobis = part("mahalanobis")
+    mahalanobis, screen = part("mahalanobis"), part("screen")
     sources = Sources(
         CrossFitted(**part("models")),
         CrossFittedTrees(**part("trees")) if part("trees") else None,
@@ -97,6 +100,9 @@ def load_state(folder: Path) -> VerdictState | None:
         sources,
         Ratios(**part("ratios")),
         prevalence=arrays["prevalence"],
+        screen=Screen(**screen | {name: float(screen[name]) for name in ("cut", "needed")})
+        if screen
+        else None,
         classes=arrays["classes"],
         sample_ids=arrays["sample_ids"],
         estimates=Estimates(**estimates),

@@ -42,6 +42,7 @@ from operators.outliers.mixture import (
 )
 from operators.outliers.planted import KINDS, flip_labels, mix_columns, permute_within
 from operators.outliers.sample import SAMPLE
+from operators.outliers.screen import Screen, fit_screen
 
 FOLDS = "outliers/folds"
 PLANTED = "outliers/planted"
@@ -114,6 +115,8 @@ class VerdictState:
     ratios: Ratios
     prevalence: Float64
     """(3,) shares with rare kinds set to 0: what is marked follows from them."""
+    screen: Screen | None
+    """Which rows need their neighbours; None where all do."""
     threshold: float
     """Least posterior of a marked row; ``NOBODY`` where no row is marked."""
     classes: Int64
@@ -171,12 +174,22 @@ def fit(X: Float32, y: Int64, row_ids: Int64, *, seed: int = 0, config: Config |
         ratios, prevalence = calibrate(E, planted, config)
         trusted = np.where(prevalence >= config.min_prevalence, prevalence, 0.0)
         posterior, *seen = (posteriors(ratios.log_ratios(A), trusted).sum(axis=1) for A in (E, *planted))
-    threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
+        threshold = choose_threshold(posterior, config.min_precision, config.min_posterior)
+        screen = fit_screen(
+            E,
+            planted[0],
+            y[m],
+            ratios,
+            (sources.raw, sources.cue_free),
+            threshold=threshold,
+            prevalence=float(trusted[0]),
+        )
     return VerdictState(
         scaler,
         sources,
         ratios,
         trusted,
+        screen,
         threshold,
         classes,
         np.sort(ids),
@@ -299,7 +312,7 @@ def assess(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> Verdict
     known = np.isin(y, state.classes)
     with threadpool_limits(1):
         for rows, places in _blocks(row_ids, np.flatnonzero(known)):
-            E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places)
+            E = _block_evidence(state, X[rows], y[rows], row_ids[rows], places, screen=state.screen)
             by_kind = posteriors(state.ratios.log_ratios(E), state.prevalence)[places]
             posterior[rows], kind[rows] = by_kind.sum(axis=1), by_kind.argmax(axis=1)
             score[rows] = np.log(np.exp(state.ratios.log_ratios(E)) @ state.ratios.prevalence)[places]
@@ -321,8 +334,20 @@ def row_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64) -> t
     return np.asarray(E[place[0]]), np.asarray(by_kind[place[0]])
 
 
-def _block_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64, places: Int64) -> Float64:
-    """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places."""
+def _block_evidence(
+    state: VerdictState,
+    X: Float32,
+    y: Int64,
+    row_ids: Int64,
+    places: Int64,
+    *,
+    screen: Screen | None = None,
+) -> Float64:
+    """Return (BLOCK, len(NAMES)) evidence of a block in which the rows stand at the given places.
+
+    With a screen, neighbours are looked up for rows of the sample and for those that the screen wants; what
+    the others lack is estimated.
+    """
     ids = row_ids.astype(np.int64)
     nearest = np.minimum(np.searchsorted(state.sample_ids, ids), len(state.sample_ids) - 1)
     inside = state.sample_ids[nearest] == ids
@@ -332,8 +357,19 @@ def _block_evidence(state: VerdictState, X: Float32, y: Int64, row_ids: Int64, p
     folds[places] = np.where(inside, folds_of(ids, state.n_folds, state.seed, FOLDS), -1)
     block_ids[places] = ids
     labels[places] = np.searchsorted(state.classes, y)
-    view = state.sources.view_block(Z, folds, block_ids)
-    return evidence(view, labels, state.sources.priors)
+    sources = state.sources
+    view, estimated = sources.glimpse(Z, folds), None
+    wanted = places
+    if screen is not None:
+        estimated = screen.filled(evidence(view, labels, sources.priors), labels)
+        wanted = np.union1d(screen.wanted(estimated, labels, state.ratios), places[inside])
+        wanted = np.intersect1d(wanted, places, assume_unique=True)
+    sources.look_up(view, Z, block_ids, wanted)
+    found = evidence(view, labels, sources.priors)
+    if estimated is None:
+        return found
+    estimated[wanted] = found[wanted]
+    return estimated
 
 
 def _blocks(row_ids: Int64, rows: Int64) -> Iterator[tuple[Int64, Int64]]:
