@@ -40,7 +40,17 @@ COVERED = "True recall here leaves out flips towards the cue, which the verdict 
 Figures: TypeAlias = dict[str, dict[str, float]]
 Case: TypeAlias = tuple[str, str, float]
 
-SOURCES = ("cross_fit", "evidence", "linear", "mixture", "neighbours", "planted", "screen", "trees", "verdict")
+SOURCES = (
+    "cross_fit",
+    "evidence",
+    "linear",
+    "mixture",
+    "neighbours",
+    "planted",
+    "screen",
+    "trees",
+    "verdict",
+)
 """Modules of the operator that figures depend on."""
 TOP = """\
 # Corrupt rows: the calibrated verdict and cleanlab
