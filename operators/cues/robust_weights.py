@@ -96,10 +96,10 @@ def fit(
     decision = _decide(search, *whole, s, counts)
     if s.spurious:
         found = fit_named(Z, y, ids, s, C, replace(search, blend=decision.blend))
-        decision = _decide(found, *whole, s, counts)
-        strength = decision.class_strength
+        strength = decision.class_strength  # as far as without a name
         by_class = class_factors(counts, strength=strength)
-        return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
+        points = _decide(found, *whole, s, counts).points
+        return replace(found, class_strength=strength, class_factor=by_class, points=points)
     return _finished(search, decision, Z, y, ids, s, counts)
 
 
