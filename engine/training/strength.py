@@ -32,7 +32,7 @@ from operators.base import Executor, copy_state
 from operators.hashing import END, row_hashes
 
 if TYPE_CHECKING:
-    from operators.cues.state import State
+    from operators.cues.state import CueState
     from operators.cues.strength import WeightPath
 
 RECORD, CUES, SAMPLE = "strength.json", "strength-cues", ".strength-sample"
@@ -89,7 +89,7 @@ class StrengthWeights:
 class Factor:
     """The robust factor at full strength: of ``cues``, else balance of the groups inside each class."""
 
-    state: State | None
+    state: CueState | None
     cells: Mapping[tuple[int, int], float]
     """Factor of each class and group, where there is no state."""
 

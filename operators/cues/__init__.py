@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from operators.cues.robust_weights import fit
     from operators.cues.row_weights import breaks, full_factor, weights
     from operators.cues.serialise import load_state, save_state
-    from operators.cues.state import Settings, State, summary
-    from operators.cues.strength import Point, WeightPath, choose, trade_off
+    from operators.cues.state import CueSettings, CueState, summary
+    from operators.cues.strength import TradeOffPoint, WeightPath, choose, trade_off
     from operators.cues.suspects import Suspect, list_suspects
 
 __all__ = [
+    "CueSettings",
+    "CueState",
     "Named",
-    "Point",
-    "Settings",
-    "State",
     "Suspect",
+    "TradeOffPoint",
     "WeightPath",
     "breaks",
     "choose",
@@ -49,11 +49,11 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
+    "CueSettings": "state",
+    "CueState": "state",
     "Named": "named",
-    "Point": "strength",
-    "Settings": "state",
-    "State": "state",
     "Suspect": "suspects",
+    "TradeOffPoint": "strength",
     "WeightPath": "strength",
     "breaks": "row_weights",
     "choose": "strength",

@@ -38,7 +38,7 @@ from operators.report import ReportSection
 
 if TYPE_CHECKING:
     from operators.cues.named import Named
-    from operators.cues.state import Settings, State
+    from operators.cues.state import CueSettings, CueState
     from operators.cues.suspects import Suspect
 
 NAME = "cues"
@@ -133,7 +133,7 @@ class Cues(Operator[CuesParams]):
                 paths, context.state, self.params, columns, tuple(classes), tuple(counts), settings
             )
             (metrics,) = executor.map(_run, [task])
-        _tell(metrics, self.params, read_suspects(context.state)["undivided"])
+        _log_outcome(metrics, self.params, read_suspects(context.state)["undivided"])
         return metrics
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -211,7 +211,7 @@ class FitTask:
     columns: FeatureColumns
     classes: tuple[str, ...]
     counts: tuple[int, ...]
-    settings: Settings
+    settings: CueSettings
 
 
 def _run(task: FitTask) -> dict[str, float]:
@@ -259,7 +259,7 @@ def _run(task: FitTask) -> dict[str, float]:
     )
 
 
-def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> State:
+def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
     from operators.cues.robust_weights import fit
 
     counts = np.array(task.counts)
@@ -269,7 +269,7 @@ def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> State:
         raise OperatorError(f"operators.cues: {error}") from None
 
 
-def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> list[Suspect]:
+def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> list[Suspect]:
     from operators.cues.listing import Answers
     from operators.cues.suspects import list_suspects
 
@@ -278,7 +278,7 @@ def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: Settings) -> li
     return list_suspects(X, y, ids, settings, always=always, n_classes=len(task.counts))
 
 
-def _metrics(state: State) -> dict[str, float]:
+def _metrics(state: CueState) -> dict[str, float]:
     evidence = {} if state.evidence is None else dict(vars(state.evidence))
     if evidence:
         evidence["slice_gain"] = evidence.pop("gain")  # `gain` is that of the published weights
@@ -309,11 +309,11 @@ def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
     return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
 
 
-def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> Settings:
+def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> CueSettings:
     from operators.cues.listing import Answers
-    from operators.cues.state import Settings
+    from operators.cues.state import CueSettings
 
-    return Settings(
+    return CueSettings(
         setting=params.robustness,
         spurious=tuple(columns.named(reference) for reference in params.spurious),
         legitimate=Answers.of(params, columns).legitimate,
@@ -339,7 +339,7 @@ def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns
             )
 
 
-def _undivided(state: State, X: Any, task: FitTask) -> list[str]:
+def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
     """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
     from operators.cues.listing import yaml_reference
 
@@ -347,12 +347,12 @@ def _undivided(state: State, X: Any, task: FitTask) -> list[str]:
     found = []
     for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
         x = X[:, named.columns[0]]
-        there = (
+        is_divided = (
             any(set(one) <= set(named.columns) for one in divided)
             if named.one_of
             else named.columns in divided
         )
-        if not there or (named.cut is not None and not x.min() <= named.cut < x.max()):
+        if not is_divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
             found.append(yaml_reference(reference))
     return found
 
@@ -362,7 +362,7 @@ def _two_values(x: Any) -> tuple[float, float] | None:
     return (low, high) if bool(((x == low) | (x == high)).all()) else None
 
 
-def _weigh(state: State, table: pa.Table) -> pa.Array:
+def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     """Return the weights of a shard's rows, block by block."""
     from threadpoolctl import threadpool_limits
 
@@ -379,7 +379,7 @@ def _weigh(state: State, table: pa.Table) -> pa.Array:
     return pa.array(found)
 
 
-def _tell(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[str]) -> None:
+def _log_outcome(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[str]) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
     if undivided:
         _log.warning(

@@ -13,7 +13,7 @@ from operators.cues.draws import halves
 from operators.cues.environments import Twins
 from operators.cues.limits import fit_limits
 from operators.cues.linear import class_balance, fit_softmax, predict
-from operators.cues.state import Settings
+from operators.cues.state import CueSettings
 
 
 def cross_fit_halves(
@@ -76,7 +76,7 @@ def cross_fit(
 
 
 def cross_fit_factor(
-    Z: Floats, y: Integers, ids: Integers, twins: Twins, factor: Floats, s: Settings
+    Z: Floats, y: Integers, ids: Integers, twins: Twins, factor: Floats, s: CueSettings
 ) -> list[Floats]:
     """Return the probabilities (n, C) for each halving of models trained with a robust factor.
 

@@ -10,11 +10,11 @@ from operators.cues.curve_report import curve_record
 from operators.cues.decision import shortcut_groups
 from operators.cues.gather import SampledRows
 from operators.cues.row_weights import breaks
-from operators.cues.state import State
+from operators.cues.state import CueState
 from operators.cues.strength import compared_groups
 
 
-def measured_curve(state: State, sample: SampledRows, classes: Sequence[str]) -> dict[str, Any] | None:
+def measured_curve(state: CueState, sample: SampledRows, classes: Sequence[str]) -> dict[str, Any] | None:
     """Return the record of the curve that decided on the weights; None where rows were too few to measure.
 
     Groups are the rows of each class that follow the suspected or named shortcut and those that break it,
@@ -51,7 +51,7 @@ def measured_curve(state: State, sample: SampledRows, classes: Sequence[str]) ->
     )
 
 
-def curve_groups(state: State, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
+def curve_groups(state: CueState, sample: SampledRows, n_classes: int) -> tuple[str, Integers]:
     """Return what the compared groups are, "shortcut" or "classes", and the group of each row, shape (n,)."""
     y = sample.y
     if state.blend <= 0:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from operators.cues.strength import Point
+    from operators.cues.strength import TradeOffPoint
     from operators.metrics.group_scores import ComparedGroup
 
 SAME = 1e-9
@@ -34,7 +34,7 @@ RULE = (
 
 
 def curve_record(
-    points: Sequence[Point],
+    points: Sequence[TradeOffPoint],
     compared: Sequence[ComparedGroup],
     name: Callable[[int], str],
     *,
@@ -71,7 +71,7 @@ def curve_record(
     }
 
 
-def _point_record(point: Point, name: Callable[[int], str]) -> dict[str, Any]:
+def _point_record(point: TradeOffPoint, name: Callable[[int], str]) -> dict[str, Any]:
     return {
         "strength": point.strength,
         "mean_accuracy": point.mean,

@@ -24,7 +24,7 @@ from operators.cues.strength import (
     FULL,
     STRENGTHS,
     UNWEIGHTED,
-    Point,
+    TradeOffPoint,
     Trials,
     WeightPath,
     baseline,
@@ -57,7 +57,7 @@ MIN_CLASS_GAIN = 0.0075
 
 
 @dataclass(frozen=True)
-class Sample:
+class DecisionSample:
     """Rows on which the decision is made.
 
     Attributes
@@ -95,10 +95,12 @@ class Decision:
 
     class_strength: float
     blend: float
-    points: tuple[Point, ...]
+    points: tuple[TradeOffPoint, ...]
 
 
-def decide(sample: Sample, path: WeightPath, gate: float, *, named: bool, l2: float, seed: int) -> Decision:
+def decide(
+    sample: DecisionSample, path: WeightPath, gate: float, *, named: bool, l2: float, seed: int
+) -> Decision:
     """Return how far classes are balanced and the robust factor is followed.
 
     Parameters
@@ -185,7 +187,11 @@ def broken_rise(
 
 
 def beats_baseline(
-    points: tuple[Point, ...], trials: Trials, strength: float, y: Integers, broken: npt.NDArray[np.bool_]
+    points: tuple[TradeOffPoint, ...],
+    trials: Trials,
+    strength: float,
+    y: Integers,
+    broken: npt.NDArray[np.bool_],
 ) -> bool:
     """Return whether robust weights of a measured strength are better than the baseline on held-out rows.
 

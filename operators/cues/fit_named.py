@@ -20,16 +20,16 @@ from operators.cues.linear import Scaler
 from operators.cues.named import Sides, best_cut, chosen, fit_sides
 from operators.cues.row_weights import searched_factors
 from operators.cues.slices import Slices, find_slices
-from operators.cues.state import Settings, State
+from operators.cues.state import CueSettings, CueState
 
 NAMED_PARTS = (1.0, 2 / 3, 1 / 3, 1 / 6)
-"""Parts of ``Settings.named_share`` that are tried for named shortcuts, the largest first."""
+"""Parts of ``CueSettings.named_share`` that are tried for named shortcuts, the largest first."""
 CLASS_COST_PART = 0.5
 """Part of ``max_named_cost`` that the worst class's accuracy may lose, per class. It is looser than the limit
 on the mean, because the least of many figures moves more."""
 
 
-def fit_named(Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, search: State) -> State:
+def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState) -> CueState:
     """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most.
 
     Parameters
@@ -72,7 +72,7 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, search
 
 
 def _affordable(
-    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: Settings
+    robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: CueSettings
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
@@ -95,7 +95,7 @@ def _affordable(
 
 
 def _named_sides(
-    slices: Slices, Z: Floats, y: Integers, s: Settings, C: int, scaler: Scaler
+    slices: Slices, Z: Floats, y: Integers, s: CueSettings, C: int, scaler: Scaler
 ) -> tuple[Sides, ...]:
     """Return the sides of every named shortcut that has a usable cut."""
     found = []

@@ -12,12 +12,12 @@ from operators.cues.limits import fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.row_weights import combine, mask_columns
 from operators.cues.slices import find_slices, slice_factor, strongest
-from operators.cues.state import Settings, State
+from operators.cues.state import CueSettings, CueState
 
 
 def fit_searched(
-    Z: Floats, y: Integers, ids: Integers, s: Settings, C: int, scaler: Scaler, class_factor: Floats
-) -> State:
+    Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, scaler: Scaler, class_factor: Floats
+) -> CueState:
     """Search for shortcuts: twins, slices and evidence. ``blend`` is what the evidence allows."""
     Z = mask_columns(Z, s.legitimate)
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2)
@@ -35,7 +35,7 @@ def fit_searched(
     plain = [cross_fit(Z, y, ids, twins, k, np.ones(len(y)), s.l2) for k in range(len(before))]
     sides = slices.sides(strongest(slices), Z)
     evidence = measure(y, agreement, before, plain, after, halved, tried, sides)
-    return State(
+    return CueState(
         scaler=scaler,
         class_factor=class_factor,
         twins=twins,

@@ -18,7 +18,7 @@ from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.references import FeatureColumns
-from operators.cues.state import State
+from operators.cues.state import CueState
 from operators.metrics.importance import drawn_rows, permutation_importance, sample_rows
 
 IMPORTANCE = "importance.json"
@@ -29,7 +29,7 @@ LEAST_ROWS = 100
 
 
 def measured_importance(
-    state: State, sample: SampledRows, columns: FeatureColumns, classes: int, seed: int
+    state: CueState, sample: SampledRows, columns: FeatureColumns, classes: int, seed: int
 ) -> dict[str, Any] | None:
     """Return the importances of the source columns.
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from operators.bounded_json import read_json
 from operators.cues.params import CueSlice, CuesParams, Reference, names_of
 from operators.cues.references import FeatureColumns
-from operators.cues.state import State, summary
+from operators.cues.state import CueState, summary
 from operators.cues.suspects import Suspect
 from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
 
@@ -52,7 +52,7 @@ def _positions(references: Sequence[Reference], columns: FeatureColumns) -> froz
 
 def write_suspects(
     folder: Path,
-    state: State,
+    state: CueState,
     suspects: Sequence[Suspect],
     params: CuesParams,
     columns: FeatureColumns,

@@ -22,14 +22,14 @@ import numpy as np
 
 from operators.arrays import Floats, Integers
 from operators.class_shares import class_factors, counted_classes
-from operators.cues.decision import Decision, Sample, decide
+from operators.cues.decision import Decision, DecisionSample, decide
 from operators.cues.draws import draw_sample
 from operators.cues.fit_named import fit_named
 from operators.cues.fit_searched import fit_searched
 from operators.cues.limits import effective_share, fit_limits
 from operators.cues.linear import Scaler
 from operators.cues.row_weights import breaks, full_factor, raw_factor
-from operators.cues.state import Settings, State, class_balance_only
+from operators.cues.state import CueSettings, CueState, class_balance_only
 from operators.cues.strength import WeightPath
 
 MIN_ROWS = 100
@@ -42,11 +42,11 @@ def fit(
     X: Floats,
     y: Integers,
     ids: Integers,
-    settings: Settings | None = None,
+    settings: CueSettings | None = None,
     *,
     class_counts: Integers | None = None,
     n_classes: int | None = None,
-) -> State:
+) -> CueState:
     """Fit the weights on a sample.
 
     Parameters
@@ -58,7 +58,7 @@ def fit(
     ids
         Unsigned 64-bit row ids, shape (n,); they decide halves and flips.
     settings
-        Default ``Settings()``.
+        Default ``CueSettings()``.
     class_counts
         Rows of each class in the whole table, shape (C,); default those of ``y``.
     n_classes
@@ -66,8 +66,8 @@ def fit(
 
     Returns
     -------
-    State. The cost is 60 fits of the probe on the sample at most, and one pass per feature. Where nothing
-    can be learnt (``State.reason``) it has class balance.
+    CueState. The cost is 60 fits of the probe on the sample at most, and one pass per feature. Where nothing
+    can be learnt (``CueState.reason``) it has class balance.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def fit(
         A feature is not finite.
 
     """
-    s = settings or Settings()
+    s = settings or CueSettings()
     C = n_classes or int(y.max()) + 1
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
@@ -103,17 +103,25 @@ def fit(
     return _finished(search, decision, Z, y, ids, s, counts)
 
 
-def _decide(found: State, X: Floats, y: Integers, ids: Integers, s: Settings, counts: Integers) -> Decision:
+def _decide(
+    found: CueState, X: Floats, y: Integers, ids: Integers, s: CueSettings, counts: Integers
+) -> Decision:
     """Compare the weights of several strengths on all rows of the sample, those of rare classes included."""
     factor = full_factor(found, X, y, ids)
     path = WeightPath.fit(factor, y, counts, cap=s.cap, min_effective=s.min_effective)
-    sample = Sample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
+    sample = DecisionSample(found.scaler.apply(X), y, ids, factor, breaks(found, X, y, ids))
     return decide(sample, path, found.blend, named=found.named is not None, l2=s.l2, seed=s.seed)
 
 
 def _finished(
-    found: State, decision: Decision, Z: Floats, y: Integers, ids: Integers, s: Settings, counts: Integers
-) -> State:
+    found: CueState,
+    decision: Decision,
+    Z: Floats,
+    y: Integers,
+    ids: Integers,
+    s: CueSettings,
+    counts: Integers,
+) -> CueState:
     """Return the state whose weights go as far as decided, with the limits that belong to them."""
     C, slice_blend = len(counts), 0.0
     if s.setting == "bold" and found.evidence is not None:

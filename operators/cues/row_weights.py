@@ -13,10 +13,10 @@ import numpy.typing as npt
 from operators.arrays import Floats, Integers
 from operators.cues.environments import environment_factor, held_out
 from operators.cues.slices import slice_factor
-from operators.cues.state import State
+from operators.cues.state import CueState
 
 
-def weights(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def weights(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the weight of each row, shape (n,): finite, not negative, at most ``cap`` times class balance.
 
     Parameters
@@ -33,7 +33,7 @@ def weights(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[
     return np.asarray(state.class_factor[y] * factor, np.float64)
 
 
-def full_factor(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def full_factor(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the robust factor of each row in full, whatever the evidence, ahead of the limits, shape (n,).
 
     It is relative to class balance; 1 where nothing was searched for. Parameters are those of ``weights``.
@@ -43,7 +43,7 @@ def full_factor(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDAr
     return raw_factor(replace(state, blend=1.0, slice_blend=0.0), state.scaler.apply(X), y, ids)
 
 
-def breaks(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
+def breaks(state: CueState, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.bool_]:
     """Return whether each row breaks the suspected or named shortcut, shape (n,); never if there is none.
 
     A row breaks a named shortcut if its sides are rarer in its class than others, and a suspected one if the
@@ -62,7 +62,7 @@ def breaks(state: State, X: Floats, y: Integers, ids: Integers) -> npt.NDArray[n
     return np.asarray(error > np.sqrt(state.mean_error.mean(axis=0))[y])
 
 
-def raw_factor(state: State, Z: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
+def raw_factor(state: CueState, Z: Floats, y: Integers, ids: Integers) -> npt.NDArray[np.float64]:
     """Return the factor relative to class balance ahead of the limits, shape (n,)."""
     if state.blend <= 0 and state.slice_blend <= 0:
         return np.ones(len(y))
@@ -77,7 +77,7 @@ def raw_factor(state: State, Z: Floats, y: Integers, ids: Integers) -> npt.NDArr
 
 
 def searched_factors(
-    state: State, Z: Floats, y: Integers, ids: Integers
+    state: CueState, Z: Floats, y: Integers, ids: Integers
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the robust factor of the shortcuts that were found, and that of the slices, shape (n,)."""
     if state.twins is None:

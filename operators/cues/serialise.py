@@ -20,17 +20,27 @@ from operators.cues.limits import Limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Sides
 from operators.cues.slices import Slices
-from operators.cues.state import State
-from operators.cues.strength import Point
+from operators.cues.state import CueState
+from operators.cues.strength import TradeOffPoint
 
 STRUCTURE, ARRAYS = "cues.json", "cues.npz"
 TYPES: dict[str, type] = {
-    t.__name__: t for t in (State, Scaler, Twins, Slices, Sides, Limits, Evidence, Point)
+    "State": CueState,
+    "Scaler": Scaler,
+    "Twins": Twins,
+    "Slices": Slices,
+    "Sides": Sides,
+    "Limits": Limits,
+    "Evidence": Evidence,
+    "Point": TradeOffPoint,
 }
+"""Class of each ``type`` in the file. The names on the left are part of the format and stay if a class is
+renamed."""
+NAMES = {kind: name for name, kind in TYPES.items()}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def save_state(state: State, folder: Path) -> None:
+def save_state(state: CueState, folder: Path) -> None:
     """Write the state into an existing folder."""
     arrays: Arrays = {}
     structure = _encode(state, arrays)
@@ -38,7 +48,7 @@ def save_state(state: State, folder: Path) -> None:
     np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
 
 
-def load_state(folder: Path) -> State:
+def load_state(folder: Path) -> CueState:
     """Return the state that ``save_state`` wrote.
 
     Raises
@@ -50,7 +60,7 @@ def load_state(folder: Path) -> State:
     structure = read_json(folder / STRUCTURE)
     with np.load(folder / ARRAYS, allow_pickle=False) as stored:
         found = _decode(structure, {name: stored[name] for name in stored.files})
-    if not isinstance(found, State):
+    if not isinstance(found, CueState):
         raise ValueError(f"{folder / STRUCTURE} holds no state of the operator cues: run the recipe again")
     return found
 
@@ -63,7 +73,7 @@ def class_strength(folder: Path) -> float:
 def _encode(value: Any, arrays: Arrays) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         body = {f.name: _encode(getattr(value, f.name), arrays) for f in fields(value)}
-        return {"type": type(value).__name__, **body}
+        return {"type": NAMES[type(value)], **body}
     if isinstance(value, np.ndarray):
         name = f"a{len(arrays)}"
         arrays[name] = value

@@ -19,13 +19,13 @@ from operators.cues.limits import Limits
 from operators.cues.linear import Scaler
 from operators.cues.named import Named, Sides
 from operators.cues.slices import Slices
-from operators.cues.strength import Point
+from operators.cues.strength import TradeOffPoint
 
 Setting = Literal["safe", "bold"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class CueSettings:
     """Settings of the robust weights; the defaults are the safe ones.
 
     Attributes
@@ -72,7 +72,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class State:
+class CueState:
     """Everything that ``weights`` needs, and what a report shows.
 
     Attributes
@@ -140,7 +140,7 @@ class State:
     slice_part: float = 0.0
     pointed: int = 2
     named_cost: float = 0.0
-    points: tuple[Point, ...] = ()
+    points: tuple[TradeOffPoint, ...] = ()
     searched_part: float = 0.0
 
     @property
@@ -151,7 +151,7 @@ class State:
         return self.class_strength + self.blend
 
 
-def class_balance_only(scaler: Scaler, class_factor: Floats, s: Settings, reason: str) -> State:
+def class_balance_only(scaler: Scaler, class_factor: Floats, s: CueSettings, reason: str) -> CueState:
     """Return the state under which every row has the weight of its class."""
     C = len(class_factor)
     none = np.empty(0)
@@ -159,7 +159,7 @@ def class_balance_only(scaler: Scaler, class_factor: Floats, s: Settings, reason
         np.empty(0, np.int64), none.astype(np.float32), np.empty((0, C)), none, none, np.empty(0, bool)
     )
     limits = Limits(np.ones(C), np.zeros(C), s.cap)
-    return State(
+    return CueState(
         scaler,
         class_factor,
         None,
@@ -177,7 +177,7 @@ def class_balance_only(scaler: Scaler, class_factor: Floats, s: Settings, reason
     )
 
 
-def summary(state: State) -> dict[str, Any]:
+def summary(state: CueState) -> dict[str, Any]:
     """Return what a report shows of the weights, as plain numbers and lists."""
     evidence = state.evidence
     return {
@@ -194,7 +194,7 @@ def summary(state: State) -> dict[str, Any]:
     }
 
 
-def _weakest(state: State, evidence: Evidence) -> str:
+def _weakest(state: CueState, evidence: Evidence) -> str:
     """Return what holds the robust weights back most."""
     held_back = evidence.gate() > 0 and state.blend <= 0
     return "gain over the baseline" if held_back else evidence.weakest()

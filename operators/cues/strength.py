@@ -96,7 +96,7 @@ class WeightPath:
 
 
 @dataclass(frozen=True)
-class Point:
+class TradeOffPoint:
     """Accuracies at one strength, on rows that the models have not seen.
 
     Attributes
@@ -161,7 +161,7 @@ class Trials:
         """Return which rows are right at one of the strengths, shape (n,)."""
         return np.asarray(self.right[self.strengths.index(strength)])
 
-    def points(self, groups: Integers) -> tuple[Point, ...]:
+    def points(self, groups: Integers) -> tuple[TradeOffPoint, ...]:
         """Return one point for each strength; groups, shape (n,), with fewer than 50 rows are pooled."""
         rows = zip(self.strengths, self.right, self.effective_share, strict=True)
         return tuple(_point(strength, right, self.mass, groups, share) for strength, right, share in rows)
@@ -239,7 +239,7 @@ def trade_off(
     strengths: Sequence[float] = STRENGTHS,
     l2: float = 1e-3,
     seed: int = 0,
-) -> tuple[Point, ...]:
+) -> tuple[TradeOffPoint, ...]:
     """Return worst-group and mean accuracy over the strength of weighting, one point for each strength.
 
     Parameters are those of ``try_strengths``, and ``groups``: the inferred group of each row, shape (n,), by
@@ -249,7 +249,7 @@ def trade_off(
     return trials.points(y if groups is None else groups)
 
 
-def baseline(points: Sequence[Point]) -> Point:
+def baseline(points: Sequence[TradeOffPoint]) -> TradeOffPoint:
     """Return the point that weights have to beat: the better of no weights and class balance.
 
     Better is the higher accuracy of the worst group; of equals the higher mean accuracy. This is the only
@@ -265,7 +265,7 @@ def baseline(points: Sequence[Point]) -> Point:
     return max(ends, key=lambda point: (point.worst, point.mean, point.strength))
 
 
-def point_at(points: Sequence[Point], strength: float) -> Point | None:
+def point_at(points: Sequence[TradeOffPoint], strength: float) -> TradeOffPoint | None:
     """Return the point of a strength; None where it was not measured."""
     return next((point for point in points if abs(point.strength - strength) < SAME), None)
 
@@ -276,7 +276,7 @@ def compared_groups(groups: Integers) -> tuple[ComparedGroup, ...]:
     return compare_groups(rows, rows)
 
 
-def choose(points: Sequence[Point], max_mean_loss: float) -> int:
+def choose(points: Sequence[TradeOffPoint], max_mean_loss: float) -> int:
     """Return the position of the largest strength that costs little mean accuracy.
 
     Parameters
@@ -300,7 +300,7 @@ def choose(points: Sequence[Point], max_mean_loss: float) -> int:
 
 def _point(
     strength: float, right: npt.NDArray[np.bool_], mass: Floats, groups: Integers, effective_share: float
-) -> Point:
+) -> TradeOffPoint:
     compared = compare_groups(_count(groups), _count(groups[right]))
     worst = worst_of(compared)
     if worst is None:
@@ -308,7 +308,7 @@ def _point(
     n = float(mass.sum() ** 2 / (mass @ mass))  # rows of one mass that would tell as much
     mean = float(mass @ right / mass.sum())
     low, high = wilson_interval(min(mean * n, n), n)
-    return Point(
+    return TradeOffPoint(
         strength=float(strength),
         mean=mean,
         mean_low=float(low),

@@ -22,7 +22,7 @@ from operators.cues.evidence import class_mean
 from operators.cues.gain import MIN_CELL_ROWS
 from operators.cues.linear import Scaler, class_balance
 from operators.cues.slices import TOP, Slices, balance_factor, find_slices, strongest
-from operators.cues.state import Settings
+from operators.cues.state import CueSettings
 from operators.encode.words import Gap
 
 
@@ -76,7 +76,7 @@ class MeasuredSample:
         Held-out probabilities of class-balanced models and of models without weights for split 0, shape
         (n, C).
     l2, seed
-        As in ``Settings``.
+        As in ``CueSettings``.
 
     """
 
@@ -94,7 +94,7 @@ def list_suspects(
     X: Floats,
     y: Integers,
     ids: Integers,
-    settings: Settings | None = None,
+    settings: CueSettings | None = None,
     *,
     top: int = TOP,
     always: Collection[int] = (),
@@ -108,7 +108,7 @@ def list_suspects(
         As for ``fit``; the same sample of at most ``settings.max_rows`` rows is drawn.
     settings
         Sample, seed and ridge penalty; features that the user has named are listed like all others. Default
-        ``Settings()``.
+        ``CueSettings()``.
     top
         Each suspect costs one fit of the probe, the search three.
     always
@@ -117,7 +117,7 @@ def list_suspects(
         C; default the largest label + 1.
 
     """
-    s = settings or Settings()
+    s = settings or CueSettings()
     C = n_classes or int(y.max()) + 1
     rows = draw_sample(y, ids, s.max_rows, s.seed)
     rows = rows[counted_classes(np.bincount(y, minlength=C))[y[rows]]]

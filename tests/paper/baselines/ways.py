@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.training import fit_arrays, parse_params
 from operators.class_shares import class_factors
-from operators.cues import Settings
+from operators.cues import CueSettings
 from operators.cues import fit as fit_cues
 from operators.cues import weights as cue_weights
 from operators.cues.environments import fit_twins, held_out
@@ -47,7 +47,7 @@ def class_balance(problem: Problem) -> Floats:
 def ours(problem: Problem, seed: int, **settings: Any) -> Floats:
     """Return the weights of the operator ``cues`` with its defaults, shape (n,)."""
     ids = np.arange(len(problem.y))
-    state = fit_cues(problem.X, problem.y, ids, Settings(seed=seed, **settings))
+    state = fit_cues(problem.X, problem.y, ids, CueSettings(seed=seed, **settings))
     return cue_weights(state, problem.X, problem.y, ids)
 
 

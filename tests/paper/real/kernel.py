@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.class_shares import class_factors
-from operators.cues import Settings, fit, weights
+from operators.cues import CueSettings, fit, weights
 from operators.cues.linear import Scaler, fit_softmax, predict
 from operators.cues.named import Named
 from tests.paper.real.generated import BINARY, Problem
@@ -66,7 +66,7 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
     With ``named`` the feature of ``leaning`` is named as spurious.
     """
     name, correlation = leaning(problem)
-    settings = Settings(seed=seed, spurious=(name,) if named else ())
+    settings = CueSettings(seed=seed, spurious=(name,) if named else ())
     n, C = len(problem.y), problem.classes
     counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)
     started = time.process_time()

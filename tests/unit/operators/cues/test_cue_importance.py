@@ -19,7 +19,7 @@ from operators.cues.importance import (
 from operators.cues.references import FeatureColumns
 from operators.cues.report import cue_section
 from operators.cues.robust_weights import fit
-from operators.cues.state import Settings
+from operators.cues.state import CueSettings
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND
 
@@ -27,7 +27,7 @@ from tests.unit.operators.cues.test_cue_report import FOUND
 @pytest.fixture(scope="module")
 def fitted(cue_problem: Any) -> Any:
     X, label, ids = (cue_problem[i][:3000] for i in (0, 1, 4))
-    return fit(X, label, ids, Settings(), n_classes=2), SampledRows(X, label, ids)
+    return fit(X, label, ids, CueSettings(), n_classes=2), SampledRows(X, label, ids)
 
 
 COLUMNS = FeatureColumns(("core", "noise", "unused", "cue", "constant"), (4, 2, 0, 1, 1))

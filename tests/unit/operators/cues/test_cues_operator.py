@@ -16,7 +16,7 @@ from engine.execution.local_executor import LocalExecutor
 from operators.base import FEATURES, LABEL, CannotPredictError, Context, DatasetDelta, OperatorError
 from operators.class_shares import class_shares
 from operators.columns import numpy_to_vectors
-from operators.cues import Settings, fit, weights
+from operators.cues import CueSettings, fit, weights
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.draws import draw_sample
 from operators.cues.gather import _put_down, read_sample, rows_that_fit
@@ -76,7 +76,7 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
     X, label, _, _, ids = cue_problem
     found, _, _ = run_cues(tmp_path, split_table(as_table(X, label), [777, 3000]), CuesParams(max_rows=2000))
     assert len(draw_sample(label, ids, 2000, 0)) in range(1998, 2001)
-    expected = weights(fit(X, label, ids, Settings(max_rows=2000)), X, label, ids)
+    expected = weights(fit(X, label, ids, CueSettings(max_rows=2000)), X, label, ids)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 

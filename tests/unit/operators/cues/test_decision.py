@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from operators.class_shares import class_factors
-from operators.cues import Settings, fit, weights
+from operators.cues import CueSettings, fit, weights
 from operators.cues.curve import measured_curve
 from operators.cues.curve_report import baseline_of, baseline_sentence
 from operators.cues.decision import (
-    Sample,
+    DecisionSample,
     beats_baseline,
     broken_rise,
     class_strength,
@@ -58,7 +58,7 @@ def test_nine_random_rows_of_a_third_class_do_not_wreck_the_others(churn: Any) -
 
 def test_gate_curve_and_text_share_one_baseline(churn: Any) -> None:
     X, label, ids = churn
-    for settings in (Settings(), Settings(legitimate=frozenset({7, 8}))):
+    for settings in (CueSettings(), CueSettings(legitimate=frozenset({7, 8}))):
         state = fit(X, label, ids, settings)
         base = baseline(state.points)
         assert base.worst == max(point.worst for point in state.points if point.strength in (0.0, 1.0))
@@ -101,7 +101,7 @@ def test_robust_weights_have_to_beat_both_ends_in_the_worst_group() -> None:
     helpful = np.where(broken, 5.0, 1.0)
     for factor, opens in ((harmful, False), (helpful, True)):
         path = WeightPath.fit(factor, y, counts, cap=20.0, min_effective=0.2)
-        sample = Sample(Z, y, np.arange(3000), factor, broken)
+        sample = DecisionSample(Z, y, np.arange(3000), factor, broken)
         found = decide(sample, path, 0.9, named=False, l2=1e-3, seed=0)
         assert (found.blend >= 0.9) == opens
         published = [point.strength for point in found.points]

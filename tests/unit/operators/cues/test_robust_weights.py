@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
-from operators.cues import Named, Settings, fit, list_suspects, load_state, save_state, weights
+from operators.cues import CueSettings, Named, fit, list_suspects, load_state, save_state, weights
 from operators.cues.evidence import RAMPS
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named import balance_table, fit_sides
@@ -99,7 +101,7 @@ def test_classes_are_balanced_less_where_that_serves_the_worst_class():
         for given in (w, class_balance(y, 2))
     ]
     assert recalls[0] > recalls[1]
-    named = fit(X, y, np.arange(6000), Settings(spurious=(Named((2,)),)))
+    named = fit(X, y, np.arange(6000), CueSettings(spurious=(Named((2,)),)))
     assert named.class_strength == full.class_strength
     assert named.blend == 0.85
     assert named.published_strength is None  # not on the curve, which balances the classes in full above 1
@@ -126,6 +128,9 @@ def test_fit_is_deterministic_and_survives_its_files(cue_problem, tmp_path):
         save_state(value, tmp_path / name)
     for file in ("cues.json", "cues.npz"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    # Names in the file are part of its format: a class may be renamed, its name in the file may not.
+    structure = json.loads((tmp_path / "one" / "cues.json").read_text())
+    assert (structure["type"], structure["points"]["data"][0]["type"]) == ("State", "Point")
     again = load_state(tmp_path / "one")
     assert np.array_equal(weights(again, X, label, ids), weights(state, X, label, ids))
 
@@ -139,7 +144,7 @@ def test_other_files_are_no_state(tmp_path):
 
 def test_rows_outside_the_sample_are_weighted_like_those_inside(cue_problem):
     X, label, y, cue, ids = cue_problem
-    state = fit(X, label, ids, Settings(max_rows=2000))
+    state = fit(X, label, ids, CueSettings(max_rows=2000))
     w = weights(state, X, label, ids)
     broken = (y != cue) & (label == y)
     assert w[broken].mean() > 2 * w[~broken].mean()
@@ -148,7 +153,7 @@ def test_rows_outside_the_sample_are_weighted_like_those_inside(cue_problem):
 def test_a_named_shortcut_is_balanced(cue_problem, tmp_path):
     X, label, _, _, ids = cue_problem
     for name in (Named((6,)), Named((6,), cut=1.0)):
-        settings = Settings(spurious=(name,), named_share=1.0, searched_share=0.0, min_effective=0.01)
+        settings = CueSettings(spurious=(name,), named_share=1.0, searched_share=0.0, min_effective=0.01)
         state = fit(X, label, ids, settings)
         w = weights(state, X, label, ids)
         cells = np.bincount(2 * label + (X[:, 6] > 1), w).reshape(2, 2)
@@ -173,13 +178,13 @@ def test_a_named_number_goes_two_in_c_of_the_way_for_c_classes():
 def test_a_search_that_finds_a_shortcut_has_a_part_beside_the_name(cue_problem):
     X, label, y, cue, ids = cue_problem
     found = fit(X, label, ids)
-    named = fit(X, label, ids, Settings(spurious=(Named((0,)),)))
+    named = fit(X, label, ids, CueSettings(spurious=(Named((0,)),)))
     assert found.blend == 1.0
     assert named.searched_part == 0.5
     broken = (y != cue) & (label == y)
     w = weights(named, X, label, ids)
     assert w[broken].mean() > 2 * w[~broken].mean()  # the name is a column of the core
-    alone = fit(X, label, ids, Settings(spurious=(Named((0,)),), searched_share=0.0))
+    alone = fit(X, label, ids, CueSettings(spurious=(Named((0,)),), searched_share=0.0))
     assert alone.twins is None
     expected = 0.5 * full_factor(found, X, label, ids) + 0.5 * full_factor(alone, X, label, ids)
     assert np.allclose(full_factor(named, X, label, ids), expected)
@@ -192,28 +197,28 @@ def test_a_named_feature_is_balanced_whatever_it_costs_unless_the_user_sets_a_li
     X[:, 0] = rng.random(n) < 0.5
     y = (3.0 * (2 * X[:, 0] - 1) + 2.0 * X[:, 1] + rng.logistic(size=n) > 0).astype(int)
     ids, name = np.arange(n), (Named((0,)),)
-    full = fit(X, y, ids, Settings(spurious=name))
-    limited = fit(X, y, ids, Settings(spurious=name, max_named_cost=0.025))
+    full = fit(X, y, ids, CueSettings(spurious=name))
+    limited = fit(X, y, ids, CueSettings(spurious=name, max_named_cost=0.025))
     assert full.blend == 0.85
     assert full.named_cost > 0.05
     assert limited.blend in (0.85 * 2 / 3, 0.85 / 3, 0.85 / 6)
     assert limited.named_cost < full.named_cost / 2
-    none = fit(X, y, ids, Settings(spurious=name, max_named_cost=0.0))
+    none = fit(X, y, ids, CueSettings(spurious=name, max_named_cost=0.0))
     assert none.blend == 0.0
     assert np.allclose(weights(none, X, y, ids), class_balance(y, 2))
-    nothing_lost = fit(X, y, ids, Settings(spurious=(Named((3,)),), max_named_cost=0.025))
+    nothing_lost = fit(X, y, ids, CueSettings(spurious=(Named((3,)),), max_named_cost=0.025))
     assert nothing_lost.blend == 0.85
 
 
 def test_naming_a_constant_gives_class_balance(cue_problem):
     X, label, _, _, ids = cue_problem
-    w = weights(fit(X, label, ids, Settings(spurious=(Named((7,)),))), X, label, ids)
+    w = weights(fit(X, label, ids, CueSettings(spurious=(Named((7,)),))), X, label, ids)
     assert np.allclose(w, class_balance(label, 2))
 
 
 def test_a_legitimate_feature_has_no_part_in_the_weights(cue_problem):
     X, label, _, _, ids = cue_problem
-    settings = Settings(legitimate=frozenset({6}), setting="bold")
+    settings = CueSettings(legitimate=frozenset({6}), setting="bold")
     state = fit(X, label, ids, settings)
     other = X.copy()
     other[:, 6] = 0.0
@@ -230,7 +235,7 @@ def test_small_and_odd_tables(setting, columns):
     X = (rng.random((len(y), columns)) < 0.05 + 0.08 * y[:, None]).astype(np.float32)
     X[:, -1] = 1.0
     ids = np.arange(len(y))
-    state = fit(X, y, ids, Settings(setting=setting))
+    state = fit(X, y, ids, CueSettings(setting=setting))
     w = weights(state, X, y, ids)
     assert np.isfinite(w).all()
     assert w.min() >= 0
@@ -265,7 +270,7 @@ def test_bad_input_is_named():
 def test_where_nothing_can_be_learnt_weights_are_class_balanced(rows, reason):
     X, y = rows[0].astype(np.float32), rows[1]
     ids = np.arange(len(y))
-    for settings in (Settings(setting="bold"), Settings(spurious=(Named((0,)),))):
+    for settings in (CueSettings(setting="bold"), CueSettings(spurious=(Named((0,)),))):
         state = fit(X, y, ids, settings, n_classes=max(len(np.unique(y)), 2))
         assert state.reason == reason
         assert np.allclose(weights(state, X, y, ids), class_balance(y, 101))
@@ -280,7 +285,7 @@ def test_classes_of_one_row_and_huge_values(columns, spurious):
     X[:5, 0] = [3.4e38, -3.4e38, 1e-38, 0, 3.4e38]
     ids = np.arange(402)
     for setting in ("safe", "bold"):
-        state = fit(X, y, ids, Settings(setting=setting, spurious=spurious), n_classes=5)
+        state = fit(X, y, ids, CueSettings(setting=setting, spurious=spurious), n_classes=5)
         w = weights(state, X, y, ids)
         assert np.isfinite(w).all()
         assert (w <= 20 * class_balance(y, 5) * (1 + 1e-9)).all()

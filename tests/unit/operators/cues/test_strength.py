@@ -12,14 +12,14 @@ import pytest
 from scipy.special import ndtri
 
 from operators.class_shares import class_factors
-from operators.cues import Settings, WeightPath, choose, fit, full_factor, trade_off, weights
+from operators.cues import CueSettings, WeightPath, choose, fit, full_factor, trade_off, weights
 from operators.cues.curve import measured_curve
 from operators.cues.curve_report import curve_record, draw, summary_sentence, table_rows
 from operators.cues.draws import halves
 from operators.cues.gather import SampledRows
 from operators.cues.named import Named
 from operators.cues.report import cue_section
-from operators.cues.strength import SPLIT, STRENGTHS, Point, compared_groups
+from operators.cues.strength import SPLIT, STRENGTHS, TradeOffPoint, compared_groups
 from operators.metrics.group_scores import pooled_name
 from operators.report import ReportFigure, ReportTable
 from tests.unit.operators.cues.test_cue_report import FOUND
@@ -153,8 +153,8 @@ def test_rows_that_cannot_be_halved_are_an_error() -> None:
         trade_off(np.zeros((4, 1), np.float32), y, np.arange(4), path_of(y, np.ones(4)), np.ones(4))
 
 
-def point_at(strength: float, mean: float) -> Point:
-    return Point(strength, mean, mean, mean, 0.5, 0.4, 0.6, (0,), 100, 1.0)
+def point_at(strength: float, mean: float) -> TradeOffPoint:
+    return TradeOffPoint(strength, mean, mean, mean, 0.5, 0.4, 0.6, (0,), 100, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,11 @@ def test_a_loss_that_is_no_share_is_an_error(loss: float) -> None:
 
 def test_published_weights_lie_on_the_path(cue_problem: Any) -> None:
     X, label, _, _, ids = cue_problem
-    for settings in (Settings(), Settings(spurious=[Named((6,))]), Settings(legitimate=frozenset({6}))):
+    for settings in (
+        CueSettings(),
+        CueSettings(spurious=[Named((6,))]),
+        CueSettings(legitimate=frozenset({6})),
+    ):
         state = fit(X, label, ids, settings)
         factor = full_factor(state, X, label, ids)
         path = WeightPath.fit(factor, label, np.bincount(label), cap=20.0, min_effective=0.2)
