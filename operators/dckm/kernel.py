@@ -62,20 +62,20 @@ class Passes(Protocol):
         """Number of rows."""
         ...
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
-        """Make the pass of :func:`operators.dckm.steps.begin`."""
+    def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:
+        """Make the pass of :func:`operators.dckm.steps.initialise`."""
         ...
 
     def draw(self, centres: Float64, seed: int) -> Float64:
         """Return the row (d,) that k-means++ draws next; see :mod:`operators.dckm.steps`."""
         ...
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
-        """Make the pass of :func:`operators.dckm.steps.look`."""
+    def assign_rows(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
+        """Make the pass of :func:`operators.dckm.steps.assign_rows`."""
         ...
 
-    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
-        """Make the pass of :func:`operators.dckm.steps.descend`."""
+    def compute_gradient(self, slope: Slope, n_clusters: int) -> LineSums:
+        """Make the pass of :func:`operators.dckm.steps.compute_gradient`."""
         ...
 
     def finish(self, centres: Float64 | None, step: float) -> FinalSums:
@@ -142,7 +142,7 @@ def solve(passes: Passes, settings: DckmSettings) -> Solution:
     """Minimise the objective; rows' weights and labels stay with ``passes``."""
     n, k = passes.n_rows, settings.n_clusters
     # The paper starts at w = 1. Without clusters nothing but sum w = 1 gives the scale: start there.
-    initial = passes.begin(k, 1.0 if k else n**-0.5, settings.seed)
+    initial = passes.initialise(k, 1.0 if k else n**-0.5, settings.seed)
     centres = _first_centres(passes, initial, settings)
     search = _Search(passes, settings)
     values, balances = list[float](), list[float]()
@@ -208,21 +208,21 @@ class _Search:
         """Return the next point, and the error of the clusters at the last one."""
         chosen = self._settings
         self._rate *= 2
-        looked = self._passes.look(centres, step, momentum)
-        weight = float(looked.moments.weight)
-        cost, derivative = balance_derivative(looked.moments)
+        at_y = self._passes.assign_rows(centres, step, momentum)
+        weight = float(at_y.moments.weight)
+        cost, derivative = balance_derivative(at_y.moments)
         common = 2 * chosen.lambda3 * (weight - 1)
         slope = Slope(derivative, chosen.lambda1, chosen.lambda2, common)
-        line = self._passes.descend(slope, chosen.n_clusters)
-        here = float(looked.error) + self._without_error(cost, float(looked.square), weight)
-        return self._backtrack(looked, line, here), float(looked.error_before)
+        line = self._passes.compute_gradient(slope, chosen.n_clusters)
+        here = float(at_y.error) + self._without_error(cost, float(at_y.square), weight)
+        return self._backtrack(at_y, line, here), float(at_y.error_before)
 
-    def _backtrack(self, looked: GradientSums, line: LineSums, here: float) -> LoopEnd:
+    def _backtrack(self, at_y: GradientSums, line: LineSums, here: float) -> LoopEnd:
         """Halve the step size until the objective falls by half of what the gradient promises."""
         squared_length = float(line.second.weight)
         too_low = 0
         for _ in range(HALVINGS):
-            point = self._at(looked, line, self._rate)
+            point = self._at(at_y, line, self._rate)
             falls = point.value <= here - self._rate * squared_length / 2
             if falls and point.effective >= self._floor:
                 return point
@@ -230,10 +230,10 @@ class _Search:
             if too_low > FLOOR_HALVINGS:
                 break
             self._rate /= 2
-        return self._at(looked, line, 0.0)
+        return self._at(at_y, line, 0.0)
 
-    def _at(self, looked: GradientSums, line: LineSums, step: float) -> LoopEnd:
-        moments = looked.moments.along(line.first, line.second, step)
+    def _at(self, at_y: GradientSums, line: LineSums, step: float) -> LoopEnd:
+        moments = at_y.moments.along(line.first, line.second, step)
         cost = balance_cost(moments)
         square, error = (float(np.polyval(c[::-1], step)) for c in (line.square, line.error))
         weight = float(moments.weight)
@@ -268,23 +268,23 @@ class InMemory:
         """Number of rows."""
         return len(self._coded)
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
-        """Make the pass of :func:`operators.dckm.steps.begin`."""
-        self._state, sums = steps.begin(self._coded, self._ids, n_clusters, start, seed)
+    def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:
+        """Make the pass of :func:`operators.dckm.steps.initialise`."""
+        self._state, sums = steps.initialise(self._coded, self._ids, n_clusters, start, seed)
         return sums
 
     def draw(self, centres: Float64, seed: int) -> Float64:
         """Return the row (d,) that k-means++ draws next."""
         return candidate(self._coded, self._ids, centres, seed).row
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
-        """Make the pass of :func:`operators.dckm.steps.look`."""
-        self._state, sums = steps.look(self._coded, self._state, centres, step, momentum)
+    def assign_rows(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
+        """Make the pass of :func:`operators.dckm.steps.assign_rows`."""
+        self._state, sums = steps.assign_rows(self._coded, self._state, centres, step, momentum)
         return sums
 
-    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
-        """Make the pass of :func:`operators.dckm.steps.descend`."""
-        self._state, sums = steps.descend(self._coded, self._state, slope, n_clusters)
+    def compute_gradient(self, slope: Slope, n_clusters: int) -> LineSums:
+        """Make the pass of :func:`operators.dckm.steps.compute_gradient`."""
+        self._state, sums = steps.compute_gradient(self._coded, self._state, slope, n_clusters)
         return sums
 
     def finish(self, centres: Float64 | None, step: float) -> FinalSums:

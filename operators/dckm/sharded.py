@@ -94,22 +94,22 @@ class Sharded:
         """Number of rows."""
         return self._n_rows
 
-    def begin(self, n_clusters: int, start: float, seed: int) -> InitialSums:
-        """Make the pass of :func:`operators.dckm.steps.begin`."""
-        step = partial(steps.begin, n_clusters=n_clusters, start=start, seed=seed)
-        return self._total(partial(_begin, self._place, step))
+    def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:
+        """Make the pass of :func:`operators.dckm.steps.initialise`."""
+        step = partial(steps.initialise, n_clusters=n_clusters, start=start, seed=seed)
+        return self._total(partial(_initialise, self._place, step))
 
     def draw(self, centres: Float64, seed: int) -> Float64:
         """Return the row (d,) that k-means++ draws next."""
         return self._total(partial(_draw, self._place, centres, seed), earlier).row
 
-    def look(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
-        """Make the pass of :func:`operators.dckm.steps.look`."""
-        return self._advance(partial(steps.look, centres=centres, step=step, momentum=momentum))
+    def assign_rows(self, centres: Float64 | None, step: float | None, momentum: float) -> GradientSums:
+        """Make the pass of :func:`operators.dckm.steps.assign_rows`."""
+        return self._advance(partial(steps.assign_rows, centres=centres, step=step, momentum=momentum))
 
-    def descend(self, slope: Slope, n_clusters: int) -> LineSums:
-        """Make the pass of :func:`operators.dckm.steps.descend`."""
-        return self._advance(partial(steps.descend, slope=slope, n_clusters=n_clusters))
+    def compute_gradient(self, slope: Slope, n_clusters: int) -> LineSums:
+        """Make the pass of :func:`operators.dckm.steps.compute_gradient`."""
+        return self._advance(partial(steps.compute_gradient, slope=slope, n_clusters=n_clusters))
 
     def finish(self, centres: Float64 | None, step: float) -> FinalSums:
         """Make the pass of :func:`operators.dckm.steps.finish`."""
@@ -197,7 +197,7 @@ def _draw(place: Place, centres: Float64, seed: int, shard: int) -> Candidate:
     return candidate(*place.read(shard), centres, seed)
 
 
-def _begin(
+def _initialise(
     place: Place, step: Callable[[Coded, Integers], tuple[RowState, InitialSums]], shard: int
 ) -> InitialSums:
     state, sums = step(*place.read(shard))

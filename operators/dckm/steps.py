@@ -59,7 +59,7 @@ class RowState:
 
 
 class InitialSums(NamedTuple):
-    """Sums of :func:`begin`, each row counting once."""
+    """Sums of :func:`initialise`, each row counting once."""
 
     gram: Float64
     total: Float64
@@ -67,7 +67,7 @@ class InitialSums(NamedTuple):
 
 
 class GradientSums(NamedTuple):
-    """Sums of :func:`look`: at y all that the objective needs, at omega the error of the clusters alone."""
+    """Sums of :func:`assign_rows`: all that the objective needs at y, and the clusters' error at omega."""
 
     moments: Moments
     error: Float64
@@ -76,7 +76,7 @@ class GradientSums(NamedTuple):
 
 
 class LineSums(NamedTuple):
-    """Sums of :func:`descend`: under -2 y g and g^2, and as coefficients of powers of the step size."""
+    """Sums of :func:`compute_gradient`, under -2 y g and g^2 or as coefficients of the step size's powers."""
 
     first: Moments
     second: Moments
@@ -116,7 +116,7 @@ def add(first: S, second: S) -> S:
     return found
 
 
-def begin(
+def initialise(
     coded: Coded, row_ids: Integers, n_clusters: int, start: float, seed: int
 ) -> tuple[RowState, InitialSums]:
     """Start with the weight start^2 for all rows, and a random partition by a hash of seed and row id."""
@@ -129,7 +129,7 @@ def begin(
     return RowState(omega, omega, nothing, labels, nothing), sums
 
 
-def look(
+def assign_rows(
     coded: Coded, state: RowState, centres: Float64 | None, step: float | None, momentum: float
 ) -> tuple[RowState, GradientSums]:
     """Take the step that was chosen, assign rows to centres, and look ahead.
@@ -148,7 +148,9 @@ def look(
     return RowState(omega, ahead, state.gradient, labels, error), sums
 
 
-def descend(coded: Coded, state: RowState, slope: Slope, n_clusters: int) -> tuple[RowState, LineSums]:
+def compute_gradient(
+    coded: Coded, state: RowState, slope: Slope, n_clusters: int
+) -> tuple[RowState, LineSums]:
     """Return the gradient at y (equation 17), and the sums that give the objective anywhere along it."""
     y = state.ahead
     by_weight = slope.lambda1 * row_gradient(coded, slope.derivative) + 2 * slope.lambda2 * y**2

@@ -136,31 +136,29 @@ SETTINGS = DckmSettings(n_clusters=3, lambda1=0.5, lambda2=2.0, lambda3=1.5, max
 def test_a_step_follows_the_gradient_of_equation_7(seed: int, coding: Any) -> None:
     coded = problem(seed, coding=coding)
     rng = np.random.default_rng(seed)
-    state, _ = steps.begin(coded, np.arange(30), 3, 1.0, seed)
+    state, _ = steps.initialise(coded, np.arange(30), 3, 1.0, seed)
     centres = rng.normal(size=(3, 5))
     state = replace(state, omega=rng.normal(size=30), gradient=rng.normal(size=30))
     before, gradient = state.omega, state.gradient
-    state, looked = steps.look(coded, state, centres, 0.2, 0.7)
+    state, at_y = steps.assign_rows(coded, state, centres, 0.2, 0.7)
     after = np.ones(30) - 0.2 * gradient
     np.testing.assert_allclose(state.omega, after)
     np.testing.assert_allclose(y := state.ahead, after + 0.7 * (after - before))
     gaps = ((coded.Z[:, None] - centres) ** 2).sum(axis=2)
     np.testing.assert_array_equal(state.labels, gaps.argmin(axis=1))
     np.testing.assert_allclose(state.error, gaps.min(axis=1))
-    assert float(looked.error_before) == pytest.approx(after**2 @ state.error)
+    assert float(at_y.error_before) == pytest.approx(after**2 @ state.error)
 
-    _, derivative = balance_derivative(looked.moments)
-    slope = steps.Slope(derivative, 0.5, 2.0, 2 * 1.5 * (float(looked.moments.weight) - 1))
-    state, line = steps.descend(coded, state, slope, 3)
+    _, derivative = balance_derivative(at_y.moments)
+    slope = steps.Slope(derivative, 0.5, 2.0, 2 * 1.5 * (float(at_y.moments.weight) - 1))
+    state, line = steps.compute_gradient(coded, state, slope, 3)
     expected = slopes(lambda at: objective(coded.Z, at**2, state.error, SETTINGS), y)
     np.testing.assert_allclose(state.gradient, expected, rtol=1e-5, atol=1e-4)
 
     # The sums along the line are those of the weights there.
     r = 0.013
     w = (y - r * state.gradient) ** 2
-    for found, wanted in zip(
-        looked.moments.along(line.first, line.second, r), moments(coded, w), strict=True
-    ):
+    for found, wanted in zip(at_y.moments.along(line.first, line.second, r), moments(coded, w), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
     assert np.polyval(line.square[::-1], r) == pytest.approx(w @ w)
     assert np.polyval(line.error[::-1], r) == pytest.approx(w @ state.error)
@@ -250,7 +248,7 @@ def by_the_book(Z: Any, labels: Any, settings: DckmSettings) -> tuple[Any, Any, 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_same_as_by_the_book(seed: int, coding: Any) -> None:
     coded = problem(seed, 40, 6, coding)
-    state, _ = steps.begin(coded, np.arange(40), 3, 1.0, seed)
+    state, _ = steps.initialise(coded, np.arange(40), 3, 1.0, seed)
     labels, w, values = by_the_book(coded.Z, state.labels, SETTINGS)
     rows = InMemory(coded)
     found = solve(rows, replace(SETTINGS, seed=seed))
