@@ -66,7 +66,7 @@ class Cluster(Split[ClusterParams]):
         from operators.splits.kernel import iterate, mmd_of, random_mmd
         from operators.splits.selection import make_quotas
         from operators.splits.sharded import Files, ShardedRows, Taking, draw
-        from operators.splits.start import begin, generator
+        from operators.splits.start import generator, make_start
 
         params = self.params
         test, counts = draw_test_rows(self.params, context).thresholds(executor, params, 0.0, params.test)
@@ -91,7 +91,7 @@ class Cluster(Split[ClusterParams]):
             drawn = draw(executor, taking, seed, params.resources)
             return drawn.X, np.searchsorted(names, drawn.keys)[:, None]
 
-        start = begin(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
+        start = make_start(sample, sum(sizes.values()), settings, generator(context.seed % 2**32))
         start.by.save(context.state / MAP)
         work = context.state / "work"
         shutil.rmtree(work, ignore_errors=True)

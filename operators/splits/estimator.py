@@ -17,7 +17,7 @@ from operators.splits.features import Kernel, check_gamma, make_map
 from operators.splits.in_memory import FeatureRows, GramRows, InMemory, best_start
 from operators.splits.kernel import Fit, iterate, mmd_of, random_mmd
 from operators.splits.selection import Tolerance, make_selector
-from operators.splits.start import SplitSettings, Way, begin, generator, sample_rows
+from operators.splits.start import SplitSettings, Way, generator, make_start, sample_rows
 
 LARGEST_GRAM = 2**31
 """Bytes of the largest kernel matrix that is held."""
@@ -147,7 +147,7 @@ class ConstrainedKernelKMeans(BaseEstimator):  # type: ignore[misc]
             rows = GramRows(gram, selector)
             start, _, ends = best_start(rows, self.n_init, self.max_iter, random)
             return iterate(rows, start, self.max_iter), rows, ends
-        self.feature_map_, start, ends = begin(sample, len(X), settings, random)
+        self.feature_map_, start, ends = make_start(sample, len(X), settings, random)
         self.gamma_ = self.feature_map_.gamma
         rows = FeatureRows(self.feature_map_.features(X), selector)
         return iterate(rows, start, self.max_iter), rows, ends

@@ -110,7 +110,7 @@ class Start(NamedTuple):
     ends: list[float]
 
 
-def begin(
+def make_start(
     sample: Callable[[int], tuple[npt.NDArray[Any], Int64]],
     n: int,
     settings: SplitSettings,

@@ -57,7 +57,7 @@ from operators.weights.classes import (
     strength_sentence,
 )
 from operators.weights.kernel import (
-    Trust,
+    LabelTrust,
     bound_noise,
     class_priors,
     group_keys,
@@ -184,7 +184,7 @@ class Weights(Operator[WeightsParams]):
         return balanced if by else bound_noise(balanced, by_class), by_class
 
     def _scaled(
-        self, context: Context, executor: Executor, balanced: dict[int, float], trust: Trust | None
+        self, context: Context, executor: Executor, balanced: dict[int, float], trust: LabelTrust | None
     ) -> dict[str, float]:
         shards = range(len(context.shards.shards))
         method = self.params.method
@@ -198,7 +198,7 @@ class Weights(Operator[WeightsParams]):
         work = partial(add_up, context.shards, self.requires, scales, context.state)
         whole = all_shards(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
-        self._tell(whole, totals)
+        self._log_unusual(whole, totals)
         return {
             "groups": float(len(balanced)),
             "largest_weight": float(np.float32(whole.scale * whole.largest)),
@@ -210,7 +210,7 @@ class Weights(Operator[WeightsParams]):
             **({} if limits is None else {"class_strength": self._strength(context)}),
         }
 
-    def _tell(self, whole: Totals, totals: Sequence[ClassTotal]) -> None:
+    def _log_unusual(self, whole: Totals, totals: Sequence[ClassTotal]) -> None:
         """Log what is unusual about the weights."""
         if sentence := rare_class_sentence(totals, self.params.min_class_rows):
             _log.warning("operators.weights: %s", sentence)
@@ -283,7 +283,7 @@ class Weights(Operator[WeightsParams]):
 
     def _train(
         self, context: Context, executor: Executor, by_class: Counter[tuple[int, int]]
-    ) -> Trust | None:
+    ) -> LabelTrust | None:
         largest = largest_groups(by_class)
         if not self._doubts or len(by_class) == len(largest):
             return None  # every class is one group: nothing to doubt
@@ -294,7 +294,7 @@ class Weights(Operator[WeightsParams]):
         for (_, key), n_rows in by_class.items():
             sizes[key] += n_rows
         priors = class_priors(by_class, count_classes(context.states["ingest"])).tolist()
-        trust = Trust(largest, self.params.cross_fit.folds, tuple(priors), context.seed)
+        trust = LabelTrust(largest, self.params.cross_fit.folds, tuple(priors), context.seed)
         job = FoldJob(context.shards, context.state, self.params, dict(sizes), trust)
         if not self._trains_on_ray(job, executor):
             for _ in executor.map(job, range(trust.n_folds), resources=self.params.resources):

@@ -29,7 +29,7 @@ from operators.probe.scoring import predict
 from operators.probe.settings import Settings
 from operators.weights.kernel import (
     OUTLIER,
-    Trust,
+    LabelTrust,
     balanced_weights,
     doubtful,
     group_keys,
@@ -107,7 +107,7 @@ class ShardsWithout(CachedShards):
     """Training rows of every shard, those of one fold left out."""
 
     fold: int = field(kw_only=True)
-    trust: Trust = field(kw_only=True)
+    trust: LabelTrust = field(kw_only=True)
     sizes: Mapping[int, int] = field(kw_only=True)
 
     def _read(self, shard: int) -> Rows:
@@ -132,7 +132,7 @@ class FoldJob:
     state: Path
     params: WeightsParams
     sizes: Mapping[int, int]
-    trust: Trust
+    trust: LabelTrust
 
     def __call__(self, fold: int, communicator: Communicator | None = None) -> float:
         """Leave the model in :func:`fold_folder`; its mean loss on the rows it learnt from.
@@ -161,7 +161,7 @@ def fold_folder(state: Path, fold: int) -> Path:
     return state / f"without-{fold}"
 
 
-def open_trust(trust: Trust, state: Path) -> Callable[[pa.Table], Float64]:
+def open_trust(trust: LabelTrust, state: Path) -> Callable[[pa.Table], Float64]:
     """Load the models of all folds; return a function from a shard's rows to their trust (n,) in [0, 1]."""
     models: Sequence[nn.Module] = [load(fold_folder(state, fold)) for fold in range(trust.n_folds)]
 

@@ -17,7 +17,7 @@ OUTLIER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
-class Trust:
+class LabelTrust:
     """Rows whose labels are trusted without a check, and how the cross-fitted models divide the others."""
 
     largest: dict[int, int]

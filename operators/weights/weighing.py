@@ -16,7 +16,7 @@ from operators.base import GROUP, IS_OUTLIER, LABEL
 from operators.bounded_json import read_json
 from operators.explanations import Fact
 from operators.weights.class_limits import ClassLimits
-from operators.weights.kernel import Keys, Trust, balance_keys, balanced_weights
+from operators.weights.kernel import Keys, LabelTrust, balance_keys, balanced_weights
 
 COLUMNS = (LABEL, GROUP, IS_OUTLIER)
 STATE = "weights.json"
@@ -68,7 +68,7 @@ class Scales:
 
     sizes: dict[int, float] | None
     """Sum of the factors' product over each group's rows, where groups are balanced."""
-    trust: Trust | None
+    trust: LabelTrust | None
     scale: float = 1.0
     factors: Factors = Factors()
     limits: ClassLimits | None = None
@@ -137,7 +137,9 @@ class Scales:
         factors = record["factors"]
         found = Factors(tuple(factors["columns"]), tuple(factors["marks"]), factors["drop_outliers"])
         if trust is not None:
-            trust = Trust(**trust | {"largest": dict(trust["largest"]), "priors": tuple(trust["priors"])})
+            trust = LabelTrust(
+                **trust | {"largest": dict(trust["largest"]), "priors": tuple(trust["priors"])}
+            )
         sizes = None if sizes is None else dict(sizes)
         limits = record.get("limits")
         if limits is not None:
