@@ -58,7 +58,7 @@ class Cues(Operator[CuesParams]):
 
     name = NAME
     version = 8
-    cost = Cost(101, 64.7, 83)
+    cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True

@@ -45,7 +45,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
     """
 
     version = 2
-    cost = Cost(3.96, 3.51, 64)
+    cost = Cost(4.85, 3.70, 91)
     Params: ClassVar[type[OperatorParams]] = CueGroupsParams
     uses: tuple[str, ...] = ("ingest", "cues")
 

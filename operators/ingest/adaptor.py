@@ -62,7 +62,7 @@ class Ingest(Operator[IngestParams]):
 
     name = "ingest"
     version = 1
-    cost = Cost(10.5, 6.94, 106)
+    cost = Cost(9.80, 4.90, 151)
     Params = IngestParams
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Ingest:

@@ -64,7 +64,7 @@ class Outliers(Operator[OutliersParams]):
 
     name = "outliers"
     version = 4
-    cost = Cost(541, 179, 168)
+    cost = Cost(424, 146, 189)
     Params = OutliersParams
 
     def __init__(self, params: OutliersParams, voters: Sequence[str] = ("group",)) -> None:

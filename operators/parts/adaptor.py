@@ -42,7 +42,7 @@ class RowParts(Operator[PartsParams]):
 
     name = NAME
     version = 1
-    cost = Cost(5, 5)
+    cost = Cost(11.8, 8.43, 213)
     Params = PartsParams
     fits_on_all_rows = True
 

@@ -34,7 +34,7 @@ class Probe(Operator[ProbeParams]):
 
     name = "probe"
     version = 2
-    cost = Cost(11.5, 8.82, 87)
+    cost = Cost(13.8, 7.95, 93)
     Params: ClassVar[type[OperatorParams]] = ProbeParams
     uses = ("ingest",)
     keeps_open = True

@@ -85,7 +85,7 @@ class Weights(Operator[WeightsParams]):
 
     name = "weights"
     version = 10
-    cost = Cost(4.55, 1.34)
+    cost = Cost(2.80, 1.82, 13)
     Params = WeightsParams
     partial_fit_changes_rows = True
 

@@ -49,8 +49,8 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
     ("rows", "said"),
     [
         (100, "about 5 s of one core"),
-        (1_000_000, "about 5 min of one core and 620 MiB, mostly for `outliers`"),
-        (10**9, "about 78 h"),
+        (1_000_000, "about 4 min of one core and 640 MiB, mostly for `outliers`"),
+        (10**9, "about 71 h"),
     ],
 )
 def test_the_text_is_rounded(rows: int, said: str) -> None:
