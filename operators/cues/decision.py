@@ -125,7 +125,9 @@ def decide(
     if gate > 0:
         points = trials.points(shortcut_groups(y, sample.broken, len(path.counts)))
         blend = gate if named else raised_gate(gate, trials, y, sample.broken)
-        if named or beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
+        if named:
+            return Decision(class_strength(trials, y), blend, points)
+        if beats_baseline(points, trials, CLASS_BALANCE + blend, y, sample.broken):
             return Decision(CLASS_BALANCE, blend, points)
     # Where the gate is shut, its strength is not on the curve.
     kept = [k for k, strength in enumerate(trials.strengths) if strength in STRENGTHS]

@@ -93,14 +93,14 @@ def fit(
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
-    decision = _decide(search, *whole, s, counts)
-    if s.spurious:
-        found = fit_named(Z, y, ids, s, C, replace(search, blend=decision.blend))
-        strength = decision.class_strength  # as far as without a name
-        by_class = class_factors(counts, strength=strength)
-        points = _decide(found, *whole, s, counts).points
-        return replace(found, class_strength=strength, class_factor=by_class, points=points)
-    return _finished(search, decision, Z, y, ids, s, counts)
+    if not s.spurious:
+        return _finished(search, _decide(search, *whole, s, counts), Z, y, ids, s, counts)
+    without = _decide(search, *whole, s, counts) if search.blend > 0 else None
+    found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
+    decision = _decide(found, *whole, s, counts)
+    strength = (without or decision).class_strength  # as far as without a name
+    by_class = class_factors(counts, strength=strength)
+    return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
 
 
 def _decide(
