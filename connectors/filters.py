@@ -29,17 +29,17 @@ WRITE = 'Write [column, operation, value], such as [age, ">=", 18], or a list of
 
 @dataclass(frozen=True)
 class Predicate:
-    """Selects the rows for which all clauses of one of the ``ways`` hold (disjunctive normal form).
+    """Selects the rows for which all clauses of one of the ``conjunctions`` hold (disjunctive normal form).
 
     A clause is a column, one of ``OPERATIONS`` and a value. A missing value fits no clause but ``= null``.
     """
 
-    ways: tuple[tuple[Clause, ...], ...]
+    conjunctions: tuple[tuple[Clause, ...], ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns it asks about."""
-        return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
+        return tuple(dict.fromkeys(name for clauses in self.conjunctions for name, _, _ in clauses))
 
     def mask(self, table: pa.Table) -> pa.ChunkedArray:
         """Return which rows are taken. Raises ConnectorError for an unknown column or an impossible value."""
@@ -52,26 +52,31 @@ class Predicate:
 
     def renamed(self, names: Mapping[str, str]) -> Predicate | None:
         """Return it with other column names; clauses on other columns are left out: more rows pass."""
-        ways = [tuple((names[n], op, v) for n, op, v in way if n in names) for way in self.ways]
-        return Predicate(tuple(ways)) if all(ways) else None
+        conjunctions = [
+            tuple((names[n], op, v) for n, op, v in clauses if n in names) for clauses in self.conjunctions
+        ]
+        return Predicate(tuple(conjunctions)) if all(conjunctions) else None
 
     def given(self, row: pa.Table) -> Predicate | bool:
         """Return the filter that remains once the columns of ``row``, a table of one row, are known."""
-        ways = []
-        for way in self.ways:
-            known = tuple(clause for clause in way if clause[0] in row.schema.names)
+        conjunctions = []
+        for clauses in self.conjunctions:
+            known = tuple(clause for clause in clauses if clause[0] in row.schema.names)
             if known and not Predicate((known,)).mask(row)[0].as_py():
                 continue
-            left = tuple(clause for clause in way if clause not in known)
-            if not left:
+            unknown = tuple(clause for clause in clauses if clause not in known)
+            if not unknown:
                 return True
-            ways.append(left)
-        return Predicate(tuple(ways)) if ways else False
+            conjunctions.append(unknown)
+        return Predicate(tuple(conjunctions)) if conjunctions else False
 
     def _test(self, schema: pa.Schema, refs: Mapping[str, Any]) -> Any:
         pick(schema, self.columns, "source.filter: the source")
-        ways = (reduce(pc.and_kleene, (_clause(schema, refs, *c) for c in way)) for way in self.ways)
-        return reduce(pc.or_kleene, ways)
+        terms = (
+            reduce(pc.and_kleene, (_clause(schema, refs, *c) for c in clauses))
+            for clauses in self.conjunctions
+        )
+        return reduce(pc.or_kleene, terms)
 
 
 def parse(value: Any) -> Predicate | None:
@@ -85,8 +90,8 @@ def parse(value: Any) -> Predicate | None:
         raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
     if isinstance(value[0], str):
         value = [value]
-    ways = [value] if any(_like_clause(part) for part in value) else value
-    return Predicate(tuple(_way(way) for way in ways))
+    conjunctions = [value] if any(_like_clause(part) for part in value) else value
+    return Predicate(tuple(_conjunction(clauses) for clauses in conjunctions))
 
 
 def _like_clause(value: Any) -> bool:
@@ -94,7 +99,7 @@ def _like_clause(value: Any) -> bool:
     return listed and len(value) > 0 and isinstance(value[0], str)
 
 
-def _way(value: Any) -> tuple[Clause, ...]:
+def _conjunction(value: Any) -> tuple[Clause, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise ConnectorError(f"source.filter: {value!r} is no list of clauses. {WRITE}.")
     return tuple(_checked(clause) for clause in value)

@@ -162,7 +162,7 @@ def pushed(
 
 def _asks_numbers(predicate: Predicate, name: str) -> bool:
     """Return whether a filter compares a column with numbers alone."""
-    values = [value for way in predicate.ways for column, _, value in way if column == name]
+    values = [value for clauses in predicate.conjunctions for column, _, value in clauses if column == name]
     flat = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
     return all(isinstance(one, int | float) for one in flat)
 

@@ -118,8 +118,10 @@ class Iceberg(Connector[IcebergOptions]):
         chosen = options.snapshot
         snapshot = table.current_snapshot() if chosen is None else table.snapshot_by_id(chosen)
         if snapshot is None:
-            there = [found.snapshot_id for found in table.snapshots()]
-            raise ConnectorError(f"{spec.path} has no snapshot {chosen or 'yet'}; there are: {there[-5:]}.")
+            snapshots = [found.snapshot_id for found in table.snapshots()]
+            raise ConnectorError(
+                f"{spec.path} has no snapshot {chosen or 'yet'}; there are: {snapshots[-5:]}."
+            )
         properties = tuple(sorted((key, str(value)) for key, value in table.io.properties.items()))
         check_hosts(table.metadata.properties, "source.path: the metadata of the table")
         if not isinstance(options.catalog, str):  # else they are what the operator's own catalog says
@@ -442,9 +444,9 @@ def _expression(wanted: Predicate) -> Any:
     """Return a filter in pyiceberg's terms."""
     terms = library("pyiceberg.expressions", "iceberg")
     found: Any = terms.AlwaysFalse()
-    for way in wanted.ways:
+    for clauses in wanted.conjunctions:
         every: Any = terms.AlwaysTrue()
-        for clause in way:
+        for clause in clauses:
             every = terms.And(every, _clause(terms, clause))
         found = terms.Or(found, every)
     return found

@@ -47,8 +47,10 @@ def where(wanted: Predicate | None, schema: pa.Schema) -> str:
     if wanted is None:
         return EVERYTHING
     wanted.expression(schema)
-    ways = (" AND ".join(_condition(clause, schema) for clause in way) for way in wanted.ways)
-    return "(" + " OR ".join(f"({way})" for way in ways) + ")"
+    terms = (
+        " AND ".join(_condition(clause, schema) for clause in clauses) for clauses in wanted.conjunctions
+    )
+    return "(" + " OR ".join(f"({term})" for term in terms) + ")"
 
 
 def _condition(clause: Clause, schema: pa.Schema) -> str:
