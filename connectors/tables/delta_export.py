@@ -51,7 +51,7 @@ class DeltaExport(Export):
         known = any(table.transaction_version(name) is not None for name in names)
         return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
 
-    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         wanted = self._fit(self._table(), storable(schema))
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))
@@ -62,9 +62,9 @@ class DeltaExport(Export):
         if table is None:
             return wanted
         self._check_plain(table)
-        there = plain(self.path, pa.schema(table.schema().to_arrow()))
-        self.check_columns(there, wanted)
-        return there
+        columns = plain(self.path, pa.schema(table.schema().to_arrow()))
+        self.check_columns(columns, wanted)
+        return columns
 
     def _commit(self, schema: pa.Schema, tag: VersionTag, files: Sequence[dict[str, Any]]) -> CommitResult:
         """Try to commit once. Delta refuses an application's second transaction on the same version."""

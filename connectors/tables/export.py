@@ -73,8 +73,9 @@ class PendingExport:
     write: Callable[[pa.Table, int], Any]
     """Writes part ``number`` and returns a small record. Picklable; runs on workers."""
     attempt: Callable[[Sequence[Any]], CommitResult]
-    """Takes the records in order, in the process that began. Looks at the history and commits on the very
-    state it looked at. Raises CommitConflictError where that is no longer the newest, and ConnectorError."""
+    """Takes the records in order, in the process that started the export. Reads the history and commits on
+    the very state that it read. Raises CommitConflictError where that is no longer the newest state, and
+    ConnectorError."""
 
     def commit(self, records: Sequence[Any]) -> CommitResult:
         """Make all of it visible, unless another export of the tag has. Raises ConnectorError."""
@@ -107,23 +108,23 @@ class Export(ABC):
         """
 
     @abstractmethod
-    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """Look whether the table can take the rows. Raises ConnectorError."""
+    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+        """Start an export of rows with this schema. Raises ConnectorError if the table cannot take them."""
 
-    def check_absent(self, there: bool) -> None:
-        """Raise ConnectorError if the table is there and ``mode`` is to create it."""
-        if there and self.mode == "create":
+    def check_absent(self, exists: bool) -> None:
+        """Raise ConnectorError if the table exists and ``mode`` is to create it."""
+        if exists and self.mode == "create":
             raise ConnectorError(
                 f"{self.path} is there already. Export with mode append or overwrite, or to another place."
             )
 
-    def check_columns(self, there: pa.Schema, schema: pa.Schema) -> None:
-        """Raise ConnectorError unless a table that is there has the columns of ``schema``."""
-        check_same_names("The version", schema.names, self.path, there.names)
+    def check_columns(self, existing: pa.Schema, schema: pa.Schema) -> None:
+        """Raise ConnectorError unless an existing table has the columns of ``schema``."""
+        check_same_names("The version", schema.names, self.path, existing.names)
 
-    def check_unchanged(self, there: object, begun: object) -> None:
-        """Raise ConnectorError if what was begun with no longer holds just before the commit."""
-        if there != begun:
+    def check_unchanged(self, now: object, at_start: object) -> None:
+        """Raise ConnectorError if the table is no longer as at the start of the export, before the commit."""
+        if now != at_start:
             raise ConnectorError(
                 f"{self.path} was made or got other columns while the version was written. Run again."
             )

@@ -45,7 +45,7 @@ class IcebergExport(Export):
                 return ""
         return ""
 
-    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         with reading_iceberg(self.path):
             table = self._table()
@@ -62,9 +62,9 @@ class IcebergExport(Export):
             return wanted
         if not table.spec().is_unpartitioned():
             raise ConnectorError(f"{self.path} is partitioned. Export to a table that is not.")
-        there = plain(self.path, table.schema().as_arrow())
-        self.check_columns(there, wanted)
-        return there
+        columns = plain(self.path, table.schema().as_arrow())
+        self.check_columns(columns, wanted)
+        return columns
 
     def _catalog(self) -> Any:
         return load_catalog(self.catalog or "default", "output.export.catalog")

@@ -62,7 +62,7 @@ class LanceExport(Export):
                 return ""
         return ""
 
-    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """Prepare the writer of fragments and their single commit, after checking mode and columns."""
         dataset = self._dataset()
         self.check_absent(dataset is not None)

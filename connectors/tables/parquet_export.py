@@ -42,15 +42,15 @@ class ParquetExport(Export):
             return f"folder {tag.version}" if same else ""
         return ""
 
-    def begin(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
         """Check the folder and prepare the writer. Raises ConnectorError, also for mode ``overwrite``."""
         if self.mode == "overwrite":
             raise ConnectorError(
                 f"{self.path}: Parquet files cannot be replaced all at once. Export with mode create or "
                 f"append, or to delta, iceberg or lance."
             )
-        there = _names(place_of(self.path)) - {tag.version}
-        self.check_absent(any(not name.startswith(("_", ".")) for name in there))
+        entries = _names(place_of(self.path)) - {tag.version}
+        self.check_absent(any(not name.startswith(("_", ".")) for name in entries))
         target = self._folder(tag)
         if isinstance(target, Path):
             staged = target.with_name(f"_{tag.version}.{uuid.uuid4().hex}")

@@ -66,7 +66,7 @@ def export(
         known = table.committed_state(tag)
         if known:
             return ExportResult(table.format, table.path, known, written=False)
-        pending = table.begin(_schema(folder, manifest), tag)
+        pending = table.start_export(_schema(folder, manifest), tag)
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:

@@ -47,8 +47,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return Target(request.param, tmp_path)
 
 
-def begin(target: Target, mode: Mode, tag: VersionTag) -> PendingExport:
-    return target.open(mode).begin(PARTS[0].schema, tag)
+def start_export(target: Target, mode: Mode, tag: VersionTag) -> PendingExport:
+    return target.open(mode).start_export(PARTS[0].schema, tag)
 
 
 def write(pending: PendingExport) -> list[Any]:
@@ -57,7 +57,7 @@ def write(pending: PendingExport) -> list[Any]:
 
 def test_rows_become_visible_together_at_the_commit_and_once(target: Target) -> None:
     assert target.open("create").committed_state(OLD) == ""
-    pending = begin(target, "create", OLD)
+    pending = start_export(target, "create", OLD)
     records = write(pending)
     assert target.is_empty()
     assert pending.commit(records).written
@@ -67,9 +67,9 @@ def test_rows_become_visible_together_at_the_commit_and_once(target: Target) -> 
 
 
 def test_the_same_version_again_writes_nothing(target: Target) -> None:
-    first = begin(target, "append", OLD)
+    first = start_export(target, "append", OLD)
     done = first.commit(write(first))
-    again = begin(target, "append", OLD)
+    again = start_export(target, "append", OLD)
     repeated = again.commit(write(again))
     assert (done.written, repeated.written) == (True, False)
     assert done.state == repeated.state == target.open("append").committed_state(OLD)
@@ -78,7 +78,7 @@ def test_the_same_version_again_writes_nothing(target: Target) -> None:
 
 @pytest.mark.parametrize("mode", ["create", "append"])
 def test_two_rivals_with_one_version_are_one_commit(target: Target, mode: Mode) -> None:
-    one, other = begin(target, mode, OLD), begin(target, mode, OLD)
+    one, other = start_export(target, mode, OLD), start_export(target, mode, OLD)
     found = [write(one), write(other)]
     results = [one.commit(found[0]), other.commit(found[1])]
     assert [result.written for result in results] == [True, False]
@@ -86,9 +86,9 @@ def test_two_rivals_with_one_version_are_one_commit(target: Target, mode: Mode) 
 
 
 def test_two_rivals_with_two_versions_both_count(target: Target) -> None:
-    base = begin(target, "append", VersionTag("v0", "c0ffee00"))
+    base = start_export(target, "append", VersionTag("v0", "c0ffee00"))
     base.commit(write(base))
-    one, other = begin(target, "append", OLD), begin(target, "append", NEW)
+    one, other = start_export(target, "append", OLD), start_export(target, "append", NEW)
     found = [write(one), write(other)]
     assert other.commit(found[1]).written
     assert one.commit(found[0]).written
@@ -96,16 +96,16 @@ def test_two_rivals_with_two_versions_both_count(target: Target) -> None:
 
 
 def test_an_export_that_died_is_done_again(target: Target) -> None:
-    begin(target, "create", OLD).write(PARTS[0], 0)  # and no commit
+    start_export(target, "create", OLD).write(PARTS[0], 0)  # and no commit
     assert target.is_empty()
-    pending = begin(target, "create", OLD)
+    pending = start_export(target, "create", OLD)
     assert pending.commit(write(pending)).written
     assert target.ids() == [0, 1, 2, 3, 4]
 
 
 def test_create_keeps_what_is_there(target: Target) -> None:
-    first = begin(target, "create", OLD)
+    first = start_export(target, "create", OLD)
     first.commit(write(first))
     with pytest.raises(ConnectorError, match="is there already"):
-        begin(target, "create", NEW)
+        start_export(target, "create", NEW)
     assert target.ids() == [0, 1, 2, 3, 4]

@@ -79,5 +79,5 @@ def test_a_former_export_is_found(former: Callable[[Path], Export], tmp_path: Pa
 @pytest.mark.parametrize("former", [former_parquet, former_delta, former_lance, former_iceberg])
 def test_a_former_export_is_not_written_again(former: Callable[[Path], Export], tmp_path: Path) -> None:
     edition = VersionTag("v1", "c0ffee")
-    begun = former(tmp_path).begin(ROWS.schema, edition)
-    assert not begun.commit([begun.write(ROWS, 0)]).written
+    pending = former(tmp_path).start_export(ROWS.schema, edition)
+    assert not pending.commit([pending.write(ROWS, 0)]).written
