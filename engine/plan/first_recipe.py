@@ -23,7 +23,7 @@ from engine.plan.model import Plan
 from engine.plan.planner import TakenNameError, make_plan
 from engine.plan.preview import Preview, check, preview
 from engine.plan.source_columns import share_text
-from engine.plan.source_keys import Choice, SourceLook, look_at
+from engine.plan.source_keys import Choice, InspectedSource, inspect_source
 from engine.recipe.recipe import Recipe
 from operators.base import ROW_ID, OperatorError
 from operators.embed.params import NEEDS
@@ -105,14 +105,14 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         The source cannot be read, or the label cannot be used.
 
     """
-    look = look_at(path, format, shards)
-    _check_label(look, label)
-    keys = look.keys | _label_keys(look, label)
-    if ROW_ID in look.summaries and label != ROW_ID:
+    source = inspect_source(path, format, shards)
+    _check_label(source, label)
+    keys = source.keys | _label_keys(source, label)
+    if ROW_ID in source.summaries and label != ROW_ID:
         why = "operators are handed the number of each row under this name"
         keys["rename"] = Choice({ROW_ID: f"source_{ROW_ID}"}, why)
     name = recipe_name(path)
-    operators = _image_network(look) or _text_network(look, label)
+    operators = _image_network(source) or _text_network(source, label)
     made = _planned(name, path, label, keys, output, operators)
     check(made.preview)
     leaks = made.preview.leaks
@@ -139,7 +139,7 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
     images, texts = kinds.count(Kind.IMAGE), kinds.count(Kind.TEXT)
     costs = {of.operator.name: of.operator.cost for of in made.plan.operators if of.operator.name != "embed"}
     cost = estimate(costs, sum(rows), _n_features(made.preview), rows, networks=images, texts=texts)
-    return Draft(name, keys, operators, look.format, made.plan, made.preview, leaks, reasons, cost)
+    return Draft(name, keys, operators, source.format, made.plan, made.preview, leaks, reasons, cost)
 
 
 def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candidate]:
@@ -147,14 +147,14 @@ def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candida
 
     Raises InputError where the source cannot be read.
     """
-    look = look_at(path, format, shards)
+    source = inspect_source(path, format, shards)
     found = []
-    for name, summary in look.summaries.items():
+    for name, summary in source.summaries.items():
         usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN, Form.INTEGER)
         most = MOST_NUMBERS if summary.form == Form.INTEGER else MOST_CANDIDATES
         few = 2 <= summary.distinct <= min(most, summary.present // 5)
         if usable and few and summary.missing_share < 0.2:
-            found.append(Candidate(name, _counts(look.sample.rows[name], name, look.sample.is_whole)))
+            found.append(Candidate(name, _counts(source.sample.rows[name], name, source.sample.is_whole)))
     return found
 
 
@@ -198,13 +198,13 @@ def _planned(
     return _Planned(plan, preview(plan))
 
 
-def _label_keys(look: SourceLook, label: str) -> dict[str, Choice]:
+def _label_keys(source: InspectedSource, label: str) -> dict[str, Choice]:
     """Return the keys that a label asks for: spaces, spellings of one class, rows without a label."""
     keys: dict[str, Choice] = {}
-    table = look.sample.rows if label in look.sample.rows.column_names else look.sample.wide
-    counts = _counts(table[label], label, look.sample.is_whole)
+    table = source.sample.rows if label in source.sample.rows.column_names else source.sample.wide
+    counts = _counts(table[label], label, source.sample.is_whole)
     spaces = has_spaces([*counts.counts])
-    if spaces and "strip" not in look.keys:
+    if spaces and "strip" not in source.keys:
         keys["strip"] = Choice(True, "labels have spaces around them")
     joined = merging_map(counts, strip=spaces)
     if joined:
@@ -215,19 +215,19 @@ def _label_keys(look: SourceLook, label: str) -> dict[str, Choice]:
     return keys
 
 
-def _check_label(look: SourceLook, label: str) -> None:
-    names = [*look.summaries]
+def _check_label(source: InspectedSource, label: str) -> None:
+    names = [*source.summaries]
     if label not in names:
         hint = nearest(label, names) or f" The columns are: {', '.join(names[:50])}."
         raise InputError(f"--label {label}: the source has no such column.{hint}")
-    if look.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
-        types = ", ".join(look.summaries[label].types)
+    if source.summaries[label].form in (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.TIME):
+        types = ", ".join(source.summaries[label].types)
         raise InputError(f"--label {label}: its type is {types}; a label is text, whole numbers or booleans.")
 
 
-def _image_network(look: SourceLook) -> dict[str, dict[str, Any]]:
+def _image_network(source: InspectedSource) -> dict[str, dict[str, Any]]:
     """Return ``embed`` with its parameters where a column holds images. Raises InputError."""
-    found = look.summaries.items()
+    found = source.summaries.items()
     images = [name for name, one in found if one.form == Form.IMAGE and 2 * one.images > one.present]
     if not images:
         return {}
@@ -238,10 +238,10 @@ def _image_network(look: SourceLook) -> dict[str, dict[str, Any]]:
     return {"embed": {"model": "efficientnet_lite0", "column": images[0]}}
 
 
-def _text_network(look: SourceLook, label: str) -> dict[str, dict[str, Any]]:
+def _text_network(source: InspectedSource, label: str) -> dict[str, dict[str, Any]]:
     """Return the setting of ``encode`` for free text, where there is some and its packages are installed."""
     options = KindOptions(text_model=True)
-    others = (summary for name, summary in look.summaries.items() if name != label)
+    others = (summary for name, summary in source.summaries.items() if name != label)
     texts = any(decide_kind(summary, options).kind == Kind.TEXT for summary in others)
     return {"encode": {"text": {"model": "minilm"}}} if texts and _installed("minilm") else {}
 

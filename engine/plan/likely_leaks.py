@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from engine.plan.model import Plan
 from engine.plan.sample import SourceSample, draw_sample
-from engine.plan.source_columns import account_for_columns, told_by_recipe
+from engine.plan.source_columns import account_for_columns, use_by_recipe
 from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
@@ -74,6 +74,6 @@ def _candidates(plan: Plan) -> list[str]:
         field.name
         for field in plan.listing.schema
         if form_of(field.type) not in PASSED_OVER
-        and told_by_recipe(plan.recipe, plan.listing.schema, field.name) is None
+        and use_by_recipe(plan.recipe, plan.listing.schema, field.name) is None
         and not any(fnmatchcase(field.name, pattern) for pattern in known)
     ]

@@ -187,8 +187,8 @@ def recorded_columns(plan: Plan) -> list[dict[str, Any]]:
         fitted = read_key(state, "uses", dict)
     found = []
     for field in plan.listing.schema:
-        told = told_by_recipe(plan.recipe, plan.listing.schema, field.name)
-        use = fitted.get(field.name) if told is None else told.to_json()
+        decided = use_by_recipe(plan.recipe, plan.listing.schema, field.name)
+        use = fitted.get(field.name) if decided is None else decided.to_json()
         if use is None:
             use = _unfitted(maker, field).to_json()
         record = {"name": field.name, "type": str(field.type), **use}
@@ -240,9 +240,9 @@ def _use(
     maker: Operator[Any] | None,
     encode: Operator[Any] | None,
 ) -> ColumnUse:
-    told = told_by_recipe(recipe, schema, name)
-    if told is not None:
-        return told
+    use = use_by_recipe(recipe, schema, name)
+    if use is not None:
+        return use
     if encode is not None:
         return decide_kind(summary, kind_options(encode.params, name))
     if maker is not None and maker.name != "ingest":
@@ -250,7 +250,7 @@ def _use(
     return _as_it_is(schema.field(name).type)
 
 
-def told_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | None:
+def use_by_recipe(recipe: Recipe, schema: pa.Schema, name: str) -> ColumnUse | None:
     """Return the use of a column that the section ``source`` or ``truth`` decides; else None."""
     source, truth = recipe.source, recipe.truth
     if name == source.label:

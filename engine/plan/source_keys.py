@@ -57,7 +57,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class SourceLook:
+class InspectedSource:
     """A source that was opened, listed and sampled with some keys of ``source``."""
 
     keys: dict[str, Choice]
@@ -66,7 +66,7 @@ class SourceLook:
     summaries: dict[str, ColumnSummary]
 
 
-def look_at(path: str, format: str, shards: int) -> SourceLook:
+def inspect_source(path: str, format: str, shards: int) -> InspectedSource:
     """Open a source in the way that its first rows ask for. Raises InputError."""
     try:
         found = find_connector(path, format)
@@ -77,25 +77,27 @@ def look_at(path: str, format: str, shards: int) -> SourceLook:
             spec = replace(spec, encoding=encoding)
             keys |= {"encoding": Choice(encoding, why)} if why else {}
         if found.name != "csv":
-            return _look_typed(path, format, found.name, keys, shards)
+            return _inspect_typed(path, format, found.name, keys, shards)
         guess = guess_options(spec)
         if guess.options:
             keys["options"] = Choice(guess.options, guess.why)
-        return _look_text(spec, format, keys, guess.options, shards)
+        return _inspect_text(spec, format, keys, guess.options, shards)
     except ConnectorError as error:
         raise InputError(str(error)) from None
 
 
-def _look_text(
+def _inspect_text(
     spec: SourceSpec, format: str, keys: dict[str, Choice], options: dict[str, Any], shards: int
-) -> SourceLook:
-    """Look at CSV twice: first all cells as text, to see spaces and words for missing; then with types."""
+) -> InspectedSource:
+    """Read CSV twice: first all cells as text, to find spaces and words for missing; then with types."""
     cells = CsvSource(spec, CsvOptions(**options)).cells(CELL_BYTES)
     keys = keys | _cell_keys(cells) | _code_keys(cells)
-    return _look_typed(spec.path, format, "csv", keys, shards)
+    return _inspect_typed(spec.path, format, "csv", keys, shards)
 
 
-def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shards: int) -> SourceLook:
+def _inspect_typed(
+    path: str, format: str, name: str, keys: dict[str, Choice], shards: int
+) -> InspectedSource:
     """Open, list and sample a source. Raises ConnectorError or InputError."""
     settings = {key: choice.value for key, choice in keys.items() if key != "format"}
     try:
@@ -110,16 +112,16 @@ def _look_typed(path: str, format: str, name: str, keys: dict[str, Choice], shar
             more = _text_columns(keys, str(error)) if name == "csv" else {}
         if not more:
             raise
-        return _look_typed(path, format, name, keys | more, shards)
+        return _inspect_typed(path, format, name, keys | more, shards)
     structs = [field.name for field in listing.schema if _is_plain_struct(field.type)]
     if structs and "flatten" not in keys:
         flatten = Choice(
             structs, "their fields become columns, such as " + _first_field(listing.schema, structs)
         )
-        return _look_typed(path, format, name, keys | {"flatten": flatten}, shards)
+        return _inspect_typed(path, format, name, keys | {"flatten": flatten}, shards)
     sample = draw_sample(source, listing, n_shards=shards)
     try:
-        return SourceLook(keys, name, sample, summarise_sample(sample))
+        return InspectedSource(keys, name, sample, summarise_sample(sample))
     except OperatorError as error:
         raise InputError(str(error)) from None
 
@@ -131,8 +133,8 @@ def _text_columns(keys: Mapping[str, Choice], error: str) -> dict[str, Choice]:
     name = str(ast.literal_eval(found["name"])) if found else ""
     if found is None or name in known:
         return {}
-    told = keys["text_columns"].why + "; " if known else "read as text: "
-    why = f"{told}{name} holds {found['value']} among other values"
+    before = keys["text_columns"].why + "; " if known else "read as text: "
+    why = f"{before}{name} holds {found['value']} among other values"
     return {"text_columns": Choice([*known, name], why)}
 
 
