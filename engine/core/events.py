@@ -75,7 +75,7 @@ class Meter:
         """Seconds since the meter was created."""
         return time.perf_counter() - self._started
 
-    def tell(self, kind: Kind) -> None:
+    def emit(self, kind: Kind) -> None:
         """Send an event of this kind with the counts so far."""
         self._listener(self.event(kind))
 
@@ -100,9 +100,9 @@ class Meter:
         if worked:
             self.worked_rows += rows
             self.worked_seconds += worked
-        self.tell("progress")
+        self.emit("progress")
 
     def reused(self) -> None:
         """Send the event of an operator whose work was done by an earlier run."""
         self.rows, self.shards = self._total_rows, self._total_shards
-        self.tell("reused")
+        self.emit("reused")

@@ -133,8 +133,8 @@ def rebuilt_chain(version: Version) -> list[Operator[Any]]:
 def _shard_of(version: Version, row_id: int) -> int:
     rows = int(version.manifest["rows"])
     if not 0 <= row_id < rows:
-        there = f"rows are 0 to {rows - 1:,}" if rows else "it has no rows"
-        raise InputError(f"There is no row {row_id} in the version {version.name}: {there}.")
+        ids = f"rows are 0 to {rows - 1:,}" if rows else "it has no rows"
+        raise InputError(f"There is no row {row_id} in the version {version.name}: {ids}.")
     shards = version.manifest["source"]["shards"]
     filled = [index for index, shard in enumerate(shards) if shard["rows"]]
     firsts = [shards[index]["first_row"] for index in filled]

@@ -15,7 +15,7 @@ from engine.core.output_layout import check_real_folders, version_folder
 from engine.publish.tracking import VERSION_TAG, client, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.plugins.training import read_training, training_file
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.manifest import NUMBER, current_version, is_published, read_manifest
 from engine.storage.registrations import recorded_models
 from engine.storage.stores import store_of
@@ -83,7 +83,7 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
     check_real_folders(output)
     if dry_run:
         return _chosen(output, keep)
-    with writing(output, "rowsieve versions prune"):
+    with hold_lease(output, "rowsieve versions prune"):
         found = _chosen(output, keep)
         for name in found.versions:
             _remove(output, name)
@@ -136,10 +136,10 @@ def _unneeded(output: Place, versions: Iterable[str]) -> list[str]:
     }
     try:
         entries = [entry for entry in store_of(output).root.iterdir() if FINGERPRINT.fullmatch(entry.name)]
-        there = [entry.name for entry in entries if _is_real_folder(entry)]
+        folders = [entry.name for entry in entries if _is_real_folder(entry)]
     except FileNotFoundError:
         return []
-    return sorted(set(there) - needed)
+    return sorted(set(folders) - needed)
 
 
 def _is_real_folder(place: Place) -> bool:

@@ -54,9 +54,9 @@ class OperatorRunner:
     def executor(self) -> ShardExecutor:
         """The recipe's executor, which is opened at the first use."""
         meter = Meter(self._listener, self._section.executor)
-        meter.tell("start")
+        meter.emit("start")
         opened = self._stack.enter_context(open_executor(self._section, verbose=self._verbose))
-        meter.tell("finish")
+        meter.emit("finish")
         return opened
 
     @property
@@ -81,11 +81,11 @@ class OperatorRunner:
         """Return the meter of an operator or a step that counts the plan's rows and shards."""
         return Meter(self._listener, name, plan.n_rows, len(plan.shards))
 
-    def begin(self, plan: Plan, name: str) -> Meter:
+    def start_meter(self, plan: Plan, name: str) -> Meter:
         """Open the executor, then start a meter, so that its clock does not count the start of Ray."""
         self.executor.operator = name
         meter = self.meter(plan, name)
-        meter.tell("start")
+        meter.emit("start")
         return meter
 
     def _run(self, plan: Plan, planned: PlannedOperator) -> OperatorResult:
@@ -98,7 +98,7 @@ class OperatorRunner:
             self._record(plan, planned, done)
             self.meter(plan, planned.name).reused()
             return OperatorResult(planned.name, 0, len(done), 0.0, fitted["metrics"])
-        meter = self.begin(plan, planned.name)
+        meter = self.start_meter(plan, planned.name)
         store.sweep(planned.fingerprint)
         metrics = fitted["metrics"] if fitted else self._fit(plan, planned)
         quarantined = sum(commit.quarantined for commit in done.values())
@@ -107,7 +107,7 @@ class OperatorRunner:
             done[commit.shard] = commit
             meter.add(commit.rows, worked=commit.seconds, quarantined=commit.quarantined)
         self._record(plan, planned, done)
-        meter.tell("finish")
+        meter.emit("finish")
         pace = meter.event("finish").rows_per_worker_second
         reused = len(done) - len(missing)
         return OperatorResult(planned.name, len(missing), reused, meter.seconds, metrics, pace)
@@ -125,7 +125,7 @@ class OperatorRunner:
 
     def _fit(self, plan: Plan, planned: PlannedOperator) -> dict[str, float]:
         meter = self.meter(plan, planned.name)
-        meter.tell("fit")
+        meter.emit("fit")
         with plan.store.fitting(planned.fingerprint, self._lease) as scratch:
             try:
                 metrics = self._learn(plan, planned, scratch, ProgressExecutor(self.executor, meter.fitting))

@@ -21,7 +21,7 @@ from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.manifest import current_version, read_manifest
 from engine.storage.stores import store_of
 
@@ -54,7 +54,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
     output = output_of(recipe.output.path)
     before = current_quarantine(output)
     plan = make_plan(recipe)
-    with writing(output, recipe.name):
+    with hold_lease(output, recipe.name):
         plan.store.replay(
             planned.fingerprint
             for planned in plan.operators

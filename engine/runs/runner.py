@@ -40,7 +40,7 @@ from engine.runs.run_record import (
     step_error,
     write_record,
 )
-from engine.storage.lease import Lease, writing
+from engine.storage.lease import Lease, hold_lease
 from engine.storage.manifest import is_published, read_manifest
 
 _log = logging.getLogger("rowsieve")
@@ -128,7 +128,7 @@ class _Runner:
 
     def run(self) -> RunResult:
         """Plan, compute, publish, and let the plugins work on the published version."""
-        self._planning.tell("start")
+        self._planning.emit("start")
         plan = make_plan(self._recipe, self)
         context, operators = self._start(plan)
         self._call("planned")
@@ -179,18 +179,18 @@ class _Runner:
         if not self._planned:
             self._planned = True
             self._planning.rows, self._planning.shards = plan.n_rows, len(plan.shards)
-            self._planning.tell("finish")
+            self._planning.emit("finish")
         if self._context is None or self._operators is None:
             section = resolved_section(plan)
-            held = writing(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)
+            held = hold_lease(plan.output, self._recipe.name, stale_seconds=section.lease_seconds)
             self._lease = self._stack.enter_context(held)
             self._operators = operators = OperatorRunner(
-                section, self._tell, self._stack, self._lease, verbose=self._verbose
+                section, self._dispatch, self._stack, self._lease, verbose=self._verbose
             )
             self._context = RunContext(
                 plan,
                 self._lease,
-                self._tell,
+                self._dispatch,
                 lambda: operators.executor,
                 lambda: operators.executor_is_open,
             )
@@ -202,11 +202,11 @@ class _Runner:
         if is_published(plan.output, plan.version):
             operators.meter(plan, "publish").reused()
             return True
-        meter = operators.begin(plan, "publish")
+        meter = operators.start_meter(plan, "publish")
         for part in publish(plan, operators.executor, context.lease, operators.part_digests):
             meter.add(part["rows"])
             self._parts_taken_over += part["taken_over"]
-        meter.tell("finish")
+        meter.emit("finish")
         return False
 
     def _after_publishing(
@@ -258,7 +258,7 @@ class _Runner:
             failed_exports=[*version.failed_exports, *dropped_exports(earlier, asked_for)],
         )
 
-    def _tell(self, event: Event) -> None:
+    def _dispatch(self, event: Event) -> None:
         """Pass an event to the listener and to the plugins."""
         self._check_time()
         self._listener(event)

@@ -20,7 +20,7 @@ from engine.core.json_files import read_key, write_json
 from engine.core.output_layout import check_real_folders, output_of
 from engine.core.suggestions import nearest
 from engine.recipe.trainers import BoostedParams, TrainParams
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import check_rows
@@ -102,7 +102,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
     place = output_of(spec.folder or version.output / "models" / name)
     try:
         with (
-            writing(place, f"rowsieve retrain on {version.name}"),
+            hold_lease(place, f"rowsieve retrain on {version.name}"),
             working_copy(place) as folder,
             synced_executor(executor, place, folder) as executor,
         ):

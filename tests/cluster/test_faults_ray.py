@@ -19,7 +19,7 @@ from engine.execution.ray_executor import RayExecutor
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.run_store import Commit
 from operators.base import Context
 from tests.cluster.striking import KeptOpen, Striking, StrikingParams, workers_of
@@ -48,7 +48,7 @@ def test_workers_that_die_at_their_work(kind: type[Striking], tmp_path: Path) ->
     plan = make_plan(recipe)
     (tmp_path / "marks").mkdir()
     operator = kind(StrikingParams(marks=str(tmp_path / "marks"), row_ids=(70, 200)))
-    with writing(plan.output, "test") as lease:
+    with hold_lease(plan.output, "test") as lease:
         context = Context(plan.reader(), plan.store.state("struck"))
         job = Job(operator, context, plan.reader(), "struck", lease)
         found = list(RayExecutor().apply(job, range(4)))

@@ -8,7 +8,7 @@ from threading import Barrier
 
 from connectors.storage import ObjectPath
 from engine.core.errors import LockedError
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 
 
 def winners(output: Path | ObjectPath, n: int) -> int:
@@ -18,7 +18,7 @@ def winners(output: Path | ObjectPath, n: int) -> int:
     def attempt(index: int) -> bool:
         ready.wait()
         try:
-            with writing(output, str(index)):
+            with hold_lease(output, str(index)):
                 done.wait()
                 return True
         except LockedError:

@@ -18,7 +18,7 @@ from connectors.storage import ObjectPath, place_of
 from engine.core.errors import InputError, LockedError
 from engine.core.output_layout import version_folder
 from engine.publish.publisher import make_current
-from engine.storage.lease import Lease, has_active_writer, newest_token, read_holder, writing
+from engine.storage.lease import Lease, has_active_writer, hold_lease, newest_token, read_holder
 from engine.storage.lease.objects import CurrentPointer, ObjectLease
 from engine.storage.manifest import current_version, is_published
 from tests.faults.processes import finish, start, until
@@ -41,7 +41,7 @@ def taken(output: ObjectPath) -> Callable[[ExitStack, str], Lease]:
 
     def take(stack: ExitStack, who: str) -> Lease:
         pretend(output, released=True)
-        return stack.enter_context(writing(output, who))
+        return stack.enter_context(hold_lease(output, who))
 
     return take
 
@@ -61,7 +61,7 @@ def hold(root: str, key: str, folder: str) -> None:
     """Take the lease, then wait until told to publish; exit 5 if fenced off."""
     output = ObjectPath(root, key)
     try:
-        with writing(output, "old", stale_seconds=SHORT) as lease:
+        with hold_lease(output, "old", stale_seconds=SHORT) as lease:
             (Path(folder) / "ready").touch()
             until((Path(folder) / "go").exists)
             lease.publish(version_folder(output, "vold"), MANIFEST)
@@ -71,14 +71,14 @@ def hold(root: str, key: str, folder: str) -> None:
 
 
 def test_the_second_writer_hears_who_has_it(output: ObjectPath) -> None:
-    with writing(output, "weekly") as lease:
+    with hold_lease(output, "weekly") as lease:
         assert has_active_writer(output)
         with pytest.raises(LockedError, match=rf"weekly \(process {os.getpid()} on .*since 20"):  # noqa: SIM117
-            with writing(output, "other"):
+            with hold_lease(output, "other"):
                 pass
         lease.check()
     assert not has_active_writer(output)
-    with writing(output, "other") as second:
+    with hold_lease(output, "other") as second:
         assert second.token > lease.token
         with pytest.raises(LockedError, match="taken over by other"):
             lease.check()
@@ -95,7 +95,7 @@ def test_a_killed_writer_is_followed_at_once(output: ObjectPath, tmp_path: Path)
     os.kill(process.pid or 0, signal.SIGKILL)
     finish(process)
     assert not has_active_writer(output)
-    with writing(output, "new") as lease:
+    with hold_lease(output, "new") as lease:
         assert lease.token == 2
 
 
@@ -104,10 +104,10 @@ def test_a_writer_that_was_stopped_cannot_publish(output: ObjectPath, tmp_path: 
     process = start(hold, output.root, output.key, str(tmp_path))
     until((tmp_path / "ready").exists, process)
     os.kill(process.pid or 0, signal.SIGSTOP)
-    with pytest.raises(LockedError, match="old"), writing(output, "new"):
+    with pytest.raises(LockedError, match="old"), hold_lease(output, "new"):
         pass
     time.sleep(SHORT + 2)  # S3 tells times in whole seconds
-    with writing(output, "new") as lease:
+    with hold_lease(output, "new") as lease:
         make_current(output, "vnew", lease)
         os.kill(process.pid or 0, signal.SIGCONT)
         (tmp_path / "go").touch()
@@ -118,18 +118,18 @@ def test_a_writer_that_was_stopped_cannot_publish(output: ObjectPath, tmp_path: 
 
 @pytest.mark.slow
 def test_another_host_is_judged_by_the_stores_clock(output: ObjectPath) -> None:
-    with writing(output, "far"):
+    with hold_lease(output, "far"):
         pass
     pretend(output, kernel="elsewhere", host="far-away", released=False, stale_seconds=SHORT)
-    with pytest.raises(LockedError, match="on far-away"), writing(output, "near"):
+    with pytest.raises(LockedError, match="on far-away"), hold_lease(output, "near"):
         pass
     time.sleep(SHORT + 2)
-    with writing(output, "near") as lease:
+    with hold_lease(output, "near") as lease:
         assert lease.token == 2
 
 
 def test_the_heart_of_a_holder_beats(output: ObjectPath) -> None:
-    with writing(output, "near", stale_seconds=600) as lease:
+    with hold_lease(output, "near", stale_seconds=600) as lease:
         before = lease.file.stat().st_mtime
         until(lambda: lease.renew() or lease.file.stat().st_mtime > before, every=0.1)
     lease.renew()
@@ -142,7 +142,7 @@ def test_who_sleeps_before_a_step_cannot_do_it(
     output: ObjectPath, taken: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
         taken(stack, "new")
         sleepless(monkeypatch)
         with pytest.raises(LockedError, match="taken over by new"):
@@ -159,7 +159,7 @@ def test_what_was_decided_is_published_by_the_next(
     """The old writer sleeps between its decision and the manifest; later it finds it made, and stops."""
     manifest = version_folder(output, "vold") / "manifest.json"
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
         original = ObjectPath.create
         late: list[bytes] = []
 
@@ -184,7 +184,7 @@ def test_the_late_part_of_an_old_writer_changes_nothing(
     part = version_folder(output, "v1") / "data" / "part-00000.parquet"
     one, two = pa.table({"a": [1]}), pa.table({"a": [2]})
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
         old.put_part(part, one)  # of a run that was killed: the same bytes are kept, others replaced
         old.put_part(part, two)
         new = taken(stack, "new")
@@ -198,7 +198,7 @@ def test_the_late_part_of_an_old_writer_changes_nothing(
 def test_a_pointer_that_somebody_copied_there_is_taken_over(output: ObjectPath) -> None:
     (output / "CURRENT").write_bytes(b"v0\n")
     assert current_version(output) == "v0"
-    with writing(output, "new") as lease:
+    with hold_lease(output, "new") as lease:
         assert current_version(output) == "v0"
         lease.point(output / "CURRENT", "v1")
     assert current_version(output) == "v1"
@@ -215,7 +215,7 @@ def test_a_store_without_conditions_is_refused(output: ObjectPath, monkeypatch: 
     monkeypatch.setattr(ObjectPath, "_put_if", lambda self, data, mode: self.write_bytes(data))
     with (
         pytest.raises(InputError, match=r"although its condition.*overwrite each other"),
-        writing(output, "a"),
+        hold_lease(output, "a"),
     ):
         pass
 
@@ -225,10 +225,10 @@ def test_a_key_that_may_not_write_is_told_so(output: ObjectPath, s3: S3Server) -
     with (
         denied,
         pytest.raises(InputError, match="cannot be written: permission denied"),
-        writing(output, "a"),
+        hold_lease(output, "a"),
     ):
         pass
-    with writing(output, "a") as lease:
+    with hold_lease(output, "a") as lease:
         assert isinstance(lease, ObjectLease)
 
 
@@ -240,11 +240,11 @@ def begun(output: ObjectPath, name: str) -> ObjectPath:
 
 
 def test_unfinished_versions_are_swept_but_not_the_writers_own(output: ObjectPath) -> None:
-    with writing(output, "old") as lease:
+    with hold_lease(output, "old") as lease:
         begun(output, "vold")
         lease.publish(version_folder(output, "vold"), MANIFEST)
     own, other = begun(output, "vown"), begun(output, "vother")
-    with writing(output, "new") as lease:
+    with hold_lease(output, "new") as lease:
         assert lease.remove_unfinished_versions(output / "versions", "vown") == ("vother",)
         assert (own.exists(), other.exists()) == (True, False)
     names = {place.key.partition("/versions/")[2] for place in (output / "versions").below()}
@@ -257,7 +257,7 @@ def test_a_sweeper_that_lost_the_lease_removes_nothing(
 ) -> None:
     part = begun(output, "vx")
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
         taken(stack, "new")
         with pytest.raises(LockedError, match="taken over by new"):
             old.remove_unfinished_versions(output / "versions", "")
@@ -270,7 +270,7 @@ def test_nobody_writes_where_a_sweeper_may_yet_remove(
     """The old one sleeps right after it has seen that the lease is its own."""
     part, below = begun(output, "vx"), ObjectPath.below
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
 
         def sleepy(place: ObjectPath) -> list[ObjectPath]:
             monkeypatch.undo()

@@ -11,7 +11,7 @@ import pytest
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER
 from engine.publish.publisher import make_current
-from engine.storage.lease import Lease, has_active_writer, newest_token, read_holder, writing
+from engine.storage.lease import Lease, has_active_writer, hold_lease, newest_token, read_holder
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, start, until
 from tests.faults.racing import winners
@@ -23,7 +23,7 @@ def hold_and_point(folder: str) -> None:
     """Take the lease, wait until told, then publish; exit 5 if fenced off."""
     place = Path(folder)
     try:
-        with writing(place, "old", stale_seconds=SHORT) as lease:
+        with hold_lease(place, "old", stale_seconds=SHORT) as lease:
             (place / "ready").touch()
             until((place / "go").exists)
             make_current(place, "old", lease)
@@ -38,14 +38,14 @@ def pretend(folder: Path, **changes: object) -> None:
 
 
 def test_the_second_writer_hears_who_has_it(tmp_path: Path) -> None:
-    with writing(tmp_path, "weekly") as lease:
+    with hold_lease(tmp_path, "weekly") as lease:
         assert has_active_writer(tmp_path)
         with pytest.raises(LockedError, match=rf"weekly \(process {os.getpid()} on .*since 20"):  # noqa: SIM117
-            with writing(tmp_path, "other"):
+            with hold_lease(tmp_path, "other"):
                 pass
         lease.check()
     assert not has_active_writer(tmp_path)
-    with writing(tmp_path, "other") as second:
+    with hold_lease(tmp_path, "other") as second:
         assert second.token > lease.token
         with pytest.raises(LockedError):
             lease.check()
@@ -62,24 +62,24 @@ def test_a_killed_writer_is_followed_at_once(tmp_path: Path) -> None:
     os.kill(process.pid or 0, signal.SIGKILL)
     assert finish(process) == -signal.SIGKILL
     assert not has_active_writer(tmp_path)
-    with writing(tmp_path, "new") as lease:
+    with hold_lease(tmp_path, "new") as lease:
         assert lease.token == 2
 
 
 @pytest.mark.parametrize("age", [0.0, 61.0])
 def test_another_host_is_judged_by_its_heartbeat_alone(age: float, tmp_path: Path) -> None:
     """A lease file of another kernel: its process id and its lock say nothing here."""
-    with writing(tmp_path, "far"):
+    with hold_lease(tmp_path, "far"):
         pass
     pretend(tmp_path, kernel="elsewhere", host="far-away", released=False, pid=os.getpid())
     file = Lease(tmp_path, newest_token(tmp_path)).file
     os.utime(file, (time.time() - age,) * 2)
     assert has_active_writer(tmp_path) == (age == 0)
     if age:
-        with writing(tmp_path, "near") as lease:
+        with hold_lease(tmp_path, "near") as lease:
             assert lease.token == 2
         return
-    with pytest.raises(LockedError, match="on far-away"), writing(tmp_path, "near"):
+    with pytest.raises(LockedError, match="on far-away"), hold_lease(tmp_path, "near"):
         pass
 
 
@@ -87,10 +87,10 @@ def test_an_unreadable_lease_is_waited_for_and_then_taken(tmp_path: Path) -> Non
     (tmp_path / ".lease").mkdir()
     file = Lease(tmp_path, 4).file
     file.write_text("{")
-    with pytest.raises(LockedError, match="another run"), writing(tmp_path, "new"):
+    with pytest.raises(LockedError, match="another run"), hold_lease(tmp_path, "new"):
         pass
     os.utime(file, (0, 0))
-    with writing(tmp_path, "new") as lease:
+    with hold_lease(tmp_path, "new") as lease:
         assert lease.token == 5
 
 
@@ -98,10 +98,10 @@ def test_a_writer_that_was_stopped_cannot_publish(tmp_path: Path) -> None:
     process = start(hold_and_point, str(tmp_path))
     until((tmp_path / "ready").exists)
     os.kill(process.pid or 0, signal.SIGSTOP)
-    with pytest.raises(LockedError, match="old"), writing(tmp_path, "new"):
+    with pytest.raises(LockedError, match="old"), hold_lease(tmp_path, "new"):
         pass
     time.sleep(2 * SHORT)
-    with writing(tmp_path, "new") as lease:
+    with hold_lease(tmp_path, "new") as lease:
         make_current(tmp_path, "new", lease)
         os.kill(process.pid or 0, signal.SIGCONT)
         (tmp_path / "go").touch()
@@ -115,11 +115,11 @@ def test_a_writer_that_was_stopped_cannot_publish(tmp_path: Path) -> None:
 def test_a_writer_that_slept_between_check_and_rename_cannot_publish(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with writing(tmp_path, "old") as old:
+    with hold_lease(tmp_path, "old") as old:
         staged = old.stage("CURRENT")
         staged.write_text("old\n")
         pretend(tmp_path, released=True)
-        with writing(tmp_path, "new") as new:
+        with hold_lease(tmp_path, "new") as new:
             make_current(tmp_path, "new", new)
             monkeypatch.setattr(Lease, "check", lambda self: None)
             with pytest.raises(LockedError, match="taken over by new"):

@@ -80,11 +80,11 @@ def test_a_folder_without_the_right_to_write(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from engine.storage.lease import writing\n"
+        "from engine.storage.lease import hold_lease\n"
         "from engine.core.errors import InputError\n"
         "os.setuid(65534)\n"
         "try:\n"
-        f"    writing(Path({str(folder)!r}), 'other').__enter__()\n"
+        f"    hold_lease(Path({str(folder)!r}), 'other').__enter__()\n"
         "except InputError as error:\n"
         "    print(error); sys.exit(2)\n"
     )

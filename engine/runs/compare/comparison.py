@@ -26,7 +26,7 @@ from engine.recipe.recipe import Recipe, apply_override
 from engine.report.survey import cast_or_null
 from engine.runs.compare.scores import Cell, Entry, floor_of, score
 from engine.runs.operator_runner import OperatorRunner
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from operators.base import GROUP, GROUP_OUTLIER, LABEL
 from operators.parts.adaptor import NAME as PARTS
 
@@ -85,7 +85,7 @@ def compare(
     plans = {method: make_plan(variant) for method, variant in variants(recipe, methods, params).items()}
     first = next(iter(plans.values()))
     entries: list[Entry] = []
-    with writing(first.output, recipe.name) as lease, ExitStack() as stack:
+    with hold_lease(first.output, recipe.name) as lease, ExitStack() as stack:
         runner = OperatorRunner(resolved_section(first), listener, stack, lease, verbose=verbose)
         for method, plan in plans.items():
             for planned in needed(plan):

@@ -95,9 +95,9 @@ def minority_recall(counts: Counts) -> float:
 def _outliers(counts: Counts) -> tuple[float, float]:
     known = {cell: rows for cell, rows in counts.items() if cell.true_outlier is not None}
     marked = sum(rows for cell, rows in known.items() if cell.is_outlier)
-    there = sum(rows for cell, rows in known.items() if cell.true_outlier)
+    outliers = sum(rows for cell, rows in known.items() if cell.true_outlier)
     hits = sum(rows for cell, rows in known.items() if cell.is_outlier and cell.true_outlier)
-    return hits / marked if marked else math.nan, hits / there if there else math.nan
+    return hits / marked if marked else math.nan, hits / outliers if outliers else math.nan
 
 
 def _total(counts: Counts, *names: str) -> dict[Any, int]:

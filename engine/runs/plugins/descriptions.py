@@ -26,8 +26,8 @@ class Descriptions(RunPlugin):
         if version.descriptions is not None:
             return
         meter = run.meter(self.name)
-        meter.tell("start")
+        meter.emit("start")
         found = describe(plan, executor_for_few_shards(run, self.name) or LocalExecutor())
         write_json(descriptions_file(plan.output, plan.version), found, root=plan.output)
         version.descriptions = found
-        meter.tell("finish")
+        meter.emit("finish")

@@ -37,8 +37,8 @@ class Exports(RunPlugin):
 
 def _export(run: RunContext, table: Export) -> ExportResult:
     meter = run.meter(f"export to {table.format}")
-    meter.tell("start")
+    meter.emit("start")
     folder = version_folder(run.plan.output, run.plan.version)
     exported = export(folder, run.publication.manifest, table, run.executor)
-    meter.tell("finish")
+    meter.emit("finish")
     return exported

@@ -25,12 +25,12 @@ class Report(RunPlugin):
             return
         path = plan.output / "reports" / f"{plan.version}.html"
         meter = run.meter("report")
-        meter.tell("start")
+        meter.emit("start")
         metrics = {result.name: result.metrics for result in version.results}
         warnings = [f"{text[0].upper()}{text[1:]}" for text in map(leak_text, run.leaks)]
         executor = executor_for_few_shards(run, self.name)
         write_report(plan, version.manifest, metrics, path, executor, version.descriptions, warnings)
-        meter.tell("finish")
+        meter.emit("finish")
         version.report = path
 
 

@@ -37,9 +37,9 @@ class Training(RunPlugin):
         if plan.recipe.train is None:
             return
         meter = run.meter("train")
-        meter.tell("start")
+        meter.emit("start")
         version.training = after_publish(plan.recipe, plan.output, version.manifest, run.executor)
-        meter.tell("finish")
+        meter.emit("finish")
 
 
 def training_file(output: Place, version: str) -> Place:

@@ -18,7 +18,7 @@ from engine.storage.lease.base import (
     read_holder,
     seconds_since_heartbeat,
 )
-from engine.storage.lease.holding import writing
+from engine.storage.lease.holding import hold_lease
 
 __all__ = [
     "FOLDER",
@@ -26,8 +26,8 @@ __all__ = [
     "Holder",
     "Lease",
     "has_active_writer",
+    "hold_lease",
     "newest_token",
     "read_holder",
     "seconds_since_heartbeat",
-    "writing",
 ]

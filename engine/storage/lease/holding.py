@@ -19,7 +19,7 @@ HEARTBEATS_PER_TIMEOUT = 6
 
 
 @contextmanager
-def writing(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) -> Iterator[Lease]:
+def hold_lease(folder: Place, who: str, *, stale_seconds: float = STALE_SECONDS) -> Iterator[Lease]:
     """Hold the lease of ``folder`` and renew its heartbeat until the block ends.
 
     Raises

@@ -15,7 +15,7 @@ from engine.plan.planner import make_plan
 from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from tests.data import recipe_for, small_recipe, spurious_table, write_csv, write_shards
 
 
@@ -195,7 +195,7 @@ def test_too_many_faulty_rows_end_the_run(tmp_path: Path) -> None:
 def test_a_locked_output_says_who_holds_it(tmp_path: Path) -> None:
     recipe = small_recipe(tmp_path)
     with (
-        writing(tmp_path / "out", "weekly"),
+        hold_lease(tmp_path / "out", "weekly"),
         pytest.raises(LockedError, match=r"weekly \(process \d+ on"),
     ):
         run(recipe)

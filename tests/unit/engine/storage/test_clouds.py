@@ -14,7 +14,7 @@ from connectors.sink import parquet_bytes
 from connectors.storage import ObjectPath, place_of
 from engine.core.errors import LockedError
 from engine.runs.runner import run
-from engine.storage.lease import Lease, newest_token, writing
+from engine.storage.lease import Lease, hold_lease, newest_token
 from tests.clouds import ACCOUNT, KEY, azurite, fake_gcs, new_bucket, new_container
 from tests.data import spurious_table
 from tests.faults.racing import winners
@@ -53,10 +53,10 @@ def test_azure_has_one_writer(container: str) -> None:
     output = cast(ObjectPath, place_of(container))
     assert winners(output, 4) == 1
     with ExitStack() as stack:
-        old = stack.enter_context(writing(output, "old"))
+        old = stack.enter_context(hold_lease(output, "old"))
         file = Lease(output, newest_token(output)).file
         file.write_bytes(file.read_bytes().replace(b'"released": false', b'"released": true'))
-        new = stack.enter_context(writing(output, "new"))
+        new = stack.enter_context(hold_lease(output, "new"))
         new.point(output / "CURRENT", "vnew")
         with pytest.raises(LockedError, match="taken over by new"):
             old.point(output / "CURRENT", "vold")

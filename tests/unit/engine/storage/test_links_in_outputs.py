@@ -16,7 +16,7 @@ from engine.publish.lineage import sync_records
 from engine.publish.mlflow_outbox import Record
 from engine.runs import history
 from engine.runs.descriptions import read_descriptions
-from engine.storage.lease import newest_token, writing
+from engine.storage.lease import hold_lease, newest_token
 from engine.storage.manifest import current_version, read_manifest
 from engine.storage.stores import store_of
 
@@ -44,7 +44,7 @@ def test_a_link_stops_whoever_writes(name: str, shared: tuple[Path, Path]) -> No
     before = files(elsewhere)
     (output / name).parent.mkdir(parents=True, exist_ok=True)
     (output / name).symlink_to(elsewhere)
-    with pytest.raises(InputError, match=f"{name} is a link to"), writing(output, "test"):
+    with pytest.raises(InputError, match=f"{name} is a link to"), hold_lease(output, "test"):
         pass
     for dry_run in (False, True):
         with pytest.raises(InputError, match=f"{name} is a link to"):
@@ -56,7 +56,7 @@ def test_a_link_stops_whoever_writes(name: str, shared: tuple[Path, Path]) -> No
 def test_a_file_in_place_of_a_folder_stops_whoever_writes(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("")
-    with pytest.raises(InputError, match=f"{name} is not a folder"), writing(tmp_path, "test"):
+    with pytest.raises(InputError, match=f"{name} is not a folder"), hold_lease(tmp_path, "test"):
         pass
 
 
@@ -67,7 +67,7 @@ def test_real_folders_pass(shared: tuple[Path, Path], tmp_path: Path) -> None:
         (output / name).mkdir(parents=True)
     check_real_folders(output)
     (tmp_path / "alias").symlink_to(output)  # the output itself may be named through a link
-    with writing(tmp_path / "alias", "test"):
+    with hold_lease(tmp_path / "alias", "test"):
         assert newest_token(output) == 1
 
 
@@ -101,9 +101,9 @@ def test_a_training_does_not_follow_a_link(
 
 def test_a_lease_removes_only_what_leases_leave(tmp_path: Path) -> None:
     """Also the rest of a removal that was interrupted; a link is removed, not what it leads to."""
-    with writing(tmp_path, "first"):
+    with hold_lease(tmp_path, "first"):
         pass
-    with writing(tmp_path, "second"):
+    with hold_lease(tmp_path, "second"):
         pass
     lease, elsewhere = tmp_path / ".lease", tmp_path / "elsewhere"
     (elsewhere / "x").mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_a_lease_removes_only_what_leases_leave(tmp_path: Path) -> None:
         (lease / name).parent.mkdir(exist_ok=True)
         (lease / name).write_text("")
     (lease / "00000000.d").symlink_to(elsewhere)
-    with writing(tmp_path, "third"):
+    with hold_lease(tmp_path, "third"):
         left = {entry.name for entry in lease.iterdir()}
     assert left == {name.partition("/")[0] for name in foreign} | {
         "00000003.json",

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.storage import ObjectPath, place_of, read_columns
 from engine.core.errors import LockedError
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import ObjectRunStore
 from engine.storage.run_store import RunStore
 from engine.storage.stores import store_of
@@ -62,7 +62,7 @@ def test_a_state_appears_only_when_its_block_ends_well(store: RunStore) -> None:
 
 def test_a_new_state_replaces_the_old_one_as_a_whole(store: RunStore) -> None:
     output = store.root.parent
-    with writing(output, "test") as lease:
+    with hold_lease(output, "test") as lease:
         for name in ("first", "second"):
             with store.fitting("f", lease) as scratch:
                 (scratch / name).touch()
@@ -71,9 +71,9 @@ def test_a_new_state_replaces_the_old_one_as_a_whole(store: RunStore) -> None:
 
 def test_a_writer_that_has_lost_the_lease_leaves_no_state(store: RunStore) -> None:
     output = store.root.parent
-    with writing(output, "old") as lease:
+    with hold_lease(output, "old") as lease:
         pass
-    with writing(output, "new"):  # noqa: SIM117
+    with hold_lease(output, "new"):  # noqa: SIM117
         with pytest.raises(LockedError), store.fitting("f", lease) as scratch:
             (scratch / "late").touch()
     assert not store.state("f").exists()

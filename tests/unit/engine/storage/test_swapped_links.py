@@ -18,7 +18,7 @@ from engine.core.errors import InputError
 from engine.core.json_files import write_json
 from engine.runs import history
 from engine.storage.lease import folder as lease_folder
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.storage.lease.folder import FolderLease
 from engine.storage.run_store import RunStore, sweep
 
@@ -126,7 +126,7 @@ def test_a_link_that_is_swapped_in_is_not_followed(
 def test_without_a_swap_everything_works(places: tuple[Path, Path]) -> None:
     output, _ = places
     storage.remove_tree(output / ".lease")
-    with writing(output, "test") as lease:
+    with hold_lease(output, "test") as lease:
         _fitting(output)
         store = RunStore(output / "store")
         store.commit(FINGERPRINT, 0, ROWS, seconds=0)

@@ -16,7 +16,7 @@ import pytest
 import engine
 from engine.core.errors import InputError, LockedError
 from engine.execution.local_executor import LocalExecutor
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from engine.training import Ensemble, TrainResult, TrainSpec, parse_params, train
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.selection import select
@@ -128,7 +128,7 @@ def test_a_training_leaves_a_model_its_scores_and_nothing_else(published: Path) 
 
 
 def test_one_training_at_a_time(published: Path, tmp_path: Path) -> None:
-    with writing(tmp_path, "another"), pytest.raises(LockedError, match="is being written by another"):
+    with hold_lease(tmp_path, "another"), pytest.raises(LockedError, match="is being written by another"):
         run(published, tmp_path)
 
 

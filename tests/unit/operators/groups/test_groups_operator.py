@@ -21,7 +21,7 @@ from engine.plan.planner import build_operator, make_plan
 from engine.recipe.recipe import Recipe
 from engine.runs.compare.comparison import needed, variants
 from engine.runs.operator_runner import OperatorRunner
-from engine.storage.lease import writing
+from engine.storage.lease import hold_lease
 from operators.arrays import Labels
 from operators.base import FEATURES, GRADIENT, LABEL, LOSS, PREDICTION, OperatorError, OperatorParams
 from operators.columns import vectors_to_numpy
@@ -54,7 +54,7 @@ PARAMS = (
 def carry_out(plan: Plan) -> None:
     from contextlib import ExitStack
 
-    with writing(plan.output, "test") as lease, ExitStack() as stack:
+    with hold_lease(plan.output, "test") as lease, ExitStack() as stack:
         runner = OperatorRunner(plan.recipe.run, silent, stack, lease, verbose=False)
         for planned in needed(plan):
             runner.run(plan, planned)

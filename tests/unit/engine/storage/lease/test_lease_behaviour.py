@@ -8,7 +8,7 @@ import pytest
 from connectors.storage import Place, place_of
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER, version_folder
-from engine.storage.lease import has_active_writer, read_holder, writing
+from engine.storage.lease import has_active_writer, hold_lease, read_holder
 from engine.storage.manifest import current_version, is_published
 from tests.s3 import S3Server
 
@@ -22,17 +22,17 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def test_a_second_writer_is_refused_and_hears_who_writes(output: Place) -> None:
-    with writing(output, "weekly"):
+    with hold_lease(output, "weekly"):
         assert has_active_writer(output)
-        with pytest.raises(LockedError, match=r"weekly \(process \d+ on"), writing(output, "other"):
+        with pytest.raises(LockedError, match=r"weekly \(process \d+ on"), hold_lease(output, "other"):
             pass
     assert not has_active_writer(output)
 
 
 def test_tokens_rise_and_an_old_lease_is_refused_everything(output: Place) -> None:
-    with writing(output, "first") as old:
+    with hold_lease(output, "first") as old:
         pass
-    with writing(output, "second") as lease:
+    with hold_lease(output, "second") as lease:
         assert lease.token > old.token
         for act in (
             old.check,
@@ -52,7 +52,7 @@ def test_a_version_is_visible_only_once_its_manifest_is_and_current_when_it_is_p
     output: Place,
 ) -> None:
     version = version_folder(output, "v1")
-    with writing(output, "run") as lease:
+    with hold_lease(output, "run") as lease:
         folder = lease.parts_folder(version)
         if isinstance(folder, Path):
             (folder / "data").mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_a_version_is_visible_only_once_its_manifest_is_and_current_when_it_is_p
 
 
 def test_a_lease_pickles_and_workers_can_check_it(output: Place) -> None:
-    with writing(output, "run") as lease:
+    with hold_lease(output, "run") as lease:
         copy = pickle.loads(pickle.dumps(lease))
         copy.check()
         copy.renew()
