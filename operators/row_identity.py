@@ -75,10 +75,10 @@ def key_hashes(column: pa.ChunkedArray | pa.Array) -> tuple[Hashes, npt.NDArray[
     coded = coded.dictionary_encode()
     hashes = np.array([text_hash(text) for text in coded.dictionary.to_pylist()], np.uint64)
     codes = coded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    there = codes >= 0
+    has_value = codes >= 0
     found = np.zeros(len(codes), np.uint64)
-    found[there] = hashes[codes[there]]
-    return found, there
+    found[has_value] = hashes[codes[has_value]]
+    return found, has_value
 
 
 def text_hash(text: str) -> int:

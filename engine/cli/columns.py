@@ -26,8 +26,8 @@ def column_lines(columns: Sequence[SourceColumn], note: str = "") -> Iterator[st
     rows += [(one_line(_cut(c.name)), type_text(c.type), c.kind, one_line(c.about)) for c in columns]
     yield from aligned(rows)
     used = sum(column.use.used for column in columns)
-    told = f" Told from {note}; the run decides from all." if note else ""
-    yield f"{used} of {len(columns)} columns are used as features.{told}"
+    note_text = f" Told from {note}; the run decides from all." if note else ""
+    yield f"{used} of {len(columns)} columns are used as features.{note_text}"
 
 
 def label_lines(label: LabelCounts) -> Iterator[str]:

@@ -74,8 +74,8 @@ class RayExecutor:
         Operators whose ``open`` is costly get a pool of actors of fixed size; the others run as tasks, which
         reuse idle processes.
         """
-        there = float(ray.cluster_resources().get("GPU", 0))
-        wanted = job.operator.resources.on(there, prefers_gpu=job.operator.prefers_gpu)
+        n_gpus = float(ray.cluster_resources().get("GPU", 0))
+        wanted = job.operator.resources.on(n_gpus, prefers_gpu=job.operator.prefers_gpu)
         check_feasible(f"operators.{job.operator.name}", wanted)
         size = self._width(wanted, len(shards))
         kept = job.operator.keeps_open

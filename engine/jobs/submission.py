@@ -106,9 +106,9 @@ def check_strictly(recipe: Recipe) -> None:
 
 def _version(recipe: Recipe, sent: Recipe) -> str:
     """Return the name of the version that the job will publish, planned with this machine's own paths."""
-    there = {"output.path": sent.output.path}
+    sent_paths = {"output.path": sent.output.path}
     try:
-        return make_plan(moved(recipe, lambda key, path: there.get(key, path))).version
+        return make_plan(moved(recipe, lambda key, path: sent_paths.get(key, path))).version
     except (InputError, OSError) as error:
         raise InputError(
             f"{str(error).rstrip('.')}. A run is known by what its source holds. If only "

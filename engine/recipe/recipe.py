@@ -401,9 +401,9 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 def _nearest_path(path: Path) -> str:
     """Return a hint for the first part of a path that does not exist."""
-    there = next(folder for folder in path.parents if folder.is_dir())
-    missing = path.relative_to(there).parts[0]
-    return nearest(str(there / missing), [str(entry) for entry in there.iterdir()])
+    existing = next(folder for folder in path.parents if folder.is_dir())
+    missing = path.relative_to(existing).parts[0]
+    return nearest(str(existing / missing), [str(entry) for entry in existing.iterdir()])
 
 
 def apply_override(value: Any, override: str) -> None:

@@ -152,9 +152,9 @@ def _section_lines(name: str, section: type[BaseModel] | None) -> list[str]:
 
 def _meaning(field: FieldInfo, described: str = "") -> str:
     """Return the field's description, or its section's; "Chooses this" for a key with one possible value."""
-    section, told = _section(field), field.description or described
-    if told or section is None:
-        return told or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
+    section, meaning = _section(field), field.description or described
+    if meaning or section is None:
+        return meaning or ("Chooses this" if len(get_args(field.annotation)) == 1 else "")
     return paragraph(section)
 
 

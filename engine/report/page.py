@@ -99,8 +99,8 @@ def _classifier(plan: Plan) -> str:
 
 def table_of_groups(found: Survey, groups: list[GroupRow]) -> dict[str, Any]:
     """Return the values that the table of groups is made from."""
-    there = {name for group in groups for name in group.splits}
-    splits = [name for name in SPLITS if name in there] + sorted(there.difference(SPLITS))
+    present = {name for group in groups for name in group.splits}
+    splits = [name for name in SPLITS if name in present] + sorted(present.difference(SPLITS))
     worst = worst_group(groups)
     return {
         "groups": groups,

@@ -104,10 +104,10 @@ def survey(plan: Plan, executor: Executor) -> Survey:
     hashes = row_hashes(np.arange(len(plan.shards)), plan.recipe.seed, "report/shards")
     wide = set(np.argsort(hashes, kind="stable")[:DRAWN_SHARDS].tolist())
     rows_per_group = plan.recipe.report.rows_per_group
-    look = ShardSurvey(plan.reader(), plan.recipe.truth, plan.recipe.seed, rows_per_group)
+    summarise = ShardSurvey(plan.reader(), plan.recipe.truth, plan.recipe.seed, rows_per_group)
     pieces = [(shard.index, shard.index in wide) for shard in plan.shards]
     whole = Summary({}, np.empty(0, ROW), np.empty(0, ROW), np.empty((0, 3)))
-    for found in executor.map(look, pieces):
+    for found in executor.map(summarise, pieces):
         whole.add(found, rows_per_group)
     return whole.survey()
 
@@ -170,12 +170,12 @@ class ShardSurvey:
 
 def small_columns(reader: StoreReader, truth: TruthSection, shard: int) -> pa.Table:
     """Read ``row_id``, the columns of ``SMALL`` and the truth of one shard; nulls for absent columns."""
-    there = [name for name in SMALL if name in reader.columns]
-    found = reader.read_all(shard, there)
+    present = [name for name in SMALL if name in reader.columns]
+    found = reader.read_all(shard, present)
     n = found.num_rows
     columns = {ROW_ID: found.column(ROW_ID)}
     for name, kind in SMALL.items():
-        columns[name] = found.column(name).cast(kind) if name in there else pa.nulls(n, kind)
+        columns[name] = found.column(name).cast(kind) if name in present else pa.nulls(n, kind)
     source = reader.read_with_truth(shard, list(truth.columns)) if truth.columns else None
     for key, wanted, kind in (
         ("true_group", truth.group, pa.string()),

@@ -239,8 +239,8 @@ class PredictShard:
         if (self.output / name).exists():  # a file with its final name is complete
             return _record_of(self.output / name, shard)
         wanted = served.schema.names if served.schema is not None else []
-        there = [name for name in wanted if name in self.schema.names]
-        table = self.source.read(shard, list(dict.fromkeys([*there, *self.keep])), self.schema)
+        present = [name for name in wanted if name in self.schema.names]
+        table = self.source.read(shard, list(dict.fromkeys([*present, *self.keep])), self.schema)
         blocks = [
             _predict_block(served, table.slice(start, BLOCK_ROWS), self.keep, self.decimal)
             for start in range(0, max(table.num_rows, 1), BLOCK_ROWS)

@@ -187,10 +187,10 @@ def _search(
     share = min(1.0, 0.99 / max(1e-300, float((-direction / lam).max())))
     along = dual.losses @ direction
     for _ in range(MAX_TRIALS):
-        there = dual.at(state.risk + share * along, state.shift)
-        gradient = dual.gradient(there)
+        end = dual.at(state.risk + share * along, state.shift)
+        gradient = dual.gradient(end)
         slope = float((gradient - barrier / (lam + share * direction)) @ direction)
         if fall >= 0 or slope <= OVERSHOOT * abs(fall):  # no descent: solved for this barrier, to rounding
             break
         share *= min(0.9, max(0.1, fall / (fall - slope)))
-    return share, there, gradient
+    return share, end, gradient

@@ -19,9 +19,9 @@ ROUNDING = 1e-13
 
 def entropy(weights: Float64, copies: Float64 | None = None) -> float:
     """Return H(w) = -sum w log(w / c) in nats, with 0 log 0 = 0; ``copies`` c (n,) is 1 by default."""
-    there = weights > 0
-    positive = weights[there]
-    return float(-(positive @ np.log(positive if copies is None else positive / copies[there])))
+    is_positive = weights > 0
+    positive = weights[is_positive]
+    return float(-(positive @ np.log(positive if copies is None else positive / copies[is_positive])))
 
 
 def capped_softmax(

@@ -55,12 +55,12 @@ def compare_groups(
     -------
     Large groups in the order of ``rows``, then the pool.
     """
-    there = [name for name, count in rows.items() if count > 0]
-    large = [(name,) for name in there if rows[name] >= min_rows]
-    small = tuple(name for name in there if rows[name] < min_rows)
+    present = [name for name, count in rows.items() if count > 0]
+    large = [(name,) for name in present if rows[name] >= min_rows]
+    small = tuple(name for name in present if rows[name] < min_rows)
     entries: list[tuple[Any, ...]] = list(large)
     if small and (not large or sum(rows[name] for name in small) >= min_rows):
-        entries.append(small if large else tuple(there))
+        entries.append(small if large else tuple(present))
     level = 1 - (1 - LEVEL) / max(len(entries), 1)
     return tuple(_compared(members, rows, right, level) for members in entries)
 

@@ -177,8 +177,8 @@ class _Rows:
             found = position_identities(list(self.reader.shards), ids)
         if key is None or not table.num_rows:
             return found
-        keys, there = key_hashes(table[key])
-        return np.where(there, keys, found)
+        keys, has_value = key_hashes(table[key])
+        return np.where(has_value, keys, found)
 
 
 def _count(rows: _Rows, shard: int) -> Counts:

@@ -58,21 +58,21 @@ def value_hashes(array: pa.Array) -> Hashes:
         return _numbers(array)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return _bytes(array)
-    hashes, there = key_hashes(array)  # texts, and decimals as texts
-    return _present(hashes, there)
+    hashes, has_value = key_hashes(array)  # texts, and decimals as texts
+    return _present(hashes, has_value)
 
 
-def _present(hashes: Hashes, there: np.ndarray[Any, Any]) -> Hashes:
+def _present(hashes: Hashes, has_value: np.ndarray[Any, Any]) -> Hashes:
     """Return hashes that are not 0 where a value is there, and 0 elsewhere."""
-    return np.where(there, hashes | ODD, NO_VALUE)
+    return np.where(has_value, hashes | ODD, NO_VALUE)
 
 
 def _numbers(array: pa.Array) -> Hashes:
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    has_value = array.is_valid().to_numpy(zero_copy_only=False)
     values = pc.cast(array, pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0
     missing = np.isnan(values)  # pandas writes missing numbers so
     bits = np.where(missing, 0.0, values).view(np.uint64)
-    return _present(row_hashes(bits, 0, "parts/number"), there & ~missing)
+    return _present(row_hashes(bits, 0, "parts/number"), has_value & ~missing)
 
 
 def _bytes(array: pa.Array) -> Hashes:
@@ -97,7 +97,7 @@ def _lists(array: pa.Array) -> Hashes:
     if pa.types.is_map(array.type):
         pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
         array = array.cast(pa.list_(pair))
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    has_value = array.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     items = value_hashes(array.flatten())
     ends = np.cumsum(lengths)
@@ -105,4 +105,4 @@ def _lists(array: pa.Array) -> Hashes:
     widest = int(lengths.max(initial=0))
     factors = row_hashes(np.arange(widest), 0, "parts/place") | ODD
     sums = np.concatenate(([np.uint64(0)], np.cumsum(items * factors[places], dtype=np.uint64)))
-    return _present(row_hashes(sums[ends] - sums[ends - lengths], 0, "parts/list"), there)
+    return _present(row_hashes(sums[ends] - sums[ends - lengths], 0, "parts/list"), has_value)

@@ -141,9 +141,9 @@ def count_workers(who: str, wanted: Resources, asked: int | None, most: int) -> 
     return min(asked or fits, fits, most)
 
 
-def _fits(wanted: Resources, there: dict[str, float]) -> int:
+def _fits(wanted: Resources, available: dict[str, float]) -> int:
     shares = [
-        there.get(kind, 0) / each for kind, each in (("CPU", wanted.cpus), ("GPU", wanted.gpus)) if each
+        available.get(kind, 0) / each for kind, each in (("CPU", wanted.cpus), ("GPU", wanted.gpus)) if each
     ]
     return int(min(shares, default=SLOTS))
 

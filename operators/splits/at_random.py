@@ -220,16 +220,16 @@ class Draw:
             table = self.reader.read(_shard_of(self.reader, table), [LABEL, GROUP, IS_OUTLIER, FEATURES])
         found = content_identities(vectors_to_numpy(table[FEATURES]))
         if self.key is not None and table.num_rows:
-            keys, there = key_hashes(source_column(self.reader, self.key, table))
-            found = np.where(there, keys, found)
+            keys, has_value = key_hashes(source_column(self.reader, self.key, table))
+            found = np.where(has_value, keys, found)
         return row_hashes(found, self.seed, PURPOSE)
 
     def hash_of_row(self, row: ExplainedRow) -> int:
         """Hash of one row; of equal rows in a shard it is right for the first."""
         found = content_hashes(vectors_to_numpy(row.table[FEATURES]))
         if self.key is not None:
-            keys, there = key_hashes(source_column(self.reader, self.key, row.table))
-            found = np.where(there, keys, found)
+            keys, has_value = key_hashes(source_column(self.reader, self.key, row.table))
+            found = np.where(has_value, keys, found)
         return int(row_hashes(found, self.seed, PURPOSE)[0])
 
     def parts(

@@ -107,11 +107,15 @@ class Weights(Operator[WeightsParams]):
         Raises OperatorError for a factor that no operator of the recipe makes.
         """
         added = {field.name: field.type for operator in chain for field in operator.adds}
-        there = [name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)]
-        factors = there if self.params.factors is None else list(self.params.factors)
-        unknown = sorted(set(factors).difference(there))
+        added_factors = [name.removesuffix(FACTOR) for name in added if name.endswith(FACTOR)]
+        factors = added_factors if self.params.factors is None else list(self.params.factors)
+        unknown = sorted(set(factors).difference(added_factors))
         if unknown:
-            known = f"there are: {', '.join(there)}" if there else "none of its operators makes weights"
+            known = (
+                f"there are: {', '.join(added_factors)}"
+                if added_factors
+                else "none of its operators makes weights"
+            )
             raise OperatorError(
                 f"operators.weights.factors: the recipe has no weights named {unknown[0]!r}; {known}."
             )
