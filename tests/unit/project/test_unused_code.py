@@ -29,6 +29,7 @@ PROTOCOLS = {
     "ignore_aliases": "yaml.Dumper",
     "readable": "io.RawIOBase",
     "seekable": "io.RawIOBase",
+    "tell": "io.RawIOBase",
 }
 """Methods that another library calls by name."""
 
