@@ -140,7 +140,8 @@ def array_of(values: Sequence[Any]) -> pa.Array:
     if kinds <= {int}:
         return pa.array(values, pa.int64())
     if kinds <= {int, float}:
-        return pa.array(values, pa.float64())
+        # Arrow refuses whole numbers that float64 does not hold; they are rounded, as SQLite's REAL does.
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
     texts = [value if value is None or isinstance(value, bytes) else _text(value) for value in values]
     if bytes not in kinds:
         return pa.array(texts, pa.string())

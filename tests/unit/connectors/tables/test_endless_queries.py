@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from connectors import open_source
@@ -67,6 +67,7 @@ def test_a_view_of_sqlite_only_reads(tmp_path: Path) -> None:
         assert cursor.fetch_arrow_table().to_pylist() == [{"words": "a b"}]
 
 
+@example([2**53 + 1, 0.0])
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text("aé1")))
 def test_one_type_holds_all_values(values: list[Any]) -> None:
     found = array_of(values)
