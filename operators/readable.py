@@ -1,4 +1,4 @@
-"""Thresholds that people read: with few digits, or at the begin of a day, minute or second."""
+"""Thresholds that people read: with few digits, or at the start of a day, minute or second."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def readable_between(low: float, high: float, scale: Scale = "number") -> float:
     low, high
         Numbers, or seconds since 1970 where ``scale`` is another.
     scale
-        ``date``: the begin of a day if there is one between; ``time``: of a minute.
+        ``date``: the start of a day if there is one between; ``time``: of a minute.
 
     """
     if scale != "number":
@@ -45,7 +45,7 @@ def readable_between(low: float, high: float, scale: Scale = "number") -> float:
 
 
 def readable_time_between(low: float, high: float) -> float:
-    """Return seconds since 1970 t with low < t <= high: the begin of a day, else of a minute or a second."""
+    """Return seconds since 1970 t with low < t <= high: the start of a day, else of a minute or a second."""
     for unit in (SECONDS_PER_DAY, 60.0, 1.0):
         found = math.floor(high / unit) * unit
         if low < found:

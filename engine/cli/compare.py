@@ -21,7 +21,7 @@ MOST_SIZES = 6
 
 def show_comparison(found: Comparison) -> None:
     """Print one line for each method, the floor first."""
-    from engine.cli.output import near
+    from engine.cli.output import short_path
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("method")
@@ -40,7 +40,7 @@ def show_comparison(found: Comparison) -> None:
     console = SafeConsole(highlight=False)
     console.print(table)
     for path in (found.figure, found.record):
-        console.print(f"  {escape(near(path))}", soft_wrap=True)
+        console.print(f"  {escape(short_path(path))}", soft_wrap=True)
 
 
 def sizes_text(scores: Scores) -> str:

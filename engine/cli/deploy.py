@@ -77,7 +77,7 @@ def render(
         text = to_yaml(
             make(load(recipe, overrides), options), f"Made by: rowsieve deploy render {recipe} --kind {kind}"
         )
-        _deliver(text, to, kind)
+        _print_or_write(text, to, kind)
 
 
 def _check_kind(kind: str) -> None:
@@ -90,7 +90,7 @@ def _check_kind(kind: str) -> None:
         raise InputError(f"--kind {kind}: one of {', '.join(known)}.{nearest(kind, known)}")
 
 
-def _deliver(text: str, folder: Path | None, kind: str) -> None:
+def _print_or_write(text: str, folder: Path | None, kind: str) -> None:
     """Print the manifests, or write them into a folder."""
     if folder is None:
         echo(text, nl=False)

@@ -22,7 +22,7 @@ def init(
     ] = None,
     output: Annotated[str | None, typer.Option(help="Folder of the versions; default: curated/NAME")] = None,
     format: Annotated[str, typer.Option(help="Format, as `rowsieve sources` lists them")] = "auto",
-    shards: Annotated[int, typer.Option(min=1, help="Most shards to look at")] = 8,
+    shards: Annotated[int, typer.Option(min=1, help="Most shards to sample")] = 8,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -64,7 +64,7 @@ def init(
 
 
 def _list_candidates(path: str, format: str, shards: int) -> None:
-    """Say on standard error which columns could be the label."""
+    """Print on standard error which columns could be the label."""
     from engine.cli.columns import aligned
     from engine.plan.first_recipe import candidates
 
@@ -73,7 +73,10 @@ def _list_candidates(path: str, format: str, shards: int) -> None:
     if not found:
         echo("No column has few values that repeat: name the column with the class of each row.", err=True)
         return
-    echo("Columns with few values, which could be the label, and rows that were looked at:\n", err=True)
+    echo(
+        "Columns with few values, which could be the label, with their values in the sampled rows:\n",
+        err=True,
+    )
     rows = []
     for candidate in found:
         values = candidate.counts.sorted

@@ -113,9 +113,9 @@ def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
 
         handle = attach(job, address)
         if handle.cancel():
-            echo(f"{job}: stopped. What was committed is kept; submitting it again goes on from there.")
+            echo(f"{job}: stopped. What was committed is kept; submitting it again continues from there.")
         else:
-            echo(f"{job}: over already: {handle.status().description}.")
+            echo(f"{job}: has already ended: {handle.status().description}.")
 
 
 def address_for(recipe_or_job: Path) -> str | None:
@@ -197,7 +197,7 @@ def _wait(handle: JobHandle) -> None:
     try:
         _print(handle)
     except RowsieveError as error:  # a broken connection does not end the job
-        echo(f"its output breaks off ({error}); waiting for its end", err=True)
+        echo(f"the connection to its output was lost ({error}); waiting until the job ends", err=True)
     info = handle.wait()
     echo(f"{info.id}: {info.description}", err=True)
     if info.exit_code != Exit.DONE:
@@ -211,5 +211,5 @@ def _print(handle: JobHandle) -> None:
             sys.stdout.flush()
     except KeyboardInterrupt:
         how = f"rowsieve cancel {handle.id} --address {handle.address}"
-        echo(f"{handle.id} goes on without you; to stop it: {how}", err=True)
+        echo(f"{handle.id} keeps running; to stop it: {how}", err=True)
         raise typer.Exit(INTERRUPTED) from None

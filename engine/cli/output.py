@@ -85,9 +85,9 @@ def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> Non
     """Print the base version of a run, and why operators were fitted again or not."""
     from engine.plan.decisions import describe, describe_base
 
-    said = "decided once the new rows are placed" if undecided else describe(record)
+    decision = "decided once the new rows are placed" if undecided else describe(record)
     console.print(f"  {escape(describe_base(record))}", soft_wrap=True)
-    console.print(f"  {escape(said)}", soft_wrap=True)
+    console.print(f"  {escape(decision)}", soft_wrap=True)
 
 
 def show_status(found: dict[str, Any]) -> None:
@@ -99,12 +99,12 @@ def show_status(found: dict[str, Any]) -> None:
     if found["running"]:
         step = found["step"] or {"operator": "starting", "kind": ""}
         console.print(
-            f"running: {escape(found['writer'])}; {step['operator']} {_doing(step)}", soft_wrap=True
+            f"running: {escape(found['writer'])}; {step['operator']} {_step_text(step)}", soft_wrap=True
         )
     elif found["died"]:
-        quiet = found["silent_seconds"]
+        silent = found["silent_seconds"]
         console.print(
-            f"[bold]not running[/]: the last run gave no sign of life for {quiet:.0f} s; run it again"
+            f"[bold]not running[/]: the last run sent no heartbeat for {silent:.0f} s; run it again"
         )
     if found["last_error"]:
         error = found["last_error"]
@@ -138,7 +138,7 @@ def show_status(found: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _doing(step: dict[str, Any]) -> str:
+def _step_text(step: dict[str, Any]) -> str:
     """Describe the latest event; for a fit, with its pass over the data."""
     if step["kind"] != "fit" or not step.get("fit_pass"):
         return str(step["kind"])
@@ -186,7 +186,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def show_quarantine(rows: pa.Table) -> None:
-    """Rejected rows with their reasons."""
+    """Print the quarantined rows with their reasons."""
     if rows.num_rows == 0:
         console.print("No row is in quarantine.")
         return
@@ -198,20 +198,20 @@ def show_quarantine(rows: pa.Table) -> None:
 
 
 def show_lineage(found: dict[str, Any]) -> None:
-    """Version -> run -> source as a tree."""
+    """Print a version with its MLflow runs, models and source files as a tree."""
     tree = Tree(f"version [bold]{found['version']}[/] {escape(found['folder'])} ({found['rows']:,} rows)")
     if not found["runs"]:
         tree.add("no MLflow run is recorded for it")
     for run in found["runs"]:
-        when = datetime.fromtimestamp(run["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
-        branch = tree.add(f"run [bold]{run['run_id']}[/] {run['status']} {when}")
+        started = datetime.fromtimestamp(run["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
+        branch = tree.add(f"run [bold]{run['run_id']}[/] {run['status']} {started}")
         for entry in run["inputs"]:
             branch.add(f"input {escape(entry['name'])} digest {entry['digest']}")
     for model in found["models"]:
         champion = ", champion" if model["champion"] else ""
         tree.add(f"model [bold]{escape(model['name'])} {model['version']}[/]{champion} run {model['run_id']}")
     if found["base"]:
-        tree.add(f"goes on from version {found['base']}")
+        tree.add(f"continues from version {found['base']}")
     source = tree.add(f"source {escape(found['source']['path'])}")
     for path, identity in found["source"]["files"].items():
         source.add(f"{escape(path)} {identity[:19]}")
@@ -220,19 +220,19 @@ def show_lineage(found: dict[str, Any]) -> None:
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:
-    """Show the last lines of a run."""
+    """Print the outcome of a run: what was computed, published, exported and trained."""
     groups = result.manifest["summary"]["groups"]
     summary = {
         "event": "published",
         "version": result.version,
-        "path": near(result.path),
+        "path": short_path(result.path),
         "already_published": result.reused,
         "rows": result.manifest["rows"],
         "groups": len([group for group in groups if group != "-1"]),
         "outliers": result.manifest["summary"]["outliers"],
         "quarantined": result.manifest["summary"]["quarantined"],
         "oracle": any("oracle" in operator.metrics for operator in result.operators),
-        "report": near(result.report) if result.report else None,
+        "report": short_path(result.report) if result.report else None,
         "mlflow_run_id": result.mlflow_run_id,
         "incremental": result.manifest.get("incremental"),
         "unread": result.manifest["source"].get("unread", {}),
@@ -267,19 +267,19 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
         show_increment(increment)
     for line in unread_columns(result.manifest):
         console.print(f"  [yellow]warning[/] {escape(line)}", soft_wrap=True)
-    console.print(f"  data    {escape(near(result.path))}", soft_wrap=True)
+    console.print(f"  data    {escape(short_path(result.path))}", soft_wrap=True)
     if result.training:
         from engine.runs.plugins.training import describe
 
         console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
     if result.report:
-        console.print(f"  report  {escape(near(result.report))}", soft_wrap=True)
+        console.print(f"  report  {escape(short_path(result.report))}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
 
 
 def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
-    """Return a warning for each column of the source that a version lacks as the plan did not see it."""
+    """Return a warning for each source column that the version lacks because the plan did not see it."""
     files: dict[str, list[str]] = {}
     for path, names in manifest["source"].get("unread", {}).items():
         for name in names:
@@ -293,10 +293,10 @@ def unread_columns(manifest: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def near(path: Place) -> str:
-    """Return the path as seen from here, if it lies below."""
-    inside = isinstance(path, Path) and path.is_relative_to(Path.cwd())
-    return str(path).removeprefix(f"{Path.cwd()}/") if inside else str(path)
+def short_path(path: Place) -> str:
+    """Return a path below the working directory relative to it, and any other path as it is."""
+    is_below = isinstance(path, Path) and path.is_relative_to(Path.cwd())
+    return str(path).removeprefix(f"{Path.cwd()}/") if is_below else str(path)
 
 
 def plain_table(*columns: str) -> Table:

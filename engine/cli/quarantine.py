@@ -38,8 +38,8 @@ def run_quarantine(recipe: Recipe, action: str, to: Path | None, limit: int, *, 
     elif action == "replay":
         found = replay(recipe, verbose=verbose)
         echo(
-            f"{found.result.version}: of {found.rows} rows that were set aside, {found.mended} are used now "
-            f"and {found.rows - found.mended} are not; {found.new} new ones were set aside."
+            f"{found.result.version}: of {found.rows} rows that were set aside, {found.recovered} are used "
+            f"now and {found.rows - found.recovered} are not; {found.new} new ones were set aside."
         )
     else:
         raise InputError(

@@ -35,8 +35,8 @@ def schedule(
         from engine.jobs.schedule import (
             Schedule,
             SystemClock,
-            follow,
             rowsieve_run,
+            run_schedule,
             schedule_file,
             signals,
         )
@@ -49,7 +49,7 @@ def schedule(
         job, clock = rowsieve_run([str(recipe), *changes, "--log-format", log_format]), SystemClock()
         log = _as_json if log_format == "json" else _as_line
         with signals(clock, job):
-            code = follow(wanted, job, clock, schedule_file(output_of(loaded.output.path)), log)
+            code = run_schedule(wanted, job, clock, schedule_file(output_of(loaded.output.path)), log)
         raise typer.Exit(code)
 
 

@@ -38,7 +38,7 @@ def connect(address: str) -> Any:
     try:
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
-        raise _missing(error) from None
+        raise _missing_client(error) from None
     for name in ("dashboard_sdk", "job.sdk"):
         logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
     kept = {name: os.environ.pop(name) for name in OVERRIDES if name in os.environ}
@@ -63,7 +63,9 @@ def checked_address(address: str) -> str:
             f"http://head:{DEFAULT_PORT} (not ray://, not the port of the nodes)."
         )
     if parts.username or parts.password:
-        raise InputError("--address: no user or password in it; the token comes from RAY_AUTH_TOKEN.")
+        raise InputError(
+            "--address: it names a user or a password. Leave them out; the token comes from RAY_AUTH_TOKEN."
+        )
     if port is None and parts.scheme == "http":
         return f"http://{parts.hostname}:{DEFAULT_PORT}"
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
@@ -113,7 +115,7 @@ def clear_errors(url: str) -> Iterator[None]:
         if isinstance(error, RowsieveError):
             raise
         if "ray[default]" in str(error):
-            raise _missing(error) from None
+            raise _missing_client(error) from None
         raise RowsieveError(f"The cluster at {url} says: {_short(error)}") from None
 
 
@@ -146,7 +148,7 @@ def _check_reachable(url: str) -> None:
         ) from None
 
 
-def _missing(error: Exception) -> InputError:
+def _missing_client(error: Exception) -> InputError:
     return InputError(
         f"Submitting needs Ray's jobs client ({_short(error)}): pip install 'rowsieve[deploy]'."
     )

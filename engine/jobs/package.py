@@ -15,11 +15,11 @@ from pathlib import Path, PurePosixPath
 
 from engine.core.errors import InputError
 
-OURS = ("engine", "operators", "connectors")
+PACKAGES = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
 MOST_BYTES = 100 * 2**20
 """Largest size of a package before compression. Data belong on storage that the cluster can read."""
-NEVER = (".*", "__pycache__", "*.pyc", "node_modules", "mlruns", "*.egg-info")
+NEVER_SHIPPED = (".*", "__pycache__", "*.pyc", "node_modules", "mlruns", "*.egg-info")
 """Never shipped from a working directory: hidden files, which may hold secrets, and generated files."""
 INSTALLED = "installed"
 SOURCE = "source"
@@ -63,7 +63,8 @@ def collect(
         ``"source"``: the packages of the Rowsieve that runs here; ``"installed"``: none, as the cluster has
         Rowsieve; or a wheel, which is unpacked. Rowsieve's dependencies must be on the cluster in any case.
     working_dir
-        A folder whose files are shipped, except ``NEVER``, ``excludes`` and folders named as in ``OURS``.
+        A folder whose files are shipped, except ``NEVER_SHIPPED``, ``excludes`` and folders named as in
+        ``PACKAGES``.
     excludes
         Patterns of file and folder names, or of paths below ``working_dir``, such as ``data/*.csv``.
 
@@ -95,7 +96,7 @@ def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]
     for here, names, files in os.walk(folder):
         below = PurePosixPath(Path(here).relative_to(folder).as_posix())
         top = here == str(folder)
-        names[:] = [n for n in names if not (_left_out(below / n, excludes) or (top and n in OURS))]
+        names[:] = [n for n in names if not (_left_out(below / n, excludes) or (top and n in PACKAGES))]
         for name in files:
             path = Path(here, name)
             if _left_out(below / name, excludes) or not path.is_file():
@@ -109,12 +110,12 @@ def _folder(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[str, Path]]
 
 
 def _left_out(path: PurePosixPath, excludes: Sequence[str]) -> bool:
-    patterns = (*NEVER, *(pattern.rstrip("/") for pattern in excludes))
+    patterns = (*NEVER_SHIPPED, *(pattern.rstrip("/") for pattern in excludes))
     return any(fnmatch.fnmatch(path.name, p) or fnmatch.fnmatch(str(path), p) for p in patterns)
 
 
 def _source() -> Iterator[tuple[str, Path]]:
-    for name in OURS:
+    for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         places = list(spec.submodule_search_locations or ()) if spec else []
         for path in sorted(Path(places[0]).rglob("*")) if places else []:

@@ -74,15 +74,15 @@ def _is_relative(path: str) -> bool:
 
 def _shipped(key: str, path: str, folder: Path | None, names: tuple[str, ...]) -> str:
     """Return the path relative to the shipped folder. Raises InputError if no shipped file matches it."""
-    lost = "is relative to this folder, which the cluster does not have"
+    reason = "is relative to this folder, which the cluster does not have"
     if folder is not None:
-        lost = f"is none of the {len(names)} files shipped from {folder}"
+        reason = f"is none of the {len(names)} files shipped from {folder}"
         below = os.path.relpath(path, folder)
         inside = not below.startswith("..")
         if inside and any(n.startswith(f"{below}/") or fnmatch.fnmatch(n, below) for n in names):
             return below
     raise InputError(
-        f"{key}: {path!r} {lost}. Name storage that the whole cluster reads (/mnt/..., or a URI such as "
+        f"{key}: {path!r} {reason}. Name storage that the whole cluster reads (/mnt/..., or a URI such as "
         f"s3://...); or ship small data with --working-dir; or say --shared-files where the cluster "
         f"sees this machine's files."
     )

@@ -72,7 +72,7 @@ class Schedule:
     max_runs: int | None = None
 
 
-def follow(schedule: Schedule, job: Job, clock: Clock, file: Place, log: Log) -> int:
+def run_schedule(schedule: Schedule, job: Job, clock: Clock, file: Place, log: Log) -> int:
     """Run the job at every time of the schedule until stopped, or until ``max_runs`` runs were started.
 
     The last handled time is stored in ``file``. The schedule continues after a failed run. A run whose output

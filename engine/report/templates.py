@@ -16,6 +16,6 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    for words in (number, percent, short, interval, count):
-        environment.filters[words.__name__] = words
+    for formatter in (number, percent, short, interval, count):
+        environment.filters[formatter.__name__] = formatter
     return environment.get_template(name)

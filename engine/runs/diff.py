@@ -85,7 +85,7 @@ def diff(before: Version, after: Version, *, tolerance: float = 0.01) -> dict[st
 def match_groups(
     common_rows: Mapping[tuple[int, int], int], before: Mapping[int, int], after: Mapping[int, int]
 ) -> list[dict[str, Any]]:
-    """Return each group of either side once: with its counterpart, or as born, or as gone.
+    """Return one entry for each group of either version: matched with its counterpart, new ("born") or gone.
 
     Two groups correspond if each is the one with which the other has most rows in common. Noise is no group.
     """

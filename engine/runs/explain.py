@@ -95,8 +95,8 @@ def explain(version: Version, row_id: int) -> Explanation:
     fingerprints = {entry["name"]: entry["fingerprint"] for entry in version.manifest["operators"]}
     table = _sidecars(store, chain, fingerprints, shard, place, row_id)
     row = ExplainedRow(row_id, shard, table, _classes(store, fingerprints))
-    ours = {version.prefix + field.name for field in CONTRACT}
-    ours |= {version.prefix + field.name for operator in chain for field in operator.publishes}
+    rowsieve_columns = {version.prefix + field.name for field in CONTRACT}
+    rowsieve_columns |= {version.prefix + field.name for operator in chain for field in operator.publishes}
     values = python_rows(published)[0]
     return Explanation(
         version.name,
@@ -104,8 +104,8 @@ def explain(version: Version, row_id: int) -> Explanation:
         version.manifest["source"]["shards"][shard]["path"],
         shard,
         place,
-        {name: value for name, value in values.items() if name not in ours},
-        {name: value for name, value in values.items() if name in ours},
+        {name: value for name, value in values.items() if name not in rowsieve_columns},
+        {name: value for name, value in values.items() if name in rowsieve_columns},
         tuple(_facts(version, store, operator, fingerprints, row) for operator in chain),
     )
 

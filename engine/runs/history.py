@@ -79,7 +79,9 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
     LockedError if a run is active.
     """
     if keep < 1:
-        raise InputError(f"rowsieve versions prune --keep {keep}: at least one version stays.")
+        raise InputError(
+            f"rowsieve versions prune --keep {keep}: at least one version must stay. Give --keep 1 or more."
+        )
     check_real_folders(output)
     if dry_run:
         return _chosen(output, keep)

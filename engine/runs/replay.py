@@ -34,17 +34,18 @@ NUMBER = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The outcome of a replay for the quarantined rows of the version that was current before."""
 
     result: RunResult
     rows: int
-    mended: int
+    recovered: int
+    """Rows that were quarantined before and are used now."""
     new: int
     """Rows that are quarantined now and were not before."""
 
 
-def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> Replayed:
+def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False) -> ReplayResult:
     """Run the recipe again with the quarantined rows, and count which of them are used now.
 
     A repaired source has another content and so another plan. A repaired function does not change the plan:
@@ -68,7 +69,7 @@ def replay(recipe: Recipe, *, listener: Listener = silent, verbose: bool = False
         {tuple(row.values()) for row in table.select(PLACE).to_pylist()}
         for table in (before, read_quarantine(make_plan(recipe)))
     )
-    return Replayed(result, len(then), len(then - now), len(now - then))
+    return ReplayResult(result, len(then), len(then - now), len(now - then))
 
 
 def current_quarantine(output: Place) -> pa.Table:

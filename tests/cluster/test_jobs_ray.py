@@ -194,7 +194,7 @@ def test_cancelled_and_gone_on_with(head: Head, tmp_path: Path) -> None:
     assert (code, "stopped" in said) == (0, True)
     assert made.handle.status().state == JobState.STOPPED
     code, said = command("cancel", made.handle.id, "--address", head.address)
-    assert (code, "over already: stopped" in said) == (0, True)
+    assert (code, "has already ended: stopped" in said) == (0, True)
     assert secret not in str(made.handle.status().metadata) + made.handle.logs()
     assert submit(recipe, head.address, key="k", working_dir=folder).handle.id == f"{made.handle.id}.2"
 
@@ -219,4 +219,4 @@ def test_the_commands_of_deploy_s_page(head: Head, tmp_path: Path, monkeypatch: 
         assert code == 0, said[name]
         job = job or next(found for found in list_jobs(head.address) if found in said[name])
     assert current_version(tmp_path / "out") in said["logs"]
-    assert "over already: succeeded" in said["cancel"]
+    assert "has already ended: succeeded" in said["cancel"]

@@ -98,7 +98,10 @@ def compare(
 
 
 def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ()) -> dict[str, Recipe]:
-    """Method -> the recipe with that method. Raises InputError for a parameter of another method."""
+    """Return the recipe with each method, by the method's name.
+
+    Raises InputError for a parameter of another method.
+    """
     own = dict(recipe.operators.get(GROUPS, {}))
     chosen: dict[str, Any] = {method: {"method": method} for method in methods}
     if str(own.get("method", "grasp")) in chosen:
@@ -127,7 +130,7 @@ def variants(recipe: Recipe, methods: Sequence[str], params: Sequence[str] = ())
 
 
 def needed(plan: Plan) -> list[PlannedOperator]:
-    """``groups`` and the operators it reads from, directly or not, in order."""
+    """Return ``groups`` and the operators it reads from, directly or not, in the order of the plan."""
     names, columns = {GROUPS, "ingest", PARTS}, set[str]()
     kept: list[PlannedOperator] = []
     for planned in reversed(plan.operators):
@@ -140,7 +143,7 @@ def needed(plan: Plan) -> list[PlannedOperator]:
 
 
 def count_rows(plan: Plan) -> Counter[Cell]:
-    """Counts of valid rows with a true group, shard by shard."""
+    """Count the valid rows that have a true group, shard by shard. Raises InputError if there are none."""
     reader, truth = plan.reader(), plan.recipe.truth
     counts: Counter[Cell] = Counter()
     for info in plan.shards:
@@ -166,7 +169,7 @@ def count_rows(plan: Plan) -> Counter[Cell]:
 
 
 def seconds_of(plan: Plan) -> float:
-    """Recorded seconds of fitting ``groups``, and of applying it to all shards one after the other."""
+    """Return the recorded seconds of fitting ``groups`` plus those of applying it to all shards."""
     fingerprint = plan.fingerprint_of(GROUPS)
     fitted = plan.store.fitted(fingerprint) or {"seconds": 0.0}
     applied = sum(commit.seconds for commit in plan.store.committed(fingerprint).values())

@@ -55,7 +55,7 @@ class Entry:
 
 
 def score(counts: Counts) -> Scores:
-    """Scores of one method, or, with ``group`` = ``y`` in every cell, of the floor."""
+    """Return the scores of one method, or, with ``group`` = ``y`` in every cell, of the floor."""
     groups = _total(counts, "group")
     precision, recall = _outliers(counts)
     return Scores(
@@ -70,7 +70,7 @@ def score(counts: Counts) -> Scores:
 
 
 def floor_of(counts: Counts) -> Scores:
-    """Scores of "group := class label", which marks no outlier."""
+    """Return the scores of taking each class as one group, which marks no outlier."""
     floor: Counter[Cell] = Counter()
     for cell, rows in counts.items():
         floor[cell._replace(group=cell.y, is_outlier=False)] += rows
@@ -108,7 +108,7 @@ def _total(counts: Counts, *names: str) -> dict[Any, int]:
 
 
 def _most(table: Mapping[tuple[Any, Any], int]) -> dict[Any, Any]:
-    """First -> the second with the most rows; the first in order of equals."""
+    """Return for each first value the second one with the most rows; of equals the first in order."""
     found: dict[Any, Any] = {}
     for (a, b), rows in sorted(table.items()):
         if a not in found or rows > table[a, found[a]]:

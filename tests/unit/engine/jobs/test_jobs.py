@@ -298,7 +298,7 @@ def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[s
     assert found.value.exit_code == Exit.BUDGET
     said = capsys.readouterr()
     assert said.out == "k begins\n"
-    assert "breaks off (The cluster at http://head says: WebSocket closed)" in said.err
+    assert "was lost (The cluster at http://head says: WebSocket closed)" in said.err
     assert "k: failed at 1970-01-01T00:00:02+00:00" in said.err
 
 
@@ -306,10 +306,7 @@ def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixtu
     with pytest.raises(typer.Exit) as found:
         _wait(JobHandle("http://head", "k", Told(KeyboardInterrupt(), "RUNNING")))
     assert found.value.exit_code == 130
-    assert (
-        "k goes on without you; to stop it: rowsieve cancel k --address http://head"
-        in capsys.readouterr().err
-    )
+    assert "k keeps running; to stop it: rowsieve cancel k --address http://head" in capsys.readouterr().err
 
 
 def test_the_reason_is_the_run_s_last_error() -> None:

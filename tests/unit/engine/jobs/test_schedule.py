@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.core.errors import InputError
 from engine.jobs.cron import Cron, catch_up_policy, caught_up
-from engine.jobs.schedule import Schedule, follow, read_last, write_last
+from engine.jobs.schedule import Schedule, read_last, run_schedule, write_last
 from tests.data import recipe_for
 
 START = datetime(2026, 3, 27, 12, 0, tzinfo=UTC)
@@ -59,7 +59,7 @@ def day(number: int, hour: int = 2) -> datetime:
 def scheduled(folder: Path, job: Runs, **options: Any) -> tuple[int, list[dict[str, Any]]]:
     log: list[dict[str, Any]] = []
     schedule = Schedule(**{"cron": NIGHTLY, **options})
-    return follow(schedule, job, job.clock, folder / "schedule.json", log.append), log
+    return run_schedule(schedule, job, job.clock, folder / "schedule.json", log.append), log
 
 
 def events(log: list[dict[str, Any]]) -> list[str]:
@@ -170,7 +170,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from engine.jobs.cron import Cron
-from engine.jobs.schedule import Process, Schedule, SystemClock, follow, signals, write_last
+from engine.jobs.schedule import Process, Schedule, SystemClock, run_schedule, signals, write_last
 from datetime import datetime, UTC, timedelta
 folder = Path(sys.argv[1])
 cron = Cron("* * * * *")
@@ -179,7 +179,7 @@ child = "import signal, time; signal.signal(signal.SIGINT, lambda *_: exit(130))
 child += "print('up', flush=True); time.sleep({})"
 clock, job = SystemClock(), Process([sys.executable, "-c", child.format(sys.argv[2])])
 with signals(clock, job):
-    follow(Schedule(cron), job, clock, folder / "s.json", lambda entry: print(json.dumps(entry), flush=True))
+    run_schedule(Schedule(cron), job, clock, folder / "s.json", lambda entry: print(json.dumps(entry), flush=True))
 """
 
 

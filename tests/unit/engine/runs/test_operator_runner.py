@@ -98,6 +98,6 @@ def test_a_second_replay_computes_again(tmp_path: Path, monkeypatch: pytest.Monk
             else:
                 found = replay(recipe)
                 versions.append(found.result.version)
-                mended.append((found.rows, found.mended, found.new))
+                mended.append((found.rows, found.recovered, found.new))
     assert mended == [(2, 1, 0), (1, 1, 0)]
     assert len(set(versions)) == 3
