@@ -179,7 +179,8 @@ child = "import signal, time; signal.signal(signal.SIGINT, lambda *_: exit(130))
 child += "print('up', flush=True); time.sleep({})"
 clock, job = SystemClock(), Process([sys.executable, "-c", child.format(sys.argv[2])])
 with signals(clock, job):
-    run_schedule(Schedule(cron), job, clock, folder / "s.json", lambda entry: print(json.dumps(entry), flush=True))
+    log = lambda entry: print(json.dumps(entry), flush=True)
+    run_schedule(Schedule(cron), job, clock, folder / "s.json", log)
 """
 
 
