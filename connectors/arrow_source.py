@@ -60,7 +60,7 @@ class ArrowSource(FileSource):
 
     def list(self) -> Listing:
         """Read every file once; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, self._paths(), self._look)
+        found, skipped = each_file(self.spec, self._paths(), self._inspect_file)
         shards = [shard for _, held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         schema = merged({path: schema for path, (schema, _) in found.items()})
@@ -100,7 +100,7 @@ class ArrowSource(FileSource):
         """Return the stored columns as :meth:`_schema` has them, save what a cast does."""
         return table
 
-    def _look(self, path: str) -> tuple[pa.Schema, Shards]:
+    def _inspect_file(self, path: str) -> tuple[pa.Schema, Shards]:
         shards: Shards = []
         start = first = rows = held = 0
         with self._opened(path) as reader:

@@ -41,7 +41,7 @@ def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, s
         if max(zeros) > len(start) / 4:
             name = "utf-16-le" if zeros[0] > zeros[1] else "utf-16-be"
             return name, "every other byte is zero"
-        letters, foreign = _look(spec, path)
+        letters, foreign = _inspect_file(spec, path)
         utf8 = utf8 or letters
         other = other if other[0] else foreign
         if utf8 and other[0]:
@@ -53,7 +53,7 @@ def guess_encoding(spec: SourceSpec, kind: type[Connector[Any]]) -> tuple[str, s
     return _one_byte(other[1]) if other[0] else (UTF8, "")
 
 
-def _look(spec: SourceSpec, path: str) -> tuple[str, tuple[str, bytes]]:
+def _inspect_file(spec: SourceSpec, path: str) -> tuple[str, tuple[str, bytes]]:
     """Return the first place with letters in UTF-8, and the first that is not UTF-8 with text around it.
 
     A place is a phrase for people, and empty where there is none. All of the file is read unless it has both.

@@ -379,15 +379,17 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
 
 
 def each_file(
-    spec: SourceSpec, paths: Sequence[str], look: Callable[[str], T]
+    spec: SourceSpec, paths: Sequence[str], inspect_file: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Apply ``look`` to each file. Return its results, and the reasons of skipped files, both by path.
+    """Apply ``inspect_file`` to each file. Return its results, and the reasons of skipped files, both by path.
 
     Raises ConnectorError, and CorruptError unless files that cannot be read are to be left out.
     """
     found: dict[str, T] = {}
     skipped: dict[str, str] = {}
-    for path, seen in zip(paths, each(spec, paths, partial(_look, spec, look)), strict=True):
+    for path, seen in zip(
+        paths, each(spec, paths, partial(_inspect_or_fault, spec, inspect_file)), strict=True
+    ):
         if isinstance(seen, CorruptError):
             skipped[path] = str(seen)
         else:
@@ -395,9 +397,9 @@ def each_file(
     return found, skipped
 
 
-def _look(spec: SourceSpec, look: Callable[[str], T], path: str) -> T | CorruptError:
+def _inspect_or_fault(spec: SourceSpec, inspect_file: Callable[[str], T], path: str) -> T | CorruptError:
     try:
-        return look(path)
+        return inspect_file(path)
     except CorruptError as error:
         if not spec.skip_corrupt:
             raise

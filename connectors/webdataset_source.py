@@ -60,7 +60,7 @@ class WebDatasetSource(FileSource):
 
     def list(self) -> Listing:
         """Read the headers of every tar; see :class:`connectors.base.Source`."""
-        found, skipped = each_file(self.spec, find_names(self.spec, WebDataset), self._look)
+        found, skipped = each_file(self.spec, find_names(self.spec, WebDataset), self._inspect_file)
         shards = [shard for held in found.values() for shard in held]
         check_rows(self.spec, shards, skipped)
         names = sorted({name for shard in shards for name in shard.fields})
@@ -83,7 +83,7 @@ class WebDatasetSource(FileSource):
         """Name a row by its key: "sample 0017"."""
         return f"sample {self._samples(shard)[row].key}"
 
-    def _look(self, path: str) -> Shards:
+    def _inspect_file(self, path: str) -> Shards:
         filesystem, where = resolve(path, self.spec.root, self.spec.policy)
         with reading(path), filesystem.open_input_stream(where, buffer_size=2**20) as file:
             samples = split_samples(path, members(path, file))

@@ -104,14 +104,14 @@ class Joiner:
             near = blocks.nearest(blocks.low[position], blocks.high[position], limit)
             for k in near[near >= position]:
                 # All rows, also those that have joined the largest component: later ones look for them here.
-                self._look(rows, blocks.rows[k], buffer)
+                self._compare(rows, blocks.rows[k], buffer)
             near = largest.nearest(blocks.low[position], blocks.high[position], limit)
             cols = np.concatenate([*(largest.rows[k] for k in near), rows[:0]])
             for some in pieces(cols, t.TILE_COLS):
                 rows = rows[self._roots(rows) != self._roots(root)]
                 if not len(rows):
                     return
-                self._look(rows, some, buffer)
+                self._compare(rows, some, buffer)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
@@ -135,7 +135,7 @@ class Joiner:
         with self._lock:
             return self._forest.find(rows)
 
-    def _look(self, rows: Index, cols: Index, buffer: TileBuffer) -> None:
+    def _compare(self, rows: Index, cols: Index, buffer: TileBuffer) -> None:
         """Join what one tile shows to be near and is not joined yet."""
         row_roots, col_roots = self._roots(rows), self._roots(cols)
         if not len(rows) or _all_equal(row_roots, col_roots):

@@ -175,8 +175,8 @@ class Search:
             later = [blocks.rows[k] for k in near if k > position]
             if (self._level[rows] < 0).all():
                 later = [r[self._level[r] >= 0] for r in later]
-            self._look(rows, rows, both=False)
-            self._look(rows, np.concatenate([*later, rows[:0]]), both=True)
+            self._compare(rows, rows, both=False)
+            self._compare(rows, np.concatenate([*later, rows[:0]]), both=True)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
@@ -186,12 +186,12 @@ class Search:
             rows = blocks.rows[position]
             top = self._tiles.limits[self._level[rows].max()]
             near = others.nearest(blocks.low[position], blocks.high[position], top)
-            self._look(rows, np.concatenate([*(others.rows[k] for k in near), rows[:0]]), both=False)
+            self._compare(rows, np.concatenate([*(others.rows[k] for k in near), rows[:0]]), both=False)
 
         for _ in in_threads(work, range(len(blocks.rows))):
             pass
 
-    def _look(self, rows: Index, cols: Index, both: bool) -> None:
+    def _compare(self, rows: Index, cols: Index, both: bool) -> None:
         """Note the pairs of some tiles; with ``both``, for the columns as well as for the rows."""
         tiles, level, buffer = self._tiles, self._level, self._tiles.buffer()
         found: list[tuple[Index, Index, Any]] = []

@@ -105,7 +105,7 @@ def step(model: Any, found: WeightStatistics, rows: Rows, draw: int | None) -> A
     return model.refitted(rows.X, rows.y, rows.starting(draw) / found.mass)
 
 
-def descend(rows: Rows, descent: Descent) -> Descent:
+def run_descent(rows: Rows, descent: Descent) -> Descent:
     """Run a descent to its end on rows in memory."""
     while not descent.done:
         draw = descent.next_draw
@@ -134,5 +134,5 @@ def fitted(
     found = []
     for index, draw in enumerate(draws):
         model = learner.start(sample.X, sample.y, sample.prior, seed + index)
-        found.append(descend(rows, Descent(model, alpha, tol, max_iter, draw)))
+        found.append(run_descent(rows, Descent(model, alpha, tol, max_iter, draw)))
     return best_of(found)

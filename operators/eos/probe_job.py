@@ -150,7 +150,7 @@ class Worker:
         )
         return self.wrapped(trained.model)
 
-    def descend(self, first: ProbeModel, alpha: float, draw: int | None) -> Fit:
+    def run_descent(self, first: ProbeModel, alpha: float, draw: int | None) -> Fit:
         """Run one start; ``first`` was trained on equal weights."""
         params = self.job.params
         descent = Descent(first, alpha, params.tol, params.max_iter, draw, started=draw is None)
@@ -196,7 +196,7 @@ def run_job(job: ProbeJob, communicator: Communicator | None = None) -> dict[str
     first = worker.wrapped(load(job.probe_state))
     alpha, curve = worker.alpha(first)
     draws = [None if params.start == "uniform" and not i else job.seed + i for i in range(params.n_init)]
-    fit = min((worker.descend(first, alpha, draw) for draw in draws), key=lambda fit: fit.objective[-1])
+    fit = min((worker.run_descent(first, alpha, draw) for draw in draws), key=lambda fit: fit.objective[-1])
     limit = float(np.log(params.threshold))
     outliers = worker.slots.total(partial(_outliers, worker, fit, limit))
     metrics = summary({EVERYONE: fit}) | {"outliers": float(outliers[0])}

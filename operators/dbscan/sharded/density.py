@@ -150,12 +150,12 @@ class _Search:
             if not len(near):
                 continue
             tiles = tiles or self._window.beside(block)
-            self._look(tiles, rows, np.concatenate([tail.rows[k] for k in near]), block)
+            self._compare(tiles, rows, np.concatenate([tail.rows[k] for k in near]), block)
         rows, cols, level = (np.concatenate(part) for part in zip(*self._kept, strict=True))
         use = level <= self._level[rows]
         self._kept = [(rows[use], cols[use], level[use])]
 
-    def _look(self, tiles: Tiles, rows: Index, cols: Index, block: int) -> None:
+    def _compare(self, tiles: Tiles, rows: Index, cols: Index, block: int) -> None:
         shift = block * self._layout.block_rows
         for some in pieces(cols, t.TILE_COLS):
             rows = rows[self._level[rows] >= 0]

@@ -112,7 +112,7 @@ class _Linker:
             cols = cols[~self._joined_to(self._keys[position], rows, cols, core, to)]
             if len(cols):
                 tiles = tiles or self._window.beside(block)
-                self._look(tiles, rows, cols, _Tail(block, core, to))
+                self._compare(tiles, rows, cols, _Tail(block, core, to))
 
     def _joined_to(self, hub: int, rows: Index, cols: Index, core: Level, to: Attachment) -> Mask:
         """Return the columns that are joined to all rows of a hub as soon as both are core."""
@@ -123,7 +123,7 @@ class _Linker:
         joined = self._forest.together(nodes, np.full_like(nodes, hub), level)
         return np.asarray((to.level[cols] <= level) & joined)
 
-    def _look(self, tiles: Tiles, rows: Index, cols: Index, tail: _Tail) -> None:
+    def _compare(self, tiles: Tiles, rows: Index, cols: Index, tail: _Tail) -> None:
         """Find and note the edges of some tiles."""
         n_head, n_levels = len(self._core), len(self._layout.eps)
         for some in pieces(cols, t.TILE_COLS):
