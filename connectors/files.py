@@ -381,7 +381,7 @@ def _missing(path: str, filesystem: fs.FileSystem, where: str) -> ConnectorError
 def each_file(
     spec: SourceSpec, paths: Sequence[str], inspect_file: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Apply ``inspect_file`` to each file. Return its results, and the reasons of skipped files, both by path.
+    """Apply ``inspect_file`` to each file. Return its results and the reasons of skipped files, by path.
 
     Raises ConnectorError, and CorruptError unless files that cannot be read are to be left out.
     """
