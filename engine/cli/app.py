@@ -7,7 +7,7 @@ import warnings
 
 import typer
 
-from engine.cli.common import shown_errors
+from engine.cli.common import print_errors
 from engine.cli.compare import compare
 from engine.cli.cues import cues
 from engine.cli.deploy import deploy
@@ -48,7 +48,7 @@ def main() -> None:
 @app.callback()
 def before_every_command() -> None:
     """Groups, outliers, weights and splits for every row of a dataset, without group labels."""
-    with shown_errors(verbose=False):
+    with print_errors(verbose=False):
         apply_policy()
     logging.getLogger("rowsieve").addFilter(SAFE_MESSAGES)
     warnings.formatwarning = format_warning

@@ -43,7 +43,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextmanager
-def stopping_in_order() -> Iterator[None]:
+def finish_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does, so that the run releases its lease; a second one kills.
 
     A successor, usually on another node, then need not wait until the lease is stale.
@@ -61,7 +61,7 @@ def stopping_in_order() -> Iterator[None]:
 
 
 @contextmanager
-def shown_errors(verbose: bool) -> Iterator[None]:
+def print_errors(verbose: bool) -> Iterator[None]:
     """Convert errors to one paragraph and an exit code; show the trace only with -v."""
     try:
         yield

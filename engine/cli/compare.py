@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import SafeConsole
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Infer groups by several methods and score them against the recipe's truth, without publishing."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.cli.progress import listener_for
         from engine.execution.cluster import set_environment

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
@@ -31,7 +31,7 @@ def cues(
     verbose: Verbose = False,
 ) -> None:
     """List suspected shortcuts: features on which a model leans, what balancing them wins and costs."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.training.version import open_version
 

@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -52,7 +52,7 @@ def render(
     verbose: Verbose = False,
 ) -> None:
     """Print or write the manifests that run a recipe. Sizes come from the recipe's resources."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.jobs.kubernetes.kinds import render as make
         from engine.jobs.kubernetes.kinds import to_yaml
         from engine.jobs.kubernetes.options import Options

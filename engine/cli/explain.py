@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.groups import VersionName
 from engine.cli.safe_output import SafeConsole
 
@@ -28,7 +28,7 @@ def explain(
     verbose: Verbose = False,
 ) -> None:
     """Say what every operator made of a row: group, scores behind the outlier mark, factors of the weight."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.explain import explain as explain_row
         from engine.training.version import open_version

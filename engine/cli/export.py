@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import Verbose, shown_errors
+from engine.cli.common import Verbose, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -27,7 +27,7 @@ def export(
     verbose: Verbose = False,
 ) -> None:
     """Write a published version into a table in one commit, unless the table has the version already."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.core.output_layout import output_of
         from engine.execution.cluster import executor as open_executor
         from engine.execution.cluster import set_environment

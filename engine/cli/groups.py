@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole
 
 console = SafeConsole(highlight=False)
@@ -25,7 +25,7 @@ def groups(
     verbose: Verbose = False,
 ) -> None:
     """Say what the rows of each group have in common, in words of the source's columns."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.descriptions import required_descriptions
         from engine.training.version import open_version

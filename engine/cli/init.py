@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.common import Verbose, shown_errors
+from engine.cli.common import Verbose, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError
 from engine.core.pandas_import import keep_pandas_out
@@ -27,7 +27,7 @@ def init(
     verbose: Verbose = False,
 ) -> None:
     """Look at a dataset and write a commented recipe for it. The label is never guessed."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         keep_pandas_out()
         if out is not None and out.exists() and not force:
             raise InputError(f"{out} exists. Choose another name with -o, or replace it with --force.")

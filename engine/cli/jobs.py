@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.common import INTERRUPTED, AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import INTERRUPTED, AsJson, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import Exit, InputError, RowsieveError
 from engine.core.terminal import printable
@@ -67,7 +67,7 @@ def submit(
     verbose: Verbose = False,
 ) -> None:
     """Run a recipe as a job of a Ray cluster. Submitting the same run twice gives one job."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         if wheel and installed:
             raise InputError("Give --wheel or --installed, not both.")
         from engine.jobs.package import INSTALLED, SOURCE
@@ -96,7 +96,7 @@ def logs(
     verbose: Verbose = False,
 ) -> None:
     """Show the output of a job."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.jobs.handle import attach
 
         handle = attach(job, address)
@@ -108,7 +108,7 @@ def logs(
 
 def cancel(job: Job, address: Address, verbose: Verbose = False) -> None:
     """Stop a job. The work that its run has committed is kept."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.jobs.handle import attach
 
         handle = attach(job, address)
@@ -149,7 +149,7 @@ def _show_state(info: JobInfo) -> None:
     for name in ("recipe", "version", "key", "output"):
         if value := info.metadata.get(name):
             echo(f"  {name:8}{value}")
-    if info.state.over and info.exit_code != Exit.DONE:
+    if info.state.is_final and info.exit_code != Exit.DONE:
         echo(f"  exit    {int(info.exit_code)}, {reason(info)}")
 
 

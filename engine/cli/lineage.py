@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -19,7 +19,7 @@ def lineage(
     verbose: Verbose = False,
 ) -> None:
     """Show the MLflow runs, models and source files of a published version."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json, show_lineage
         from engine.core.output_layout import output_of
         from engine.publish.lineage import sync_records, trace

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.common import Verbose, shown_errors
+from engine.cli.common import Verbose, print_errors
 
 
 def operators(
@@ -14,7 +14,7 @@ def operators(
     verbose: Verbose = False,
 ) -> None:
     """List the operators with their columns, or print the schema of a recipe."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json, show_operators
         from engine.recipe.schema import recipe_schema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import AsJson, Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.pandas_import import keep_pandas_out
 
@@ -11,7 +11,7 @@ def plan(
     recipe: RecipeFile, overrides: Overrides = None, as_json: AsJson = False, verbose: Verbose = False
 ) -> None:
     """Show shards, columns and fingerprints, without starting Ray."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         keep_pandas_out()
         from engine.cli.columns import column_lines
         from engine.cli.output import show_json, show_plan

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import echo
 
 
 def policy(as_json: AsJson = False, verbose: Verbose = False) -> None:
     """Show what recipes may use here, the defaults of the connectors included, and the limits of runs."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.policy import VARIABLES, current_policy, effective, policy_source
 

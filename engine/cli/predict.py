@@ -9,7 +9,7 @@ import typer
 import yaml
 from rich.markup import escape
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
@@ -60,7 +60,7 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Predict every row of a dataset with a registered model, shard by shard."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.execution.cluster import executor as open_executor
         from engine.recipe.recipe import RunSection
         from engine.training.prediction import predict as run_predict

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -57,5 +57,5 @@ def quarantine(
     verbose: Verbose = False,
 ) -> None:
     """List the rows that were set aside with the reason, export them, or run them again after a fix."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         run_quarantine(load(recipe, overrides), action, to, limit, verbose=verbose)

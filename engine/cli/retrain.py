@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
@@ -213,7 +213,7 @@ def retrain(
     verbose: Verbose = False,
 ) -> None:
     """Train a robust model on a published version, evaluate it, and register it."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         options = Options(
             dataset, trainer, settings or [], grid or [], alpha, register, promote_if, truth, trials, seeds
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli.common import LogFormat, Overrides, RecipeFile, Verbose, load, shown_errors, stopping_in_order
+from engine.cli.common import LogFormat, Overrides, RecipeFile, Verbose, finish_on_sigterm, load, print_errors
 
 
 def run(
@@ -12,7 +12,7 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Run a recipe and publish a version. Committed work is reused."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_result
         from engine.cli.progress import listener_for
         from engine.execution.cluster import set_environment
@@ -20,6 +20,6 @@ def run(
 
         set_environment(verbose)
         loaded = load(recipe, overrides)
-        with stopping_in_order(), listener_for(log_format) as listener:
+        with finish_on_sigterm(), listener_for(log_format) as listener:
             result = engine_run(loaded, listener=listener, verbose=verbose)
         show_result(result, as_json=log_format == "json")

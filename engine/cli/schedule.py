@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import Overrides, RecipeFile, Verbose, load, shown_errors
+from engine.cli.common import Overrides, RecipeFile, Verbose, load, print_errors
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -29,7 +29,7 @@ def schedule(
 
     The first SIGTERM stops after the current run, and a second one stops the run too.
     """
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.core.output_layout import output_of
         from engine.jobs.cron import Cron, catch_up_policy
         from engine.jobs.schedule import (

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.core.errors import InputError
 
 
@@ -16,7 +16,7 @@ def sources(
     verbose: Verbose = False,
 ) -> None:
     """List the formats that a source can have, with their endings and options."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from connectors.base import ConnectorError
         from connectors.registry import connector, connectors
         from engine.cli.output import show_json

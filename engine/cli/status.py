@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.common import AsJson, Overrides, Verbose, load, shown_errors
+from engine.cli.common import AsJson, Overrides, Verbose, load, print_errors
 from engine.cli.jobs import address_for, show_jobs
 
 
@@ -21,7 +21,7 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Show the progress of a recipe's run from its files, or the state of a job on a cluster."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         address = address or address_for(recipe)
         if address is not None:
             show_jobs(recipe, address, as_json=as_json)

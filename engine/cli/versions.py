@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, shown_errors
+from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
@@ -27,7 +27,7 @@ def versions(
     verbose: Verbose = False,
 ) -> None:
     """List the published versions, or remove old ones together with their data in the run store."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.core.output_layout import output_of
         from engine.runs.history import history, prune
@@ -55,7 +55,7 @@ def diff(
     verbose: Verbose = False,
 ) -> None:
     """Show the differences between two versions: new, removed and changed groups, and changed rows."""
-    with shown_errors(verbose):
+    with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.diff import diff as compare
         from engine.training.version import open_version

@@ -50,7 +50,7 @@ class JobInfo:
             "state": str(self.state),
             "message": self.message,
             **{name: value.isoformat(timespec="seconds") if value else None for name, value in times.items()},
-            "exit_code": int(self.exit_code) if self.state.over else None,
+            "exit_code": int(self.exit_code) if self.state.is_final else None,
             "metadata": dict(self.metadata),
         }
 
@@ -89,7 +89,7 @@ class JobHandle:
 
     def wait(self, poll_seconds: float = POLL_SECONDS) -> JobInfo:
         """Block until the job has ended, and return its final record."""
-        while not (info := self.status()).state.over:
+        while not (info := self.status()).state.is_final:
             time.sleep(poll_seconds)
         return info
 
@@ -98,7 +98,7 @@ class JobHandle:
 
         The work that the run has committed is kept, and another attempt continues from there.
         """
-        if self.status().state.over:
+        if self.status().state.is_final:
             return False
         with clear_errors(self.address):
             self._client.stop_job(self.id)

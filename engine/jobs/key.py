@@ -24,7 +24,7 @@ class JobState(StrEnum):
     STOPPED = "STOPPED"
 
     @property
-    def over(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the job has ended, so that its state cannot change any more."""
         return self not in (JobState.PENDING, JobState.RUNNING)
 
@@ -65,7 +65,7 @@ def decide(key: str, known: Mapping[str, JobState], *, again: bool = False) -> D
     if latest:
         name = _attempt(key, latest)
         state = known[name]
-        if not state.over or (state == JobState.SUCCEEDED and not again):
+        if not state.is_final or (state == JobState.SUCCEEDED and not again):
             return Decision(name, new=False)
     return Decision(_attempt(key, latest + 1), new=True)
 

@@ -12,7 +12,7 @@ from engine.core.errors import InputError
 from engine.recipe.recipe import Recipe
 
 
-def portable(
+def paths_for_cluster(
     recipe: Recipe, *, shared_files: bool, working_dir: Path | None = None, shipped: Iterable[str] = ()
 ) -> Recipe:
     """Return the recipe with paths for the cluster and without ``run.address``: a job uses its own cluster.
@@ -42,13 +42,13 @@ def portable(
             )
         return _shipped(key, path, working_dir, names)
 
-    return moved(recipe, place)
+    return replace_paths(recipe, place)
 
 
-def moved(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
+def replace_paths(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     """Return the recipe with ``place(key, path)`` for each of its paths, and without ``run.address``."""
     resolved = recipe.model_dump(mode="json", exclude_unset=True, exclude={"run": {"address"}})
-    for name, section in _with_paths(resolved):
+    for name, section in _sections_with_paths(resolved):
         in_catalog = section.get("catalog") or section.get("options", {}).get("catalog")
         if "path" in section and not in_catalog:
             section["path"] = place(f"{name}.path", section["path"])
@@ -57,7 +57,7 @@ def moved(recipe: Recipe, place: Callable[[str, str], str]) -> Recipe:
     return Recipe.parse(resolved)
 
 
-def _with_paths(resolved: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _sections_with_paths(resolved: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sections of a recipe that name a file, a folder or a table of a catalog."""
     yield "source", resolved["source"]
     stored = resolved.get("operators", {}).get("gradients", {}).get("stored")

@@ -18,7 +18,7 @@ from engine.jobs.connection import clear_errors, connect
 from engine.jobs.handle import JobHandle, JobInfo, list_jobs
 from engine.jobs.key import Decision, decide, given_key, planned_key
 from engine.jobs.package import RECIPE, SOURCE, Contents, collect
-from engine.jobs.paths import moved, portable
+from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.plan.planner import make_plan
 from engine.recipe.recipe import Recipe
 
@@ -80,7 +80,9 @@ def submit(
     """
     check_strictly(recipe)
     contents = collect(b"", code=code, working_dir=working_dir, excludes=excludes)
-    sent = portable(recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files)
+    sent = paths_for_cluster(
+        recipe, shared_files=shared_files, working_dir=working_dir, shipped=contents.files
+    )
     resolved = sent.model_dump(mode="json", exclude_unset=True)
     contents.files[SCRIPT_NAME] = SCRIPT.encode()
     contents.files[RECIPE] = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True).encode()
@@ -108,7 +110,7 @@ def _version(recipe: Recipe, sent: Recipe) -> str:
     """Return the name of the version that the job will publish, planned with this machine's own paths."""
     sent_paths = {"output.path": sent.output.path}
     try:
-        return make_plan(moved(recipe, lambda key, path: sent_paths.get(key, path))).version
+        return make_plan(replace_paths(recipe, lambda key, path: sent_paths.get(key, path))).version
     except (InputError, OSError) as error:
         raise InputError(
             f"{str(error).rstrip('.')}. A run is known by what its source holds. If only "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from engine.cli.common import shown_errors, stopping_in_order
+from engine.cli.common import finish_on_sigterm, print_errors
 from engine.storage.lease import read_holder
 from tests.data import recipe_for, spurious_table, write_shards
 from tests.faults.processes import finish, run_recipe, until
@@ -21,7 +21,7 @@ def test_a_signal_ends_the_block_in_order(sent: signal.Signals) -> None:
     interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def work() -> None:
-        with shown_errors(verbose=False), stopping_in_order():
+        with print_errors(verbose=False), finish_on_sigterm():
             try:
                 signal.raise_signal(sent)
             finally:

@@ -1,1 +1,1 @@
-"""Manifests of a recipe for Kubernetes: ``rowsieve deploy render``. Nothing is sent anywhere."""
+"""Write the Kubernetes manifests of a recipe (``rowsieve deploy render``); nothing is sent anywhere."""

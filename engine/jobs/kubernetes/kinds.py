@@ -1,4 +1,4 @@
-"""The four kinds of manifest, as plain values. KubeRay 1.7 (ray.io/v1), Kubernetes batch/v1."""
+"""Build the manifests of the four kinds as plain values: KubeRay 1.7 (ray.io/v1) and batch/v1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, placed
+from engine.jobs.kubernetes.options import Kind, Options, kubernetes_name, place_in_volume
 from engine.jobs.kubernetes.pods import PORTS, RECIPE, RUN, Manifest, container, pod, ray_pod, token_of
 from engine.jobs.kubernetes.secrets import check_no_secrets
 from engine.jobs.kubernetes.sizes import Sizes, memory_of, sizes_of
@@ -19,7 +19,9 @@ RAY_VERSION = "2.60.0"
 HEAD = Sizes(1, 2, 0, 4)
 """The head holds the driver, which has nothing row-sized, and the dashboard; no work is placed on it."""
 STORAGE = "100Gi"
+"""Size of the volume that is rendered where no claim is named; meant to be edited."""
 KEPT_SECONDS = 600
+"""Time that a finished job stays visible."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,21 @@ class Rendering:
 
 
 def render(recipe: Recipe, options: Options) -> list[Manifest]:
-    """Manifests of a recipe, in the order in which they are applied. Raises InputError."""
+    """Return the manifests of a recipe, in the order in which they are applied.
+
+    Raises
+    ------
+    InputError
+        The options contradict each other, a path lies outside of the volume, or a value is a secret.
+
+    """
     options = options.checked()
     check_no_secrets(recipe, options)
-    moved, local = placed(recipe, options.mount)
+    recipe, local = place_in_volume(recipe, options.mount)
     name = kubernetes_name(recipe.name)
     claim = (options.claim or f"{name}-data") if local else None
     sizes = sizes_of(recipe, workers=options.workers, gpu=options.gpu)
-    made = Rendering(moved, options, name, claim, sizes)
+    made = Rendering(recipe, options, name, claim, sizes)
     found = [_recipe(made)]
     if claim and not options.claim:
         found.append(_claim(made))
@@ -56,7 +65,7 @@ def render(recipe: Recipe, options: Options) -> list[Manifest]:
 
 
 def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
-    """One text with a comment on top, without YAML's anchors: people read it."""
+    """Return the manifests as one text with a comment on top, without YAML's anchors: people read it."""
     body = yaml.dump_all(manifests, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=110)
     return f"# {about}\n{body}"
 
@@ -156,7 +165,7 @@ def _cluster(made: Rendering) -> Manifest:
 
 
 def _job_spec(made: Rendering) -> Manifest:
-    """The cluster is made for the job and removed after it; a second attempt goes on where one ended."""
+    """Return the job, whose cluster is removed after it; a second attempt continues the first one."""
     submitter = container(made.options, "ray-job-submitter", cpus=1, memory=1)
     return {
         "entrypoint": " ".join(RUN),
@@ -196,7 +205,7 @@ def _ray_cron_job(made: Rendering) -> Manifest:
 
 
 def _cron_job(made: Rendering) -> Manifest:
-    """One pod a night: the run itself on a Ray of its own, or its submission to a cluster that stands."""
+    """Return a pod for each scheduled time: it runs the recipe, or submits it to a cluster that exists."""
     work = _submitting(made) if made.options.address else _running(made)
     return {
         "apiVersion": "batch/v1",

@@ -10,12 +10,12 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.core.errors import InputError
-from engine.jobs.paths import moved
+from engine.jobs.paths import replace_paths
 from engine.recipe.recipe import Recipe
 
 Kind = Literal["rayjob", "raycronjob", "cronjob", "raycluster"]
 _FIELD = re.compile(r"[0-9A-Za-z*/,?-]+")
-_LONGEST_NAME = 40  # Kubernetes' 63 less what KubeRay and CronJobs append
+_MAX_NAME_LENGTH = 40  # Kubernetes' 63 less what KubeRay and CronJobs append
 
 
 class Options(BaseModel):
@@ -43,7 +43,7 @@ class Options(BaseModel):
 
     @property
     def image_name(self) -> str:
-        """The image of every container."""
+        """Return the image of every container."""
         return self.image or f"rowsieve:{version('rowsieve')}-{'gpu' if self.gpu else 'cpu'}"
 
     def checked(self) -> Options:
@@ -60,7 +60,7 @@ class Options(BaseModel):
         if self.address and not self.token_secret:
             raise InputError("--submit-to needs --token-secret: the secret with that cluster's token.")
         if not PurePosixPath(self.mount).is_absolute():
-            raise InputError(f"--mount {self.mount}: an absolute path, such as /data.")
+            raise InputError(f"--mount {self.mount} is no absolute path. Give one, such as /data.")
         return self
 
 
@@ -68,17 +68,18 @@ def _check_schedule(text: str) -> None:
     fields = text.split()
     if len(fields) != 5 or not all(_FIELD.fullmatch(field) for field in fields):
         raise InputError(
-            f'--schedule "{text}": five fields: minute, hour, day, month, weekday; "0 2 * * *" is 2 o\'clock.'
+            f'--schedule "{text}" is no cron expression. Give five fields: minute, hour, day, month, '
+            'weekday; "0 2 * * *" is 2 o\'clock.'
         )
 
 
 def kubernetes_name(name: str) -> str:
     """Convert a recipe's name to one that Kubernetes accepts: lower case letters, digits and '-'."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return plain[:_LONGEST_NAME].rstrip("-") or "rowsieve"
+    return plain[:_MAX_NAME_LENGTH].rstrip("-") or "rowsieve"
 
 
-def placed(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
+def place_in_volume(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
     """Return the recipe with paths below the volume at ``mount``, and whether any path lies there.
 
     Relative paths become relative to the volume; URIs stay. Raises InputError for an absolute path elsewhere.
@@ -91,7 +92,7 @@ def placed(recipe: Recipe, mount: str) -> tuple[Recipe, bool]:
         local.append(_place(key, path, mount))
         return local[-1]
 
-    return moved(recipe, place), bool(local)
+    return replace_paths(recipe, place), bool(local)
 
 
 def _place(key: str, path: str, mount: str) -> str:

@@ -1,4 +1,4 @@
-"""Parts that every manifest has: pods that run as nobody, their volumes and their environment."""
+"""Build the parts that every manifest has: pods without root rights, their volumes and their environment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RECIPE = f"{RECIPE_FOLDER}/recipe.yaml"
 RUN = ["rowsieve", "run", RECIPE, "--log-format", "plain"]
 TOKEN_KEY = "auth_token"
 PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
-"""Ports of a head; workers have that of the metrics."""
+"""Ports of the head pod; workers have the port of the metrics only."""
 WRITABLE = {"tmp": "/tmp", "home": "/home/rowsieve"}
-"""Folders of a pod's own, beside the volume: Ray's sessions and caches. The image itself is read-only."""
+"""Writable folders of a pod beside the volume: Ray's sessions and caches. The image itself is read-only."""
 Manifest = dict[str, Any]
 
 
@@ -87,7 +87,7 @@ def _environment(options: Options) -> list[Manifest]:
 
 
 def token_of(secret: str) -> list[Manifest]:
-    """Environment of whoever talks to a cluster with token authentication."""
+    """Return the environment variables of a client of a cluster with token authentication."""
     reference = {"secretKeyRef": {"name": secret, "key": TOKEN_KEY}}
     return [
         {"name": "RAY_AUTH_MODE", "value": "token"},
@@ -96,7 +96,7 @@ def token_of(secret: str) -> list[Manifest]:
 
 
 def ray_pod(options: Options, name: str, claim: str | None, role: str, sizes: Sizes) -> Manifest:
-    """Template of a pod that KubeRay starts Ray in; it adds the command, probes, token and shared memory."""
+    """Return the template of a pod; KubeRay adds Ray's command, probes, token and shared memory to it."""
     inner = container(options, f"ray-{role}", cpus=sizes.cpus, memory=sizes.memory, gpus=sizes.gpus)
     ports = PORTS if role == "head" else {"metrics": PORTS["metrics"]}
     inner["ports"] = [{"name": key, "containerPort": port} for key, port in ports.items()]

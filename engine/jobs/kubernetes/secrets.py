@@ -49,7 +49,7 @@ def holds_secret(text: str) -> bool:
 
 
 def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Texts of a nested value by their dotted keys."""
+    """Yield the texts of a nested value with their dotted keys."""
     if isinstance(value, str):
         yield place, value
     elif isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Estimate of the cluster that a recipe needs: CPUs, GPUs and memory of each worker."""
+"""Estimate the cluster that a recipe needs: CPUs, GPUs and memory of each worker."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
 from engine.jobs.package import MOST_BYTES, RECIPE, collect
-from engine.jobs.paths import moved, portable
+from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.jobs.submission import submit
 from engine.recipe.recipe import Recipe
 
@@ -78,23 +78,23 @@ def test_exit_codes_are_those_of_the_run() -> None:
 
 def test_relative_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    kept = portable(recipe_with("s3://b/x.parquet", "/mnt/out"), shared_files=False)
+    kept = paths_for_cluster(recipe_with("s3://b/x.parquet", "/mnt/out"), shared_files=False)
     assert (kept.source.path, kept.output.path, kept.run.address) == ("s3://b/x.parquet", "/mnt/out", None)
-    shared = portable(recipe_with("data/*.csv", "out"), shared_files=True)
+    shared = paths_for_cluster(recipe_with("data/*.csv", "out"), shared_files=True)
     assert shared.source.path == str(tmp_path / "data/*.csv")
     assert shared.output.path == str(tmp_path / "out")
     with pytest.raises(InputError, match=r"output\.path: 'out' is relative"):
-        portable(recipe_with("/mnt/x", "out"), shared_files=False)
+        paths_for_cluster(recipe_with("/mnt/x", "out"), shared_files=False)
     with pytest.raises(InputError, match=r"source\.path: 'data/\*\.csv' is relative"):
-        portable(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
+        paths_for_cluster(recipe_with("data/*.csv", "/mnt/out"), shared_files=False)
 
 
 def test_every_path_of_a_recipe_is_looked_at() -> None:
     chain = {"gradients": {"stored": {"path": "g.npy"}}, "groups": {}}
     recipe = recipe_with("s3://in", "s3://out").model_copy(update={"operators": chain})
     with pytest.raises(InputError, match=r"operators\.gradients\.stored\.path: 'g\.npy' is relative"):
-        portable(recipe, shared_files=False)
-    found = moved(recipe, lambda key, path: f"{key}/{path}")
+        paths_for_cluster(recipe, shared_files=False)
+    found = replace_paths(recipe, lambda key, path: f"{key}/{path}")
     assert found.operators["gradients"]["stored"]["path"] == "operators.gradients.stored.path/g.npy"
     assert found.source.path == "source.path/s3://in"
 
@@ -104,8 +104,8 @@ def test_exports_are_outputs_and_tables_of_a_catalog_no_paths() -> None:
     recipe = recipe_with("/in", "/out").model_dump(exclude_unset=True, exclude={"run"})
     recipe["output"]["export"] = exports
     with pytest.raises(InputError, match=r"output\.export\.0\.path: 't' is relative"):
-        portable(Recipe.parse(recipe), shared_files=False)
-    found = moved(Recipe.parse(recipe), lambda key, path: f"/mnt/{path}")
+        paths_for_cluster(Recipe.parse(recipe), shared_files=False)
+    found = replace_paths(Recipe.parse(recipe), lambda key, path: f"/mnt/{path}")
     assert [export.path for export in found.output.export] == ["/mnt/t", "a.b"]
 
 
@@ -131,14 +131,14 @@ def test_small_data_are_shipped_on_request(
     (tmp_path / "ship" / "data" / "a.csv").write_text("x,y\n1,1\n")
     monkeypatch.chdir(tmp_path)
     contents = collect(b"", code="installed", working_dir=Path("ship"))
-    sent = portable(
+    sent = paths_for_cluster(
         recipe_with(path, "/mnt/out"), shared_files=False, working_dir=Path("ship"), shipped=contents.files
     )
     monkeypatch.chdir(tmp_path / "ship")  # a job starts in what was shipped
     assert list(Path().glob(sent.source.path))
     left_out = collect(b"", code="installed", working_dir=Path(), excludes=["data/"])
     with pytest.raises(InputError, match=r"source\.path"):
-        portable(sent, shared_files=False, working_dir=Path(), shipped=left_out.files)
+        paths_for_cluster(sent, shared_files=False, working_dir=Path(), shipped=left_out.files)
 
 
 def test_a_working_directory_leaves_out_what_is_hidden_ours_or_made(tmp_path: Path) -> None:
