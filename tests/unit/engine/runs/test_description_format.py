@@ -70,7 +70,7 @@ def test_a_run_replaces_a_forged_file(tmp_path: Path, monkeypatch: pytest.Monkey
     run = SimpleNamespace(
         plan=SimpleNamespace(output=tmp_path, version="v1"),
         publication=SimpleNamespace(descriptions=None),
-        meter=lambda _: SimpleNamespace(tell=lambda _: None),
+        meter=lambda _: SimpleNamespace(emit=lambda _: None),
     )
     plugin.Descriptions().published(cast(Any, run))
     assert run.publication.descriptions == read_descriptions(tmp_path, "v1") == WHOLE
