@@ -156,6 +156,10 @@ def read_manifest(folder: Place) -> dict[str, Any]:
             raise InputError(
                 f"{folder / part['path']} leads out of its version, to {target}. Remove the link."
             )
+        if target.exists() and not target.is_file():  # a pipe would be waited for
+            raise InputError(
+                f"{folder / part['path']} is no regular file. Remove it, and copy the version again."
+            )
     return manifest
 
 

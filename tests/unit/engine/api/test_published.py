@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 import rowsieve
 from engine.api import published
+from engine.core.errors import InputError
 from tests.data import recipe_for, spurious_table, write_shards
 
 
@@ -50,6 +53,20 @@ def test_parts_are_read_one_by_one(output: tuple[Path, list[str]], monkeypatch: 
     assert next(parts).num_rows == 80
     assert len(read) == 1
     assert sum(part.num_rows for part in found) == found.num_rows == 240
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_a_part_that_is_no_regular_file_is_refused(
+    kind: str, output: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, (_, current) = output
+    shutil.copytree(folder / "versions" / current, tmp_path / "out/versions" / current)
+    (tmp_path / "out/CURRENT").write_text(current)
+    part = next((tmp_path / "out/versions" / current / "data").iterdir())
+    part.unlink()
+    os.mkfifo(part) if kind == "pipe" else part.mkdir()
+    with pytest.raises(InputError, match=f"{part.name} is no regular file"):
+        rowsieve.open(tmp_path / "out")
 
 
 def test_columns_can_be_chosen(output: tuple[Path, list[str]]) -> None:
