@@ -121,7 +121,10 @@ def draft(path: str, label: str, *, output: str, format: str = "auto", shards: i
         for leak in leaks
     }
     if leaks:
-        why = "Likely leaks, each of which tells the label on its own. Keep one only if it is known first."
+        why = (
+            "Likely leaks, each of which tells the label on its own. Keep one only if it is known first, and "
+            "name it under cues: legitimate, or spurious if it goes with the label in these rows alone."
+        )
         keys["exclude"] = Choice([leak.name for leak in leaks], why)
         made = _planned(name, path, label, keys, output, operators)
     rates, crowded = _unusable(made.preview)

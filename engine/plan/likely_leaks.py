@@ -58,7 +58,8 @@ def leak_text(leak: Leak) -> str:
     return (
         f"likely leak: {leak.name!r} alone is right on {leak.score:.1%} of unseen rows (classes balanced; "
         f"{leak.chance:.0%} by chance). Unless it is known before the label is, exclude it: "
-        f"source.exclude: [{leak.name}]; if it is honest, say so: operators.cues.legitimate: [{leak.name}]."
+        f"source.exclude: [{leak.name}]; if it is honest, say so: operators.cues.legitimate: [{leak.name}]; "
+        f"if it goes with the label in these rows and not elsewhere: operators.cues.spurious: [{leak.name}]."
     )
 
 

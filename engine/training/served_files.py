@@ -95,7 +95,7 @@ def check_limits(model: str, n_files: int, n_bytes: int) -> None:
 
 
 def read_description(path: Path, n_classes: int) -> dict[str, Any]:
-    """Read ``serving.json``.
+    """Return the description of a served model, checked, from its ``serving.json``.
 
     Parameters
     ----------
