@@ -22,6 +22,8 @@ MIN_ROWS = 100
 MIN_CLASS_ROWS = 50
 """Rows below which a class does not count, as long as two others do: a column that tells all but a handful
 of rows leaks, although it is wrong on the whole of a tiny class."""
+LEAST_CLASS_ROWS = 20
+"""Rows below which a class never counts: ten or fewer unseen rows are right by luck or because they are alike."""
 MOST_LEAVES, LEAF_ROWS = 16, 5
 MOST_ROWS, MOST_VALUES = 20_000, 2**20
 """Rows that are looked at, and values of all columns together, so that the time stays bounded."""
@@ -63,7 +65,7 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
         Source columns of n rows each; those of other types than numbers, texts and times are passed over.
     y
         Class of each row, (n,); negative for rows without one. Classes of fewer than 50 rows are left out
-        where at least two larger ones remain.
+        where at least two larger ones remain, and classes of fewer than 20 always.
     seed
         Seed of the division into halves.
 
@@ -88,11 +90,13 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
 
 
 def _rows_that_count(y: Indices) -> Rows:
-    """Return rows with a label, without those of tiny classes where at least two larger classes remain."""
+    """Return rows with a label, without those of small classes (50 rows, or 20 where fewer than two have 50)."""
     labelled = np.flatnonzero(y >= 0)
     sizes = np.bincount(y[labelled])
     large = sizes >= MIN_CLASS_ROWS
-    rows: Rows = labelled[large[y[labelled]]] if np.count_nonzero(large) >= 2 else labelled
+    if np.count_nonzero(large) < 2:
+        large = sizes >= LEAST_CLASS_ROWS
+    rows: Rows = labelled[large[y[labelled]]]
     return rows
 
 

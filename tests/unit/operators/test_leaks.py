@@ -97,6 +97,13 @@ def test_rows_without_a_label_are_left_out() -> None:
     assert leaks(Y[:60], Y[:60]) == []  # too few to tell
 
 
+def test_a_class_of_a_few_rows_gives_no_verdict_on_a_column() -> None:
+    # Two rows with small values look like a perfect rule: one of the two was in the unseen half.
+    for n_rare, expected in [(2, []), (19, []), (20, ["c"])]:
+        y = (np.arange(1_250) >= n_rare).astype(np.int32)
+        assert leaks(np.where(y, RNG.normal(100, 10, len(y)), 1.0), y) == expected
+
+
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_cuts_are_those_of_a_classification_tree(n_classes: int) -> None:
     y = RNG.integers(0, n_classes, 2000).astype(np.int32)
