@@ -23,7 +23,7 @@ MIN_CLASS_ROWS = 50
 """Rows below which a class does not count, as long as two others do: a column that tells all but a handful
 of rows leaks, although it is wrong on the whole of a tiny class."""
 LEAST_CLASS_ROWS = 20
-"""Rows below which a class never counts: ten or fewer unseen rows are right by luck or because they are alike."""
+"""Rows below which a class never counts: fewer than ten unseen rows are right by luck or are alike."""
 MOST_LEAVES, LEAF_ROWS = 16, 5
 MOST_ROWS, MOST_VALUES = 20_000, 2**20
 """Rows that are looked at, and values of all columns together, so that the time stays bounded."""
@@ -90,7 +90,7 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
 
 
 def _rows_that_count(y: Indices) -> Rows:
-    """Return rows with a label, without those of small classes (50 rows, or 20 where fewer than two have 50)."""
+    """Return rows with a label, without classes below 50 rows, or below 20 where fewer than two have 50."""
     labelled = np.flatnonzero(y >= 0)
     sizes = np.bincount(y[labelled])
     large = sizes >= MIN_CLASS_ROWS

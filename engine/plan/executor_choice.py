@@ -1,9 +1,9 @@
 """Chooses where a run is carried out when the recipe says ``run.executor: auto``.
 
-Starting Ray and its workers costs tens of seconds, whatever the data; in return the work of an operator is
-shared among processes. The choice compares this fixed cost with the time that sharing would save, from the
-rows that are still to be computed and the measured costs that operators declare
-(``Operator.cost``). The results are the same on both executors.
+Ray and its workers cost tens of seconds, whatever the data, and fewer on more cores; in return the work of an
+operator is shared among processes. The choice compares this cost with the time that sharing would save, from
+the rows that are still to be computed and the measured costs that operators declare (``Operator.cost``). The
+results are the same on both executors.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from engine.plan.model import Plan
 from engine.recipe.recipe import RunSection
 from operators.base import Operator
 
-RAY_SECONDS = 30.0
-"""Seconds that a run on a Ray of its own takes beside its work: `make demo` with `run.executor=ray` minus the
-same with `local`, 2 cores, November 2026."""
+RAY_START_SECONDS = 15.0
+"""Seconds until a Ray of the run's own has started."""
+RAY_CPU_SECONDS = 120.0
+"""CPU seconds that Ray and its processes take beside the work, mostly for imports, shared by the cores: a
+million rows of 32 features took 202 CPU s on Ray and 79 in one process, 2 cores, 23 November 2026."""
 REFERENCE_FEATURES = 64
 """Number of features at which operators declare their costs (the scale table of ``tests/benchmarks``)."""
 UNKNOWN_WIDTH = 64
@@ -57,10 +59,11 @@ def choose_executor(plan: Plan) -> ExecutorChoice:
     if demanded:
         return ExecutorChoice("ray", demanded)
     seconds = pending_cpu_seconds(plan)
-    workers = min(section.cpus or os.cpu_count() or 1, max(len(plan.shards), 1))
+    cores = section.cpus or os.cpu_count() or 1
+    workers = min(cores, max(len(plan.shards), 1))
     saved = seconds * (1 - 1 / workers)
     work = f"about {seconds:,.0f} CPU s of work" if seconds >= 1 else "next to no work"
-    if saved > RAY_SECONDS:
+    if saved > RAY_START_SECONDS + RAY_CPU_SECONDS / cores:
         return ExecutorChoice("ray", f"{work}, of which {workers} processes save more than Ray costs")
     return ExecutorChoice("local", f"{work} in {len(plan.shards)} shards: starting Ray would cost more")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -72,6 +72,8 @@ class EiilParams(OperatorParams):
 
 class JttParams(ProbeParams):
     """The model whose errors make the minority; stopped early, so ``epochs`` decides."""
+
+    solves_logistic: ClassVar[bool] = False
 
     method: Literal["jtt"] = "jtt"
     l2: float = Field(default=0.0, ge=0)

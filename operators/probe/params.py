@@ -9,11 +9,16 @@ from pydantic import Field
 from operators.base import OperatorParams, Resources, ShardReader
 from operators.models.spec import ModelName, Widths
 
+SMALL_ROWS = {True: 2_000_000, False: 200_000}
+"""Default of ``small_rows``, by whether the model is solved to a tolerance."""
+
 
 class ProbeParams(OperatorParams):
     """The classifier, how strongly it is held back, and where it is trained."""
 
     execution_only: ClassVar[frozenset[str]] = frozenset({"trainer", "workers", "small_rows", "resources"})
+    solves_logistic: ClassVar[bool] = True
+    """Whether a logistic model is solved to a tolerance, in a few passes, rather than trained by Adam."""
 
     model: ModelName = "logistic"
     """``logistic``, ``mlp`` or ``package.module:factory``, called as ``factory(n_features, n_classes)``."""
@@ -40,8 +45,10 @@ class ProbeParams(OperatorParams):
     trainer: Literal["auto", "in_process", "ray"] = "auto"
     """One task (``in_process``), or Ray Train's workers (``ray``; seconds to start, more memory and speed).
     ``auto``: one task up to ``small_rows`` rows, or where there is no Ray. Same bytes either way."""
-    small_rows: int = Field(default=200_000, ge=0)
-    """Largest number of rows that ``auto`` trains in one task."""
+    small_rows: int | None = Field(default=None, ge=0)
+    """Largest number of rows that ``auto`` trains in one task. Default: 2,000,000 where a logistic model is
+    solved (a million rows of 32 features: 15 s in one task, 100 s on workers that had to start), else
+    200,000."""
     workers: int | None = Field(default=None, ge=1)
     """Workers of ``ray``; default: as many as fit into the cluster; at most 8, and one per shard."""
     resources: Resources = Resources()
@@ -49,5 +56,7 @@ class ProbeParams(OperatorParams):
 
     def wants_ray(self, shards: ShardReader) -> bool:
         """Return whether the training runs on Ray Train's workers, given that the run has Ray."""
-        many = sum(shard.n_rows for shard in shards.shards) > self.small_rows
+        is_solved = self.solves_logistic and self.model == "logistic"
+        small = SMALL_ROWS[is_solved] if self.small_rows is None else self.small_rows
+        many = sum(shard.n_rows for shard in shards.shards) > small
         return self.trainer == "ray" or (self.trainer == "auto" and many)

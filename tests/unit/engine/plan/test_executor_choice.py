@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +41,20 @@ def test_auto_is_the_default(tmp_path: Path) -> None:
     mapping = recipe_for(tmp_path, tmp_path / "out")
     del mapping["run"]
     assert Recipe.parse(mapping).run.executor == "auto"
+
+
+@pytest.mark.parametrize(
+    ("cpu_seconds", "cores", "kind"),
+    [(140, 2, "local"), (170, 2, "ray"), (20, 16, "local"), (40, 16, "ray"), (40, 2, "local")],
+)
+def test_what_ray_costs_is_shared_by_the_cores(
+    cpu_seconds: float, cores: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(tmp_path, {"executor": "auto"})
+    monkeypatch.setattr(executor_choice, "pending_cpu_seconds", lambda _: cpu_seconds)
+    monkeypatch.setattr(executor_choice.os, "cpu_count", lambda: cores)
+    many = replace(made, listing=replace(made.listing, shards=made.listing.shards * 16))
+    assert choose_executor(many).kind == kind
 
 
 def test_much_work_goes_to_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

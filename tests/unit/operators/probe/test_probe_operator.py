@@ -9,15 +9,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from operators.base import Context, OperatorError, Resources, ShardInfo
+from operators.base import Context, OperatorError, Resources, ShardInfo, ShardReader
 from operators.columns import numpy_to_vectors
+from operators.groups.params import JttParams
 from operators.models import ModelSpec, load
 from operators.probe import Settings, predict, train
 from operators.probe.adaptor import Probe
@@ -155,3 +157,20 @@ def test_bad_parameters(bad: dict[str, Any]) -> None:
 def test_planning_imports_neither_torch_nor_ray() -> None:
     code = "import sys, operators.probe.adaptor; sys.exit('torch' in sys.modules or 'ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("params", "in_one_task"),
+    [
+        (ProbeParams(), 2_000_000),
+        (ProbeParams(model="mlp"), 200_000),
+        (ProbeParams(small_rows=10), 10),
+        (JttParams(), 200_000),
+    ],
+)
+def test_a_model_that_is_solved_trains_in_one_task_up_to_more_rows(
+    params: ProbeParams, in_one_task: int
+) -> None:
+    for n_rows, on_ray in [(in_one_task, False), (in_one_task + 1, True)]:
+        shards = SimpleNamespace(shards=[SimpleNamespace(n_rows=n_rows)])
+        assert params.wants_ray(cast(ShardReader, shards)) is on_ray
