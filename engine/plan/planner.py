@@ -38,6 +38,7 @@ from engine.plan.sources import (
     resolve_features,
 )
 from engine.plan.versioning import resolve_version, with_file_identities
+from engine.recipe.estimators import is_estimator, missing_library
 from engine.recipe.recipe import Recipe
 from operators.base import FEATURES, ROW_ID, Operator, OperatorError
 from operators.factories import check_allowed
@@ -121,12 +122,16 @@ def build_operator(recipe: Recipe, name: str, params: dict[str, Any]) -> Operato
 
 
 def check_trained_model(recipe: Recipe) -> None:
-    """Raise InputError if the model to train would import a module that the operator does not allow.
+    """Raise InputError if the model to train would import a module that the operator does not allow, or needs
+    a library that is not installed.
 
     Otherwise the training would say so when the version is published.
     """
     model = recipe.train.params.get("model") if recipe.train is not None else None
-    if isinstance(model, str) and ":" in model:
+    if isinstance(model, str) and is_estimator(model):
+        if text := missing_library(model):
+            raise InputError(text)
+    elif isinstance(model, str) and ":" in model:
         try:
             check_allowed(model, "train.params.model")
         except OperatorError as error:

@@ -1,20 +1,25 @@
 """Estimators that a recipe may name as ``train.model``, with the parameters that it may set.
 
 A recipe is not trusted, so names come from this list and parameters are checked by name and range; nothing
-that a recipe names is imported. An entry is a class of scikit-learn whose ``fit`` takes sample weights.
+that a recipe names is imported. An entry is a classifier of scikit-learn, XGBoost or LightGBM whose ``fit``
+takes sample weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from engine.core.suggestions import nearest
 
-PREFIX = "sklearn:"
+LIBRARIES = ("sklearn", "xgboost", "lightgbm")
+"""Prefixes of estimators, ``LIBRARY:CLASS``, which are names of packages too."""
+EXTRAS = frozenset({"xgboost", "lightgbm"})
+"""Libraries that an extra of the same name installs."""
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -83,12 +88,80 @@ class BoostedTreeParams(EstimatorParams):
     """Iterations without a better score before it stops."""
 
 
+class XGBoostParams(EstimatorParams):
+    """``xgboost.XGBClassifier`` with the tree method ``hist``, under the names of its own interface."""
+
+    n_estimators: int = Field(default=100, ge=1, le=10_000)
+    """Boosting rounds."""
+    learning_rate: float = Field(default=0.3, gt=0, le=1)
+    """Shrinkage of each tree."""
+    max_depth: int = Field(default=6, ge=1, le=32)
+    """Largest depth of a tree."""
+    max_leaves: int = Field(default=0, ge=0, le=2**16)
+    """Most leaves of a tree; 0: any number."""
+    grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
+    """Which node is split next: the one nearest to the root, or the one that gains most."""
+    min_child_weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Least sum of the second derivatives in a child."""
+    gamma: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Least gain of a split."""
+    reg_lambda: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """L2 penalty on the leaves' values."""
+    reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """L1 penalty on the leaves' values."""
+    subsample: Share = 1.0
+    """Share of the rows that a tree is grown on."""
+    colsample_bytree: Share = 1.0
+    """Share of the features that a tree chooses from."""
+    max_bin: int = Field(default=256, ge=2, le=65_536)
+    """Bins of a feature."""
+
+
+class LightGbmParams(EstimatorParams):
+    """``lightgbm.LGBMClassifier``, under the names of that class."""
+
+    n_estimators: int = Field(default=100, ge=1, le=10_000)
+    """Boosting rounds."""
+    learning_rate: float = Field(default=0.1, gt=0, le=1)
+    """Shrinkage of each tree."""
+    num_leaves: int = Field(default=31, ge=2, le=2**16)
+    """Most leaves of a tree."""
+    max_depth: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Largest depth of a tree; null: any."""
+    min_child_samples: int = Field(default=20, ge=1)
+    """Least rows of a leaf."""
+    min_child_weight: float = Field(default=1e-3, ge=0, allow_inf_nan=False)
+    """Least sum of the second derivatives in a leaf."""
+    min_split_gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Least gain of a split."""
+    reg_lambda: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """L2 penalty on the leaves' values."""
+    reg_alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """L1 penalty on the leaves' values."""
+    subsample: Share = 1.0
+    """Share of the rows that a tree is grown on; needs ``subsample_freq``."""
+    subsample_freq: int = Field(default=0, ge=0)
+    """Number of trees after which the rows of ``subsample`` are drawn anew; 0: all rows."""
+    colsample_bytree: Share = 1.0
+    """Share of the features that a tree chooses from."""
+    max_bin: int = Field(default=255, ge=2, le=65_535)
+    """Bins of a feature."""
+
+    @model_validator(mode="after")
+    def _subsample_is_drawn(self) -> Self:
+        if self.subsample < 1 and not self.subsample_freq:
+            raise ValueError("subsample is read with subsample_freq alone: set it to 1 or more")
+        return self
+
+
 ESTIMATORS: Mapping[str, type[EstimatorParams]] = MappingProxyType(
     {
         "sklearn:HistGradientBoostingClassifier": BoostedTreeParams,
         "sklearn:RandomForestClassifier": TreeParams,
         "sklearn:ExtraTreesClassifier": TreeParams,
         "sklearn:LogisticRegression": LogisticRegressionParams,
+        "xgboost:XGBClassifier": XGBoostParams,
+        "lightgbm:LGBMClassifier": LightGbmParams,
     }
 )
 """Name in a recipe -> parameters."""
@@ -96,7 +169,19 @@ ESTIMATORS: Mapping[str, type[EstimatorParams]] = MappingProxyType(
 
 def is_estimator(model: str) -> bool:
     """Return whether a model's name asks for an estimator of a library."""
-    return model.startswith(PREFIX)
+    library, colon, _ = model.partition(":")
+    return bool(colon) and library in LIBRARIES
+
+
+def missing_library(model: str) -> str:
+    """Return what to install where the library of an estimator is missing here; else an empty text."""
+    library = model.partition(":")[0]
+    if library not in EXTRAS or find_spec(library) is not None:
+        return ""
+    return (
+        f"train.model {model}: the package {library} is not installed. On every node, and where the model "
+        f"answers: pip install -c deploy/constraints.txt 'rowsieve[{library}]'."
+    )
 
 
 def check_estimator(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,15 +202,6 @@ def check_estimator(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
         return kind.model_validate(dict(params)).model_dump()
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"][:1]))
-        raise ValueError(f"model_params.{place}: {first['msg']}, not {first['input']!r}") from None
-
-
-TABLE = """\
-trainer                           logistic, mlp   package:factory (torch)   sklearn:...
-erm, erm_plain                    yes             yes                       yes
-erm_class_balanced, resample      yes             yes                       yes
-jtt, boosted_cvar                 yes             yes                       yes
-dfr                               yes             if it ends in a Linear    no
-gdro, cvar_doro, chi2_dro         yes             yes                       no"""
-"""Table of the models that each trainer accepts, for messages and the reference."""
+        if not first["loc"]:
+            raise ValueError(f"model_params: {first['msg']}") from None
+        raise ValueError(f"model_params.{first['loc'][0]}: {first['msg']}, not {first['input']!r}") from None

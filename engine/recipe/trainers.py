@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
-from engine.recipe.estimators import ESTIMATORS, TABLE, check_estimator, is_estimator
+from engine.recipe.estimators import ESTIMATORS, LIBRARIES, check_estimator, is_estimator
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
 
@@ -43,6 +43,10 @@ GRADIENT_KEYS = frozenset(
 """Keys that only models trained by gradients read."""
 
 
+STEPWISE = "weighs rows anew in every gradient step, and {model} is fitted to rows with fixed weights"
+"""Why gdro and the DOROs refuse estimators."""
+
+
 def check_trained_model(name: str) -> str:
     """Return the name of a model that can be trained; raise ValueError for any other."""
     if not is_estimator(name):
@@ -61,8 +65,10 @@ class TrainParams(OperatorParams):
     execution_only: ClassVar[frozenset[str]] = frozenset(
         {"where", "workers", "small_rows", "checkpoint_every", "max_failures", "resources", "max_rows"}
     )
-    needs_gradients: ClassVar[bool] = False
-    """Whether the trainer can only train models by gradients, such as networks."""
+    refuses_estimators: ClassVar[str | None] = None
+    """Why the trainer cannot train the estimators of a library; None where it can."""
+    accepts_factories: ClassVar[str] = "yes"
+    """Which networks of ``package.module:factory`` the trainer accepts."""
 
     @property
     def mixture_only(self) -> frozenset[str]:
@@ -72,7 +78,8 @@ class TrainParams(OperatorParams):
     model: TrainedModel = "logistic"
     """``logistic``, ``mlp``, ``package.module:factory``, called as ``factory(n_features, n_classes)``, or an
     estimator: ``sklearn:HistGradientBoostingClassifier``, ``sklearn:RandomForestClassifier``,
-    ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``."""
+    ``sklearn:ExtraTreesClassifier``, ``sklearn:LogisticRegression``, ``xgboost:XGBClassifier``,
+    ``lightgbm:LGBMClassifier``. The last two need the extras ``xgboost`` and ``lightgbm``."""
     model_params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of an estimator by name, such as ``{max_iter: 200, learning_rate: .05}``."""
     max_rows: int = Field(default=2_000_000, ge=1)
@@ -165,13 +172,15 @@ class TrainParams(OperatorParams):
     def _model_can_be_trained(self) -> Self:
         if not self.is_estimator:
             if self.model_params:
-                raise ValueError(f"model_params is read by estimators (sklearn:...); model is {self.model!r}")
+                raise ValueError(
+                    f"model_params is read by estimators ({', '.join(ESTIMATORS)}); model is {self.model!r}"
+                )
             return self
-        if self.needs_gradients:
+        if self.refuses_estimators:
             raise ValueError(
-                f"trainer {trainer_of(self)} weighs rows anew in every gradient step, and {self.model} is "
-                f"fitted to rows with fixed weights. Train it by erm, resample, jtt or boosted_cvar, or set "
-                f"model to logistic or mlp. Which trainer accepts which model:\n{TABLE}"
+                f"trainer {trainer_of(self)} {self.refuses_estimators.format(model=self.model)}. Train it by "
+                f"erm, resample, jtt or boosted_cvar, or set model to logistic or mlp. Which trainer accepts "
+                f"which model:\n{model_table()}"
             )
         check_estimator(self.model, self.model_params)
         if unread := sorted(GRADIENT_KEYS & self.model_fields_set):
@@ -251,7 +260,7 @@ def _is_logistic_erm(params: TrainParams) -> bool:
 class GdroParams(TrainParams):
     """Group DRO (Sagawa et al. 2020, Algorithm 1)."""
 
-    needs_gradients: ClassVar[bool] = True
+    refuses_estimators: ClassVar[str | None] = STEPWISE
 
     trainer: Literal["gdro"] = "gdro"
     sampling: Literal["shuffle", "group_balanced", "weight"] = "group_balanced"
@@ -267,7 +276,7 @@ class GdroParams(TrainParams):
 class DoroParams(TrainParams):
     """DORO (Zhai et al. 2021, ICML): the tail of a batch without its worst rows, which may be outliers."""
 
-    needs_gradients: ClassVar[bool] = True
+    refuses_estimators: ClassVar[str | None] = STEPWISE
 
     trainer: Literal["cvar_doro", "chi2_dro"]
     alpha: float = Field(default=0.2, gt=0, le=1)
@@ -292,7 +301,8 @@ class DfrParams(TrainParams):
     group has the same weight.
     """
 
-    needs_gradients: ClassVar[bool] = True
+    refuses_estimators: ClassVar[str | None] = "fits the last layer of a network anew, and {model} has none"
+    accepts_factories: ClassVar[str] = "if it ends in a Linear"
 
     trainer: Literal["dfr"] = "dfr"
     sampling: Literal["shuffle"] = "shuffle"
@@ -372,6 +382,29 @@ TRAINERS: Mapping[str, type[TrainParams]] = MappingProxyType(
         "boosted_cvar": BoostedParams,
     }
 )
+
+
+MODEL_COLUMNS = ("logistic, mlp", "package:factory (torch)", *(f"{library}:..." for library in LIBRARIES))
+
+
+def model_table(*, markdown: bool = False) -> str:
+    """Return the table of the models that each trainer accepts, for messages and the documentation.
+
+    Trainers that accept the same models share a line.
+    """
+    by_cells: dict[tuple[str, ...], list[str]] = {}
+    for name, kind in TRAINERS.items():
+        estimators = "no" if kind.refuses_estimators else "yes"
+        cells = ("yes", kind.accepts_factories, *[estimators for _ in LIBRARIES])
+        by_cells.setdefault(cells, []).append(f"`{name}`" if markdown else name)
+    rows = [("`trainer`" if markdown else "trainer", *MODEL_COLUMNS)]
+    rows += [(", ".join(names), *cells) for cells, names in by_cells.items()]
+    if markdown:
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join(lines)
 
 
 def parse_params(values: Mapping[str, Any], place: str = "train") -> TrainParams:

@@ -200,7 +200,7 @@ def build_from(spec: ModelSpec, state: dict[str, Tensor]) -> nn.Module:
     Raises ValueError, before anything is built, for tensors that are fewer numbers than are described.
     """
     if is_estimator(spec.model):
-        return module_of(state[f"model.{KEY}"], spec.n_classes)
+        return module_of(state[f"model.{KEY}"], spec)
     held = sum(value.numel() for value in state.values())
     if spec.n_weights > held:
         raise ValueError(f"{spec.n_weights} weights are described, and the file holds {held}")

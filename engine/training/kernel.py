@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
 from engine.training.checkpoint import Checkpoints, ModelStore
-from engine.training.estimators import EstimatorLearner, check_rows
+from engine.training.estimators import EstimatorLearner, check_model
 from engine.training.learner import Learner, model_state
 from engine.training.methods import method_of
 from engine.training.rows import Dataset
@@ -96,7 +96,7 @@ def fit(
         slots = Slots(communicator or SingleProcess(), len(data.train), params.n_slots)
         counts = count_rows(data, slots)
         spec = model_spec(params, data)
-        check_rows(params, counts.n_rows)
+        check_model(params, counts.n_rows)
         learner = _new_learner(spec, data, params, slots, seed, device)
         values = params.model_dump(mode="json", exclude={*params.execution_only, *params.mixture_only})
         fingerprint = digest([values, seed, content])
@@ -115,7 +115,7 @@ def _new_learner(
     spec: ModelSpec, data: Dataset, params: TrainParams, slots: Slots, seed: int, device: torch.device | str
 ) -> Learner | EstimatorLearner:
     if params.is_estimator:
-        return EstimatorLearner(params, seed, spec.n_classes)
+        return EstimatorLearner(params, seed, spec)
     model = build(spec, seed).to(device)
     if params.standardize:
         take_census(spec, data.train, slots, cast(Standardize, model.get_submodule("standardize")))

@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.storage import read_columns
+from engine.recipe.estimators import is_estimator
 from engine.training.ensemble import Ensemble
-from engine.training.estimators import TRUSTED, EstimatorModule
+from engine.training.estimators import EstimatorModule
+from engine.training.libraries import library_of
 from engine.training.serving import PARAMS, REQUEST, Served
 from engine.training.version import Version
 from operators.base import SPLIT
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
 EXAMPLE_ROWS = 3
-FLAVOUR = "sklearn"
-"""Folder of a served estimator as MLflow's own flavour."""
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that holds Rowsieve's packages."""
 PACKAGES = (
@@ -159,24 +159,18 @@ def input_example(dataset: Version, served: Served) -> pd.DataFrame | None:
 
 
 def save_estimator(model: Ensemble, folder: Path) -> None:
-    """Write an estimator as an MLflow model of the flavour ``sklearn`` into ``folder/sklearn``.
+    """Write an estimator as an MLflow model of its library's own flavour, into a folder of that name.
 
     It takes features, not raw rows. Nothing is written for networks and for mixtures.
     """
     if len(model.models) != 1 or not isinstance(model.models[0], EstimatorModule):
         return
-    import mlflow.sklearn
-
-    mlflow.sklearn.save_model(
-        model.models[0].fitted,
-        folder / FLAVOUR,
-        serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
-        skops_trusted_types=sorted(TRUSTED),
-        pip_requirements=requirements(networks=False, estimator=True),
-    )
+    library = library_of(model.spec.model)
+    pins = requirements(networks=False, model=model.spec.model)
+    library.save_flavour(model.models[0].fitted, folder / library.flavour, pins)
 
 
-def requirements(networks: bool, *, estimator: bool = False) -> list[str]:
+def requirements(networks: bool, *, model: str) -> list[str]:
     """Return the packages that the model needs, each at the version that is installed here.
 
     A local version such as ``2.13.0+cpu`` is pinned by its public part, as a registry has no other.
@@ -184,14 +178,15 @@ def requirements(networks: bool, *, estimator: bool = False) -> list[str]:
     Parameters
     ----------
     networks : whether features are made of texts or images by a pretrained network.
-    estimator : whether the model is an estimator of scikit-learn, which skops reads.
+    model : name of the model; the library of an estimator is needed too.
     """
-    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ()), *(("skops",) if estimator else ())]
+    library = library_of(model).distributions if is_estimator(model) else ()
+    names = [*PACKAGES, *(EMBED_PACKAGES if networks else ()), *library]
     found = []
     for name in names:
         try:
             found.append(f"{name}=={version(name).partition('+')[0]}")
-        except PackageNotFoundError:  # an encoder that is not installed was not used
+        except PackageNotFoundError:  # what is not installed was not used
             continue
     return found
 

@@ -26,7 +26,6 @@ from engine.publish.tracking import (
     param_text,
     tracking_uri,
 )
-from engine.recipe.estimators import is_estimator
 from engine.recipe.promotion import CannotCompareError, PromotionRule
 from engine.recipe.trainers import TrainParams, trainer_of
 from engine.storage.object_run_store import synced_executor
@@ -377,9 +376,7 @@ def _log_model(
                 code_paths=code_paths(Path(scratch) / "code"),
                 signature=signature(result.version, maker.classes, served),
                 input_example=input_example(result.version, served),
-                pip_requirements=requirements(
-                    served.networks, estimator=is_estimator(result.model.spec.model)
-                ),
+                pip_requirements=requirements(served.networks, model=result.model.spec.model),
                 metadata={
                     "rowsieve.version": result.version.name,
                     "rowsieve.trainer": trainer_of(params),

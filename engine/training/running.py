@@ -23,7 +23,7 @@ from engine.recipe.trainers import BoostedParams, TrainParams
 from engine.storage.lease import hold_lease
 from engine.storage.object_run_store import synced_executor, working_copy
 from engine.training.ensemble import Ensemble
-from engine.training.estimators import check_rows
+from engine.training.estimators import check_model
 from engine.training.evaluation import ALPHAS, INFERRED, Evaluation, by_class, mixtures_for, summarise
 from engine.training.features import dataset_of_version
 from engine.training.importance import importance_of
@@ -111,7 +111,7 @@ def train(spec: TrainSpec, executor: Executor) -> TrainResult:
             if reused:
                 read_record(folder)  # before hours go into scores
             else:
-                check_rows(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
+                check_model(spec.params, int(version.manifest["summary"]["splits"].get("train", 0)))
                 job.maker.fit(executor)
                 choose_strength(version, job.maker, spec.params, spec.seed, folder, executor)
                 _run(job, executor)

@@ -1,8 +1,9 @@
-"""A registered estimator of scikit-learn: raw rows, promotion, MLflow's own flavour, files."""
+"""Registered estimators of libraries: raw rows, promotion, MLflow's own flavours, files, recipes."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import mlflow
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 import engine
 from engine.cli.app import app
+from engine.core.errors import InputError
 from engine.training import Ensemble
 from tests.data import small_recipe
 
@@ -85,6 +88,77 @@ def test_refusals_reach_the_command_line(published: Path, arguments: list[str], 
     done = retrain(published, *arguments)
     assert done.exit_code != 0
     assert message in " ".join(done.output.split())
+
+
+def features_of(frame: Any) -> Any:
+    return np.column_stack([frame["a"], frame["b"], np.stack(frame["vector"].to_list())]).astype(np.float32)
+
+
+def check_registered(output: Path, data: Path, name: str, package: str, into: Path) -> None:
+    """The registered model answers on source columns as the library's own model in it does on features."""
+    import importlib
+
+    local = Path(mlflow.artifacts.download_artifacts(f"models:/{name}/1", dst_path=str(into / "m")))
+    frame = pq.read_table(data).to_pandas()[["a", "b", "vector"]]
+    answers = mlflow.pyfunc.load_model(str(local)).predict(frame)
+    flavour = local / "data" / "rowsieve" / package
+    bare = importlib.import_module(f"mlflow.{package}").load_model(str(flavour))
+    X = features_of(frame)
+    theirs = bare.inplace_predict(X) if package == "xgboost" else bare.predict(X)
+    np.testing.assert_allclose(theirs, answers["probability_yes"].astype(float), atol=1e-6)
+    assert [path.name for path in flavour.glob("model.*")] == [MODEL_FILES[package]]
+    assert not [path for path in local.rglob("*") if path.suffix in (".pkl", ".pickle", ".joblib")]
+    pins = (local / "requirements.txt").read_text("utf-8").splitlines()
+    assert sum(line.startswith(package) for line in pins) == 1
+    assert (flavour / "requirements.txt").read_text("utf-8").splitlines() == pins
+    shown = CliRunner().invoke(
+        app, ["predict", f"models:/{name}/1", str(data), str(into / "p"), "--tracking", str(output)]
+    )
+    assert shown.exit_code == 0, shown.output
+    predictions = pq.read_table(into / "p").column("probability_yes").to_pylist()
+    np.testing.assert_allclose(predictions, answers["probability_yes"].astype(float), atol=1e-12)
+
+
+MODEL_FILES = {"xgboost": "model.json", "lightgbm": "model.lgb"}
+MISSING = "not installed: pip install -c deploy/constraints.txt '.[dev]'"
+
+
+def test_the_recipe_of_the_page_registers_trees_of_xgboost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xgboost", reason=f"xgboost is {MISSING}")
+    page = (Path(engine.__file__).parent / "training" / "README.md").read_text("utf-8")
+    (shown,) = (text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "xgboost" in text)
+    section = yaml.safe_load(shown)["train"]
+    done = engine.run(small_recipe(tmp_path, tracking={"enabled": True}, train=section))
+    assert done.training is not None
+    assert done.training["trained"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'out' / 'mlflow.db'}")
+    data = tmp_path / "data" / "s0.parquet"
+    check_registered(tmp_path / "out", data, section["register_as"], "xgboost", tmp_path / "checked")
+
+
+def test_trees_of_lightgbm_are_registered(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm", reason=f"lightgbm is {MISSING}")
+    trees = ["--set", "model=lightgbm:LGBMClassifier", "--set", "model_params={n_estimators: 9}"]
+    done = retrain(published, "--trainer", "erm", *trees, "--register", "trees", "--json")
+    assert done.exit_code == 0, done.output
+    again = retrain(published, "--trainer", "erm", *trees, "--json")
+    assert json.loads(again.stdout)["reused"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{published / 'mlflow.db'}")
+    data = published.parent / "data" / "s0.parquet"
+    check_registered(published, data, "trees", "lightgbm", tmp_path)
+
+
+def test_a_recipe_whose_library_is_missing_is_refused_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.recipe.estimators.find_spec", lambda name: None)
+    section = {"params": {"model": "xgboost:XGBClassifier"}}
+    with pytest.raises(InputError, match=r"xgboost is not installed.*'rowsieve\[xgboost\]'"):
+        engine.run(small_recipe(tmp_path, train=section))
 
 
 def test_validate_refuses_a_trainer_that_cannot_train_the_model(tmp_path: Path) -> None:

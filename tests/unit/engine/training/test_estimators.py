@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn under the trainers, their refusals, and deep feature reweighting."""
+"""Estimators of libraries under the trainers, their refusals, and deep feature reweighting."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from torch import nn
 
 from engine.core.errors import InputError
 from engine.recipe.estimators import ESTIMATORS, check_estimator
-from engine.recipe.trainers import TRAINERS, parse_params
+from engine.recipe.trainers import TRAINERS, model_table, parse_params
 from engine.training.ensemble import Ensemble
-from engine.training.estimators import EstimatorModule, dump, load, make
+from engine.training.estimators import EstimatorModule
 from engine.training.in_memory import fit_arrays
 from engine.training.kernel import fit
 from engine.training.last_layer import activations, last_linear
+from engine.training.libraries.scikit_learn import ScikitLearn, make
 from operators.base import OperatorError
 from operators.hashing import row_hashes, uniform
+from operators.models import ModelSpec
 from tests.unit.engine.training.test_training import data
 
 FAST: dict[str, dict[str, Any]] = {
@@ -31,6 +33,8 @@ FAST: dict[str, dict[str, Any]] = {
     "sklearn:RandomForestClassifier": {"n_estimators": 12},
     "sklearn:ExtraTreesClassifier": {"n_estimators": 12},
     "sklearn:LogisticRegression": {},
+    "xgboost:XGBClassifier": {"n_estimators": 12, "subsample": 0.8},
+    "lightgbm:LGBMClassifier": {"n_estimators": 12, "min_child_samples": 5, "colsample_bytree": 0.7},
 }
 ROOT = Path(__file__).parents[4]
 FOREST = {"model": "sklearn:RandomForestClassifier", "model_params": {"n_estimators": 12}}
@@ -46,6 +50,26 @@ def rows(n: int = 600, seed: int = 0, minority: float = 0.06) -> dict[str, Any]:
     return {"X": X.astype(np.float32), "y": y, "groups": 2 * y + agrees, "weight": rng.uniform(0.5, 2, n)}
 
 
+def library(name: str) -> Any:
+    """The package of an optional library; where it is not installed, the test is skipped."""
+    return pytest.importorskip(
+        name, reason=f"{name} is not installed: pip install -c deploy/constraints.txt '.[{name}]'"
+    )
+
+
+def their_fit(params: Any, seed: int, X: Any, y: Any, weight: Any) -> Any:
+    """The classifier of the library, through the library's own interface."""
+    if params.model.startswith("sklearn"):
+        return make(params, seed).fit(X, y, sample_weight=weight)
+    values = {**check_estimator(params.model, params.model_params), "random_state": seed, "n_jobs": 1}
+    if params.model.startswith("xgboost"):
+        kind = library("xgboost").XGBClassifier(tree_method="hist", **values)
+    else:
+        values["max_depth"] = values["max_depth"] or -1
+        kind = library("lightgbm").LGBMClassifier(deterministic=True, verbosity=-1, **values)
+    return kind.fit(X, y, sample_weight=weight)
+
+
 def test_every_estimator_has_an_example() -> None:
     assert set(FAST) == set(ESTIMATORS)
 
@@ -53,19 +77,20 @@ def test_every_estimator_has_an_example() -> None:
 @pytest.mark.parametrize("model", ESTIMATORS)
 def test_an_estimator_is_the_one_of_its_library(model: str) -> None:
     """ERM on the published weights is the library's own fit with ``sample_weight``."""
+    library(model.partition(":")[0])
     found = rows()
     params = parse_params({"trainer": "erm", "model": model, "model_params": FAST[model]})
     ours = fit_arrays(**found, params=params, seed=3)
-    theirs = make(params, 3)
     X, weight = found["X"], found["weight"] / found["weight"].mean()
-    if isinstance(theirs, LogisticRegression):
+    if model.endswith("LogisticRegression"):
         X = StandardScaler().fit(X).transform(X)
-    theirs.fit(X, found["y"], sample_weight=weight)
+    theirs = their_fit(params, 3, X, found["y"], weight)
     np.testing.assert_allclose(ours.predict_proba(found["X"]), theirs.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ESTIMATORS)
 def test_three_classes_survive_storing(model: str, tmp_path: Path) -> None:
+    library(model.partition(":")[0])
     rng = np.random.default_rng(1)
     X = rng.normal(size=(150, 3)).astype(np.float32)
     y = X.argmax(axis=1)
@@ -78,28 +103,41 @@ def test_three_classes_survive_storing(model: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(again.predict_proba(X).sum(axis=1), 1, atol=1e-6)
 
 
+BOOSTED: dict[str, dict[str, Any]] = {
+    "sklearn": {"model": "sklearn:HistGradientBoostingClassifier", "model_params": {"max_iter": 8}},
+    "xgboost": {"model": "xgboost:XGBClassifier", "model_params": {"n_estimators": 6}},
+    "lightgbm": {"model": "lightgbm:LGBMClassifier", "model_params": {"n_estimators": 6}},
+}
+
+
 @pytest.mark.parametrize(
-    "values",
+    ("package", "values"),
     [
-        {"trainer": "erm"},
-        {"trainer": "erm_plain"},
-        {"trainer": "erm_class_balanced"},
-        {"trainer": "resample"},
-        {"trainer": "jtt", "upweight": 5},
-        {"trainer": "boosted_cvar", "rounds": 3},
-        {"trainer": "boosted_cvar", "rounds": 3, "boosting": "lp"},
+        ("sklearn", {"trainer": "erm"}),
+        ("sklearn", {"trainer": "erm_plain"}),
+        ("sklearn", {"trainer": "erm_class_balanced"}),
+        ("sklearn", {"trainer": "resample"}),
+        ("sklearn", {"trainer": "jtt", "upweight": 5}),
+        ("sklearn", {"trainer": "boosted_cvar", "rounds": 3}),
+        ("sklearn", {"trainer": "boosted_cvar", "rounds": 3, "boosting": "lp"}),
+        ("xgboost", {"trainer": "jtt", "upweight": 5}),
+        ("xgboost", {"trainer": "boosted_cvar", "rounds": 3}),
+        ("lightgbm", {"trainer": "jtt", "upweight": 5}),
+        ("lightgbm", {"trainer": "boosted_cvar", "rounds": 3}),
     ],
-    ids=lambda values: "-".join(map(str, values.values())),
+    ids=str,
 )
 def test_trainers_give_the_same_predictions_for_any_shards_and_after_an_interruption(
-    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boosted = {"model": "sklearn:HistGradientBoostingClassifier", "model_params": {"max_iter": 8}}
+    boosted = BOOSTED[package]
+    library(package)
     params = parse_params({**values, **boosted})
+    spec = ModelSpec(model=params.model, n_features=2, n_classes=2)
     X = rows()["X"]
 
     def answers(found: Any) -> Any:
-        modules = [EstimatorModule(s["model.estimator"].numpy().tobytes(), 2) for s in found.states]
+        modules = [EstimatorModule(s["model.estimator"].numpy().tobytes(), spec) for s in found.states]
         return [module(torch.from_numpy(X)).numpy().tolist() for module in modules]
 
     whole = answers(fit(data(300, n_shards=1), params, seed=2))
@@ -160,7 +198,8 @@ def test_jtt_repeats_the_rows_that_models_without_them_get_wrong() -> None:
 def test_a_class_without_rows_in_the_fit_gets_next_to_no_probability() -> None:
     forest = RandomForestClassifier(n_estimators=3, random_state=0)
     forest.fit(np.eye(3, dtype=np.float32), [0, 2, 2])
-    module = EstimatorModule(dump(forest), 3)
+    spec = ModelSpec(model="sklearn:RandomForestClassifier", n_features=3, n_classes=3)
+    module = EstimatorModule(ScikitLearn().dump(forest), spec)
     p = module(torch.eye(3)).exp().numpy()
     assert p[:, 1] == pytest.approx([1e-12] * 3)
     np.testing.assert_allclose(p[:, [0, 2]], forest.predict_proba(np.eye(3)), atol=1e-6)
@@ -186,6 +225,22 @@ def test_a_class_without_rows_in_the_fit_gets_next_to_no_probability() -> None:
         ({**FOREST, "epochs": 3}, "epochs is read by"),
         ({**FOREST, "where": "ray"}, "fitted in one worker"),
         ({**FOREST, "keep": "best"}, "no epochs"),
+        ({"model": "xgboost:XGBClasifier"}, "xgboost:XGBClassifier"),
+        ({"model": "lightgbm:Booster"}, "cannot name this estimator"),
+        (
+            {"trainer": "gdro", "model": "xgboost:XGBClassifier"},
+            "gradient step.*xgboost:XGBC",
+        ),
+        (
+            {"trainer": "dfr", "model": "lightgbm:LGBMClassifier"},
+            "last layer.*, and lightgbm",
+        ),
+        ({"model": "xgboost:XGBClassifier", "model_params": {"max_dept": 3}}, "max_depth"),
+        (
+            {"model": "xgboost:XGBClassifier", "model_params": {"objective": "rank:map"}},
+            "no 'objective'",
+        ),
+        ({"model": "lightgbm:LGBMClassifier", "model_params": {"subsample": 0.5}}, "subsample_freq alone"),
         ({"model": "mlp", "model_params": {"n_estimators": 5}}, "model_params is read by estimators"),
     ],
 )
@@ -203,14 +258,29 @@ def test_the_refusal_has_the_table_of_trainers_and_models() -> None:
 
 
 def test_the_page_says_what_the_trainers_accept() -> None:
+    """The table of the page is that of ``model_table``, and ``parse_params`` agrees with every cell."""
     page = (ROOT / "engine" / "training" / "README.md").read_text("utf-8")
-    header = next(line for line in page.splitlines() if line.startswith("| `trainer` | logistic, mlp |"))
-    for name, kind in TRAINERS.items():
-        lines = page[page.index(header) :].splitlines()
-        row = next(line for line in lines if f"`{name}`" in line)
-        assert row.rstrip("| ").endswith("no" if kind.needs_gradients else "yes"), name
-        if not kind.needs_gradients:
-            assert parse_params({"trainer": name, **FOREST}).is_estimator
+    table = model_table(markdown=True)
+    assert table in page, f"put this table into engine/training/README.md:\n{table}"
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    header, *lines = cells[:1] + cells[2:]
+    seen = []
+    for trainers, *accepted in lines:
+        for name in trainers.replace("`", "").split(", "):
+            seen.append(name)
+            for model in ESTIMATORS:
+                says = dict(zip(header[1:], accepted, strict=True))[f"{model.partition(':')[0]}:..."]
+                assert accepts(name, model) == (says == "yes"), (name, model)
+            assert accepts(name, "mlp")
+    assert sorted(seen) == sorted(TRAINERS)
+
+
+def accepts(trainer: str, model: str) -> bool:
+    try:
+        parse_params({"trainer": trainer, "model": model})
+    except InputError:
+        return False
+    return True
 
 
 def test_more_rows_than_one_worker_may_hold_are_an_error() -> None:
@@ -219,16 +289,33 @@ def test_more_rows_than_one_worker_may_hold_are_an_error() -> None:
         fit_arrays(**rows(), params=params)
 
 
-def test_a_stored_estimator_of_another_type_is_not_loaded(tmp_path: Path) -> None:
+def test_a_stored_estimator_of_another_type_is_not_loaded() -> None:
     class Strange(HistGradientBoostingClassifier):
         pass
 
     Strange.__module__, Strange.__qualname__ = "somewhere", "Strange"
-    data = skops.io.dumps({"a": np.zeros(2)})
-    assert load(data)["a"].tolist() == [0, 0]
     fitted = Strange(max_iter=2).fit(np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2)
     with pytest.raises(OperatorError, match=r"somewhere\.Strange.*not loaded"):
-        load(skops.io.dumps(fitted))
+        ScikitLearn().load(skops.io.dumps(fitted), 2, 2)
+    for other in ({"a": np.zeros(2)}, StandardScaler().fit(np.eye(2))):
+        with pytest.raises(OperatorError, match="damaged or forged"):
+            ScikitLearn().load(skops.io.dumps(other), 2, 2)
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, HistGradientBoostingClassifier])
+def test_a_forged_tree_of_scikit_learn_is_not_followed(kind: Any) -> None:
+    """Its child lies outside of the tree: the library's own code would read other memory."""
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    fitted = (kind(n_estimators=2) if kind is RandomForestClassifier else kind(max_iter=2)).fit(X, y)
+    ScikitLearn().load(ScikitLearn().dump(fitted), 2, 2)
+    with pytest.raises(OperatorError, match="takes 2 features, and the model 3"):
+        ScikitLearn().load(ScikitLearn().dump(fitted), 3, 2)
+    if kind is RandomForestClassifier:
+        fitted.estimators_[0].tree_.children_left[0] = 10**6
+    else:
+        fitted._predictors[0][0].nodes["left"][0] = 10**6
+    with pytest.raises(OperatorError, match="outside of its tree"):
+        ScikitLearn().load(ScikitLearn().dump(fitted), 2, 2)
 
 
 def test_defaults_are_those_of_the_library() -> None:
@@ -238,9 +325,25 @@ def test_defaults_are_those_of_the_library() -> None:
         ("sklearn:LogisticRegression", "max_iter"),
     }
     for model in ESTIMATORS:
-        theirs = type(make(parse_params({"model": model}), 0))().get_params()
-        for key, value in check_estimator(model, {}).items():
-            assert value == theirs[key] or (model, key) in other, (model, key)
+        if model.startswith("sklearn"):
+            theirs = type(make(parse_params({"model": model}), 0))().get_params()
+            for key, value in check_estimator(model, {}).items():
+                assert value == theirs[key] or (model, key) in other, (model, key)
+
+
+def test_defaults_are_those_of_lightgbm() -> None:
+    theirs = library("lightgbm").LGBMClassifier().get_params()
+    ours = check_estimator("lightgbm:LGBMClassifier", {})
+    assert {**ours, "max_depth": -1} == {key: theirs.get(key, 255) for key in ours}  # 255: max_bin
+
+
+def test_defaults_are_those_of_xgboost() -> None:
+    """A model with the defaults written out is the model of the library's defaults."""
+    xgboost, found = library("xgboost"), rows(300)
+    ours = check_estimator("xgboost:XGBClassifier", {})
+    explicit = xgboost.XGBClassifier(**ours).fit(found["X"], found["y"])
+    default = xgboost.XGBClassifier().fit(found["X"], found["y"])
+    assert explicit.get_booster().save_raw("json") == default.get_booster().save_raw("json")
 
 
 # deep feature reweighting

@@ -1,0 +1,90 @@
+"""The protocol that the adapter of a library implements, and what adapters share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from engine.recipe.estimators import missing_library
+from engine.recipe.trainers import TrainParams
+from operators.arrays import Float64, Int64
+from operators.base import OperatorError
+
+MOST_SEED = 2**31
+"""Seeds of the libraries are below this number."""
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """The rows that an estimator is fitted to, all of positive weight and of two classes or more."""
+
+    X: npt.NDArray[Any]
+    """(n, d) float32."""
+    y: Int64
+    """(n,) class indices below ``n_classes``."""
+    weight: Float64
+    """(n,) > 0, mean 1."""
+    n_classes: int
+    """C; some of the classes may have no row here."""
+
+
+class FittedEstimator(Protocol):
+    """A fitted estimator, as every library's adapter returns it."""
+
+    classes_: Any
+    """(k,) the class indices to which the columns of ``predict_proba`` belong."""
+
+    def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the probabilities (n, k) of rows X (n, d)."""
+        ...
+
+
+class Library(Protocol):
+    """Fits, stores and loads the estimators of one library.
+
+    Stored bytes may have been changed by anyone who can write to an output, so ``load`` must run no code of
+    theirs and must raise OperatorError for whatever ``dump`` does not write. One seed gives the same bytes
+    for any number of threads.
+    """
+
+    flavour: str
+    """Name of MLflow's flavour, and of the folder that holds it in a registered model."""
+    distributions: tuple[str, ...]
+    """Distributions that loading a model imports, in addition to those of every model. Of several that hold
+    the same package, the one that is installed is meant."""
+
+    def fit(self, params: TrainParams, seed: int, rows: WeightedRows) -> FittedEstimator:
+        """Return a new estimator with the training's parameters, fitted to the rows."""
+        ...
+
+    def dump(self, fitted: FittedEstimator) -> bytes:
+        """Return the bytes that are stored. Raises OperatorError for a model beyond what can be stored."""
+        ...
+
+    def load(self, data: bytes, n_features: int, n_classes: int) -> FittedEstimator:
+        """Return the estimator of bytes that :meth:`dump` made.
+
+        Raises OperatorError for bytes that it does not make for rows of ``n_features`` numbers and
+        ``n_classes`` classes.
+        """
+        ...
+
+    def save_flavour(self, fitted: FittedEstimator, folder: Path, pip_requirements: list[str]) -> None:
+        """Write the estimator as an MLflow model of the library's own flavour; nothing is pickled."""
+        ...
+
+
+def check_library(model: str) -> None:
+    """Raise OperatorError, which names the extra, where the library of ``LIBRARY:CLASS`` is not installed."""
+    if text := missing_library(model):
+        raise OperatorError(text)
+
+
+def damaged(reason: str) -> OperatorError:
+    """Return the error for stored bytes that an adapter does not write."""
+    return OperatorError(
+        f"A stored estimator is damaged or forged: {reason}. It is not loaded. Train the model again."
+    )
