@@ -20,6 +20,7 @@ from engine.recipe.estimators import is_estimator
 from engine.training.ensemble import Ensemble
 from engine.training.estimators import EstimatorModule
 from engine.training.libraries import library_of
+from engine.training.libraries.scikit_learn import TRUSTED
 from engine.training.serving import PARAMS, REQUEST, Served
 from engine.training.version import Version
 from operators.base import SPLIT
@@ -167,7 +168,29 @@ def save_estimator(model: Ensemble, folder: Path) -> None:
         return
     library = library_of(model.spec.model)
     pins = requirements(networks=False, model=model.spec.model)
-    library.save_flavour(model.models[0].fitted, folder / library.flavour, pins)
+    _save_flavour(library.flavour, model.models[0].fitted, folder / library.flavour, pins)
+
+
+def _save_flavour(flavour: str, fitted: Any, folder: Path, pins: list[str]) -> None:
+    """Write a fitted estimator as an MLflow model in its library's own format, never a pickle."""
+    if flavour == "xgboost":
+        import mlflow.xgboost
+
+        mlflow.xgboost.save_model(fitted.booster, folder, model_format="json", pip_requirements=pins)
+    elif flavour == "lightgbm":
+        import mlflow.lightgbm
+
+        mlflow.lightgbm.save_model(fitted.booster, folder, pip_requirements=pins)
+    elif flavour == "sklearn":
+        import mlflow.sklearn
+
+        mlflow.sklearn.save_model(
+            fitted,
+            folder,
+            serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
+            skops_trusted_types=sorted(TRUSTED),
+            pip_requirements=pins,
+        )
 
 
 def requirements(networks: bool, *, model: str) -> list[str]:

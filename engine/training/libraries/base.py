@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -51,7 +50,7 @@ class Library(Protocol):
     """
 
     flavour: str
-    """Name of MLflow's flavour, and of the folder that holds it in a registered model."""
+    """MLflow's flavour of its models, which :mod:`engine.training.model_package` writes."""
     distributions: tuple[str, ...]
     """Distributions that loading a model imports, in addition to those of every model. Of several that hold
     the same package, the one that is installed is meant."""
@@ -70,10 +69,6 @@ class Library(Protocol):
         Raises OperatorError for bytes that it does not make for rows of ``n_features`` numbers and
         ``n_classes`` classes.
         """
-        ...
-
-    def save_flavour(self, fitted: FittedEstimator, folder: Path, pip_requirements: list[str]) -> None:
-        """Write the estimator as an MLflow model of the library's own flavour; nothing is pickled."""
         ...
 
 

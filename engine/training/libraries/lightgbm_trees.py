@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,13 +87,6 @@ class LightGbm:
         except lightgbm.basic.LightGBMError as error:
             raise damaged(f"LightGBM does not read it: {' '.join(str(error).split())[:200]}") from None
         return BoostedTrees(booster, n_classes)
-
-    def save_flavour(self, fitted: FittedEstimator, folder: Path, pip_requirements: list[str]) -> None:
-        """Implement the method of the protocol: text."""
-        import mlflow.lightgbm
-
-        booster = _known(fitted).booster
-        mlflow.lightgbm.save_model(booster, folder, pip_requirements=pip_requirements)
 
 
 def _known(fitted: FittedEstimator) -> BoostedTrees:

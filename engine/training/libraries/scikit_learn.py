@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,18 +91,6 @@ class ScikitLearn:
             text = " ".join(str(error).split())[:300]
             raise damaged(f"{type(error).__name__}: {text}") from None
         return fitted
-
-    def save_flavour(self, fitted: FittedEstimator, folder: Path, pip_requirements: list[str]) -> None:
-        """Implement the method of the protocol, by skops."""
-        import mlflow.sklearn
-
-        mlflow.sklearn.save_model(
-            fitted,
-            folder,
-            serialization_format=mlflow.sklearn.SERIALIZATION_FORMAT_SKOPS,
-            skops_trusted_types=sorted(TRUSTED),
-            pip_requirements=pip_requirements,
-        )
 
 
 def make(params: TrainParams, seed: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,13 +80,6 @@ class XGBoost:
         except xgboost.core.XGBoostError as error:
             raise damaged(f"XGBoost does not read it: {' '.join(str(error).split())[:200]}") from None
         return BoostedTrees(booster, n_features, n_classes)
-
-    def save_flavour(self, fitted: FittedEstimator, folder: Path, pip_requirements: list[str]) -> None:
-        """Implement the method of the protocol: JSON."""
-        import mlflow.xgboost
-
-        booster = _known(fitted).booster
-        mlflow.xgboost.save_model(booster, folder, model_format="json", pip_requirements=pip_requirements)
 
 
 def _known(fitted: FittedEstimator) -> BoostedTrees:
