@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy.typing as npt
 
 from engine.recipe.trainers import TrainParams, trainer_of
+from engine.training.callbacks import Callback
 from engine.training.ensemble import Ensemble
 from engine.training.job import mix
 from engine.training.kernel import fit
@@ -22,9 +25,11 @@ def fit_arrays(
     weight: npt.ArrayLike | None = None,
     split: npt.ArrayLike | None = None,
     seed: int = 0,
+    callbacks: Sequence[Callback] = (),
 ) -> Ensemble:
     """Train on rows in memory; see :func:`engine.training.rows.dataset_of_arrays` for the arrays.
 
+    ``callbacks`` are told of every step, epoch and phase; see :mod:`engine.training.callbacks`.
     Raises OperatorError where the rows or the model cannot be used, and for ``max_mean_loss``, which reads a
     published version.
     """
@@ -34,8 +39,7 @@ def fit_arrays(
             "or by the section `train`. For arrays, compute weights with operators.cues.WeightPath."
         )
     data = dataset_of_arrays(X, y, groups=groups, weight=weight, split=split, noise=params.noise)
-    fitted = fit(
-        data, params.for_rows(sum(len(data.train[shard]) for shard in range(len(data.train)))), seed=seed
-    )
+    n_rows = sum(len(data.train[shard]) for shard in range(len(data.train)))
+    fitted = fit(data, params.for_rows(n_rows), seed=seed, callbacks=callbacks)
     about = {"trainer": trainer_of(params), "params": params.model_dump(mode="json"), "seed": seed}
     return mix(fitted, params, about | {"curve": fitted.curve, "best_epoch": fitted.best_epoch})

@@ -14,6 +14,7 @@ from engine.core.digests import digest
 from engine.core.json_files import DamagedFileError, read_json, write_json
 from engine.core.suggestions import explain
 from engine.recipe.trainers import LATER_KEYS, BoostedParams, TrainParams, trainer_of
+from engine.training.callbacks import installed_callbacks
 from engine.training.features import FeatureMaker, dataset_of_version
 from engine.training.strength import fingerprint_parts, strength_weights_of, summary_of
 from engine.training.version import Version, root_of
@@ -81,6 +82,7 @@ def run_job(job: TrainingJob, communicator: Communicator | None = None) -> dict[
         root=job.root,
         content=str(job.version.manifest["content"]),
         device=device,
+        callbacks=installed_callbacks(),
     )
     record = training_record(fitted, job)
     if communicator is None or communicator.rank == 0:

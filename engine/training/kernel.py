@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from engine.core.digests import digest
 from engine.recipe.trainers import TrainParams
+from engine.training.callbacks import Callback, EpochEnd, PhaseEnd
 from engine.training.checkpoint import Checkpoints, ModelStore
 from engine.training.estimators import EstimatorLearner, check_model
 from engine.training.learner import Learner, model_state
@@ -72,6 +74,7 @@ def fit(
     root: Path | None = None,
     content: str = "",
     device: torch.device | str = "cpu",
+    callbacks: Sequence[Callback] = (),
 ) -> TrainingOutcome:
     """Train; every worker of a communicator calls this with the same arguments and gets the same bytes.
 
@@ -86,6 +89,7 @@ def fit(
     root : a folder above it, beneath which no link is followed; default: ``folder``.
     content : identifies the rows; a checkpoint of other rows or parameters is ignored.
     device : device to compute on.
+    callbacks : are told of steps, epochs and phases, on rank 0.
 
     Raises
     ------
@@ -102,7 +106,7 @@ def fit(
         fingerprint = digest([values, seed, content])
         checkpoints = Checkpoints(folder and folder / CHECKPOINTS, slots, fingerprint, root or folder)
         model_store = ModelStore(folder and folder / MODELS, slots, root or folder)
-        session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store)
+        session = Session(data, params, slots, learner, counts, seed, checkpoints, model_store, callbacks)
         n_models = _solve(session, spec) if params.uses_lbfgs else session.run(method_of(params))
         split, losses, row_ids, weights = _selection(session, n_models)
     states = [] if folder else [model_store.get(index) for index in range(n_models)]
@@ -135,6 +139,8 @@ def _solve(session: Session, spec: ModelSpec) -> int:
     )
     session.learner.restore({f"model.{name}": value for name, value in trained.model.state_dict().items()})
     session.progress.notes["curve"] = [{"phase": 0, "epoch": 1, "loss": trained.train_loss}]
+    session.callbacks.on_epoch(EpochEnd(1, 1, trained.train_loss))
+    session.callbacks.on_phase_end(PhaseEnd(1, 1))
     session.model_store.put(0, model_state(session.learner.state()))
     return 1
 

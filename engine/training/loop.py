@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +34,18 @@ class Share:
 
 
 def run_epoch(
-    learner: Learner, rule: Rule, shards: Shards, slots: Slots, epoch: Epoch, mean_weight: float
+    learner: Learner,
+    rule: Rule,
+    shards: Shards,
+    slots: Slots,
+    epoch: Epoch,
+    mean_weight: float,
+    on_step: Callable[[int, int, float], None] | None = None,
 ) -> float:
     """Take the epoch's steps and return the mean loss in nats of its rows, each measured before its step.
 
-    Weights are divided by ``mean_weight``, the mean over the train rows.
+    Weights are divided by ``mean_weight``, the mean over the train rows. ``on_step`` is called after every
+    step with its number, counted from 1, its rows and their mean loss.
 
     Raises
     ------
@@ -57,7 +64,10 @@ def run_epoch(
         if not bool(total.isfinite().all()):
             raise DivergedError(_fault(held, slots, epoch, step, learner))
         learner.step(total, n)
-        loss += float(total[HEAD - 1])
+        summed = float(total[HEAD - 1])
+        loss += summed
+        if on_step is not None:
+            on_step(step + 1, n, summed / n)
     return loss / max(sum(epoch.slot_rows), 1)
 
 

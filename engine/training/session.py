@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from engine.recipe.trainers import BaselineParams, TrainParams
+from engine.training.callbacks import Callback, Callbacks, EpochEnd, PhaseEnd, StepEnd
 from engine.training.checkpoint import Checkpoints, ModelStore, Progress
 from engine.training.estimators import FOLDS, EstimatorLearner
 from engine.training.learner import Learner, model_state
@@ -120,10 +121,12 @@ class Session:
         seed: int,
         checkpoints: Checkpoints,
         model_store: ModelStore,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.data, self.params, self.slots, self.learner = data, params, slots, learner
         self.counts, self.seed, self.model_store = counts, seed, model_store
         self._checkpoints = checkpoints
+        self.callbacks = Callbacks(callbacks, slots.communicator.rank)
         self.progress = Progress(notes={"curve": []})
 
     def run(self, method: Method) -> int:
@@ -135,6 +138,7 @@ class Session:
                 self.progress.notes["begun"] = True
             self._run_phase(method.phase(self.progress.phase, self))
             self._next_phase()
+            self.callbacks.on_phase_end(PhaseEnd(self.progress.phase, method.n_phases))
         n_models = method.finish(self)
         self._checkpoints.clear()
         return n_models
@@ -161,6 +165,7 @@ class Session:
         loss = predict(learner.model, rows.X, rows.y)[1].astype(np.float64)
         note = {"phase": self.progress.phase, "epoch": 1, "loss": float(weight @ loss / weight.sum())}
         self.progress.notes["curve"].append(note)
+        self._tell_epoch(note)
         self._save()
 
     def _weighted_rows(self, phase: Phase) -> tuple[GroupedRows, Float64]:
@@ -200,12 +205,12 @@ class Session:
             learner.set_epoch(progress.epoch, phase.epochs)
             place = (self.seed, progress.phase, progress.epoch)
             epoch = plan_epoch(phase.draw, self.slots, self.counts.slot_rows, self.params.step_rows, place)
-            loss = run_epoch(learner, phase.rule, shards, self.slots, epoch, mean_weight)
+            loss = run_epoch(learner, phase.rule, shards, self.slots, epoch, mean_weight, self._tell_step)
             progress.epoch += 1
             note = {"phase": progress.phase, "epoch": progress.epoch, "loss": loss}
-            progress.notes["curve"].append(
-                note | (self._consider_best(progress.epoch) if phase.selects else {})
-            )
+            note |= self._consider_best(progress.epoch) if phase.selects else {}
+            progress.notes["curve"].append(note)
+            self._tell_epoch(note)
             done = progress.notes.get("since_checkpoint", 0) + 1
             progress.notes["since_checkpoint"] = done % self.params.checkpoint_every
             self._put("rule.", {k: torch.from_numpy(np.array(v)) for k, v in phase.rule.state.items()})
@@ -215,6 +220,14 @@ class Session:
         if best:
             self.learner.restore(best)
             progress.notes["best_epoch"] = progress.notes["best"]["epoch"]
+
+    def _tell_step(self, step: int, rows: int, loss: float) -> None:
+        place = self.progress.phase + 1, self.progress.epoch + 1
+        self.callbacks.on_step(StepEnd(*place, step, rows, loss))
+
+    def _tell_epoch(self, note: Mapping[str, Any]) -> None:
+        """Tell the callbacks of an entry of the curve."""
+        self.callbacks.on_epoch(EpochEnd(**{**note, "phase": note["phase"] + 1}))
 
     def _has_stopped(self, phase: Phase) -> bool:
         """Return whether the last ``patience`` epochs have not improved the score."""

@@ -25,6 +25,7 @@ from engine.training.plots import PLOTS, draw
 from engine.training.rows import join
 from engine.training.version import open_version
 from operators.metrics.importance import permutation_importance
+from operators.report.text import percent
 from tests.unit.engine.training.publishing import publish
 
 OPERATORS: dict[str, Any] = {
@@ -128,6 +129,14 @@ def test_one_column_has_no_importance(tmp_path: Path) -> None:
         draw(evaluation, result.folder / PLOTS / split)
     page = write_page(result).read_text("utf-8")
     assert "It is not given: all features come from one column, v." in page
+    tables = [table for found in result.evaluations.values() for table in found.groupings.values()]
+    groups = [group for table in tables for group in table.groups]
+    shown = [group for group in groups if group.ece is not None and not group.pooled]
+    assert shown
+    for group in shown:
+        cells = f"<td>{percent(group.ece)}</td><td>{100 * group.overconfidence:+.1f}&nbsp;%</td>"
+        assert cells in page, group
+    assert page.count("<td>–</td><td>–</td></tr>") == len(groups) - len(shown)
 
 
 def test_the_command_tells_it(published: Path) -> None:
