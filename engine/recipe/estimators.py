@@ -2,12 +2,16 @@
 
 A recipe is not trusted, so names come from this list and parameters are checked by name and range; nothing
 that a recipe names is imported. An entry is a classifier of scikit-learn, XGBoost or LightGBM whose ``fit``
-takes sample weights.
+takes sample weights. Installed packages add estimators of other libraries by an entry point of the group
+``rowsieve.estimators``: its name is the library, its value an :class:`EstimatorPlugin`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
@@ -20,6 +24,8 @@ LIBRARIES = ("sklearn", "xgboost", "lightgbm")
 """Prefixes of estimators, ``LIBRARY:CLASS``, which are names of packages too."""
 EXTRAS = frozenset({"xgboost", "lightgbm"})
 """Libraries that an extra of the same name installs."""
+ENTRY_POINTS = "rowsieve.estimators"
+_log = logging.getLogger("rowsieve")
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -167,10 +173,47 @@ ESTIMATORS: Mapping[str, type[EstimatorParams]] = MappingProxyType(
 """Name in a recipe -> parameters."""
 
 
+@dataclass(frozen=True)
+class EstimatorPlugin:
+    """Estimators of a library that another package adds."""
+
+    params: Mapping[str, type[EstimatorParams]]
+    """Name of the estimator, without the library -> its parameters."""
+    library: Any
+    """An :class:`engine.training.libraries.Library`, which fits, stores and loads them."""
+
+
+def plugin_of(model: str) -> EstimatorPlugin | None:
+    """Return the installed plugin of a model's library, or None. One that does not load gives a warning.
+
+    A plugin cannot take the name of a built-in library.
+    """
+    library, colon, _ = model.partition(":")
+    if not colon or library in LIBRARIES:
+        return None
+    for point in entry_points(group=ENTRY_POINTS, name=library):
+        try:
+            found = point.load()
+        except Exception as error:  # a plugin may raise anything
+            _log.warning("The estimators %s (%s) do not load: %s", point.name, point.value, error)
+            continue
+        if isinstance(found, EstimatorPlugin):
+            return found
+        _log.warning("%s (%s) is no EstimatorPlugin; it is skipped", point.name, point.value)
+    return None
+
+
+def known_estimators(model: str) -> dict[str, type[EstimatorParams]]:
+    """Return the estimators that a recipe may name, with those of the plugin of this model's library."""
+    plugin, library = plugin_of(model), model.partition(":")[0]
+    added = {} if plugin is None else {f"{library}:{name}": kind for name, kind in plugin.params.items()}
+    return {**ESTIMATORS, **added}
+
+
 def is_estimator(model: str) -> bool:
     """Return whether a model's name asks for an estimator of a library."""
     library, colon, _ = model.partition(":")
-    return bool(colon) and library in LIBRARIES
+    return bool(colon) and (library in LIBRARIES or plugin_of(model) is not None)
 
 
 def missing_library(model: str) -> str:
@@ -190,10 +233,11 @@ def check_estimator(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
     Raises ValueError for a name that is not on the list, or a parameter that the estimator does not have or
     that is out of its range.
     """
-    if model not in ESTIMATORS:
-        hint = nearest(model, ESTIMATORS) or f" There are: {', '.join(ESTIMATORS)}."
+    known_names = known_estimators(model)
+    if model not in known_names:
+        hint = nearest(model, known_names) or f" There are: {', '.join(known_names)}."
         raise ValueError(f"model {model!r}: a recipe cannot name this estimator.{hint}")
-    kind = ESTIMATORS[model]
+    kind = known_names[model]
     for key in params:
         if key not in kind.model_fields:
             known = nearest(key, kind.model_fields) or f" There are: {', '.join(kind.model_fields)}."

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from engine.core.errors import InputError
 from engine.core.suggestions import explain, nearest
-from engine.recipe.estimators import ESTIMATORS, LIBRARIES, check_estimator, is_estimator
+from engine.recipe.estimators import ESTIMATORS, LIBRARIES, check_estimator, is_estimator, known_estimators
 from operators.base import OperatorParams, Resources
 from operators.models.spec import Widths, check_model_name
 
@@ -51,7 +51,7 @@ def check_trained_model(name: str) -> str:
     """Return the name of a model that can be trained; raise ValueError for any other."""
     if not is_estimator(name):
         return check_model_name(name)
-    if name not in ESTIMATORS:
+    if name not in known_estimators(name):
         check_estimator(name, {})
     return name
 

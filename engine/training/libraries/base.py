@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -41,6 +41,7 @@ class FittedEstimator(Protocol):
         ...
 
 
+@runtime_checkable
 class Library(Protocol):
     """Fits, stores and loads the estimators of one library.
 
@@ -50,7 +51,8 @@ class Library(Protocol):
     """
 
     flavour: str
-    """MLflow's flavour of its models, which :mod:`engine.training.model_package` writes."""
+    """MLflow's flavour of its models, which :mod:`engine.training.model_package` writes: ``sklearn``,
+    ``xgboost`` or ``lightgbm``. For any other name none is written: the stored bytes serve."""
     distributions: tuple[str, ...]
     """Distributions that loading a model imports, in addition to those of every model. Of several that hold
     the same package, the one that is installed is meant."""

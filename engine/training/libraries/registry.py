@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from engine.recipe.estimators import plugin_of
 from engine.training.libraries.base import Library
 from engine.training.libraries.lightgbm_trees import LightGbm
 from engine.training.libraries.scikit_learn import ScikitLearn
 from engine.training.libraries.xgboost_trees import XGBoost
+from operators.base import OperatorError
 
 LIBRARIES: Mapping[str, Library] = MappingProxyType(
     {"sklearn": ScikitLearn(), "xgboost": XGBoost(), "lightgbm": LightGbm()}
@@ -16,5 +18,19 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
 
 
 def library_of(model: str) -> Library:
-    """Return the adapter of ``LIBRARY:CLASS``. Raises KeyError for a library that is not listed."""
-    return LIBRARIES[model.partition(":")[0]]
+    """Return the adapter of ``LIBRARY:CLASS``, built in or of an installed plugin.
+
+    Raises OperatorError where there is none, or the plugin's has not the methods of the protocol.
+    """
+    name = model.partition(":")[0]
+    if name in LIBRARIES:
+        return LIBRARIES[name]
+    plugin = plugin_of(model)
+    if plugin is None:
+        raise OperatorError(f"train.model {model}: no installed package has estimators of {name!r}.")
+    if not isinstance(plugin.library, Library):
+        raise OperatorError(
+            f"train.model {model}: the plugin {name!r} is no engine.training.libraries.Library: it lacks one "
+            f"of flavour, distributions, fit, dump and load."
+        )
+    return plugin.library
