@@ -13,6 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from connectors.tables.sqlite_check import JOURNAL_MAGIC
+
 Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
@@ -154,3 +156,17 @@ def mark_deleted(path: str, rows: Sequence[int]) -> None:
         {"commitInfo": {"operation": "DELETE"}},
     ]
     (log / f"{version + 1:020d}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def forge_journal(database: Path, victim: Path | None) -> Path:
+    """Write the journal of an interrupted writer; with a victim, as of a writer of several databases."""
+    page = 4096
+    pages = database.stat().st_size // page
+    journal = (JOURNAL_MAGIC + struct.pack(">5I", 0, 0, pages, 512, page)).ljust(512, b"\0")
+    if victim is not None:
+        name = str(victim).encode()
+        journal += struct.pack(">I", 2**30 // page + 1) + name
+        journal += struct.pack(">2I", len(name), sum(name)) + JOURNAL_MAGIC
+    path = database.with_name(f"{database.name}-journal")
+    path.write_bytes(journal)
+    return path

@@ -37,6 +37,7 @@ from connectors.tables.common import (
     plain,
     reading_table,
 )
+from connectors.tables.sqlite_check import check_database_file
 
 Catalog = str | dict[str, str] | None
 Properties = tuple[tuple[str, str], ...]
@@ -156,6 +157,8 @@ def load_catalog(catalog: str | dict[str, str], key: str = "source.options.catal
     if isinstance(catalog, str):
         return load(catalog)
     check_properties(catalog, key)
+    if file := _sqlite_file(catalog, key):
+        check_database_file(file)
     properties = dict(catalog)
     name = properties.pop("name", "default")
     if properties and library("pyiceberg.catalog", "iceberg")._ENV_CONFIG.get_catalog_config(name):
@@ -182,13 +185,26 @@ def _check_configuration(key: str) -> None:
         )
 
 
+def _sqlite_file(catalog: str | Mapping[str, str], key: str) -> str | None:
+    """Return the SQLite file of a catalog that is given by its properties; None for other catalogs.
+
+    Raises ConnectorError for options of SQLite's driver, which could name another file.
+    """
+    uri = catalog.get("uri", "") if not isinstance(catalog, str) else ""
+    scheme, _, rest = uri.partition("://")
+    if scheme.partition("+")[0] != "sqlite" or not rest.strip("/"):
+        return None
+    if "?" in rest or rest[1:].startswith("file:"):
+        raise ConnectorError(f"{key}.uri: write sqlite:/// and the path of the file, without options.")
+    return rest[1:]
+
+
 def _check_sqlite(catalog: str | dict[str, str]) -> None:
     """Raise ConnectorError for a catalog in a SQLite file that is not there: reading makes no files."""
-    uri = catalog.get("uri", "") if isinstance(catalog, dict) else ""
-    scheme, _, rest = uri.partition("://")
-    if scheme.partition("+")[0] == "sqlite" and rest.strip("/") and not os.path.isfile(rest[1:]):
+    file = _sqlite_file(catalog, "source.options.catalog")
+    if file and not os.path.isfile(file):
         raise ConnectorError(
-            f"source.options.catalog.uri: there is no file {rest[1:]}. Correct the path; write no settings."
+            f"source.options.catalog.uri: there is no file {file}. Correct the path; write no settings."
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,22 +198,23 @@ def show_quarantine(rows: pa.Table) -> None:
 
 def show_lineage(found: dict[str, Any]) -> None:
     """Print a version with its MLflow runs, models and source files as a tree."""
-    tree = Tree(f"version [bold]{found['version']}[/] {escape(found['folder'])} ({found['rows']:,} rows)")
+    shown = f"{escape(found['folder'])} ({found['rows']:,} rows)"
+    tree = Tree(f"version [bold]{escape(found['version'])}[/] {shown}")
     if not found["runs"]:
         tree.add("no MLflow run is recorded for it")
     for run in found["runs"]:
-        started = datetime.fromtimestamp(run["started_ms"] / 1000, UTC).isoformat(timespec="seconds")
-        branch = tree.add(f"run [bold]{run['run_id']}[/] {run['status']} {started}")
+        described = f"{run['status']} {when(run['started_ms'] / 1000)}"
+        branch = tree.add(f"run [bold]{escape(run['run_id'])}[/] {escape(described)}")
         for entry in run["inputs"]:
-            branch.add(f"input {escape(entry['name'])} digest {entry['digest']}")
+            branch.add(escape(f"input {entry['name']} digest {entry['digest']}"))
     for model in found["models"]:
-        champion = ", champion" if model["champion"] else ""
-        tree.add(f"model [bold]{escape(model['name'])} {model['version']}[/]{champion} run {model['run_id']}")
+        rest = f"{', champion' if model['champion'] else ''} run {model['run_id']}"
+        tree.add(f"model [bold]{escape(model['name'])} {escape(model['version'])}[/]{escape(rest)}")
     if found["base"]:
-        tree.add(f"continues from version {found['base']}")
+        tree.add(escape(f"continues from version {found['base']}"))
     source = tree.add(f"source {escape(found['source']['path'])}")
     for path, identity in found["source"]["files"].items():
-        source.add(f"{escape(path)} {identity[:19]}")
+        source.add(escape(f"{path} {identity[:19]}"))
     console.print(tree)
     console.print(f"[dim]MLflow: {escape(found['tracking_uri'])}")
 

@@ -39,8 +39,17 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def when(seconds: float) -> str:
-    """Format seconds since the epoch as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    """Format seconds since the epoch as ISO 8601 in UTC; times beyond the year 9999 as a number.
+
+    Examples
+    --------
+    >>> when(0), when(1e20)
+    ('1970-01-01T00:00:00+00:00', '1e+20 s after 1970')
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:g} s after 1970"
 
 
 def _escaped(sign: str) -> str:

@@ -19,7 +19,7 @@ from engine.storage.manifest import is_published, read_manifest
 def trace(version: str, output: Place | None) -> dict[str, Any]:
     """Return version, MLflow runs (latest first), models and source as JSON-able values.
 
-    Raises InputError if the version is not found.
+    Raises InputError if the version is not found, or MLflow does not answer.
     """
     output, name = _locate(version, output)
     manifest = read_manifest(version_folder(output, name))
@@ -29,8 +29,7 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
         "content": manifest["content"],
         "rows": manifest["rows"],
         "tracking_uri": redact(tracking_uri(output)),
-        "runs": _runs(name, output),
-        "models": _models(name, output),
+        **_recorded(name, output),
         "base": (manifest.get("incremental") or {}).get("base"),
         "source": manifest["source"],
         "operators": manifest["operators"],
@@ -65,6 +64,24 @@ def sync_records(version: str | None, output: Place | None) -> str:
     )
 
 
+def _recorded(version: str, output: Place) -> dict[str, Any]:
+    """Return the runs and models of a version that MLflow knows.
+
+    A server does not answer, or a database was made by another release of MLflow or holds values that MLflow
+    does not write: all these end in one InputError, which names the database.
+    """
+    try:
+        return {"runs": _runs(version, output), "models": _models(version, output)}
+    except InputError:
+        raise
+    except Exception as error:  # of MLflow, SQLAlchemy or the network
+        raise InputError(
+            f"MLflow at {tracking_uri(output)} does not say which runs and models belong to {version}: "
+            f"{' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI; `mlflow db upgrade` brings a "
+            f"database of an older release up to date, and a damaged one can be moved aside."
+        ) from None
+
+
 def _locate(version: str, output: Place | None) -> tuple[Place, str]:
     folder = output_of(version).resolve()
     if (folder / "manifest.json").exists():
@@ -85,7 +102,7 @@ def _output_of(version: str) -> Place:
             f"No folder {version!r} with a manifest.json, and no MLflow server is named to search it on. "
             f"Give the version's folder, or its name with --output FOLDER, or set MLFLOW_TRACKING_URI."
         )
-    runs = _runs(version, here)
+    runs = _recorded(version, here)["runs"]
     if not runs:
         raise InputError(f"No run on {tracking_uri(here)} published {version!r}. Give --output FOLDER.")
     return output_of(runs[0]["output"])
@@ -132,7 +149,7 @@ def _runs(version: str, output: Place) -> list[dict[str, Any]]:
             "run_id": run.info.run_id,
             "name": run.info.run_name,
             "status": run.info.status,
-            "started_ms": run.info.start_time,
+            "started_ms": int(run.info.start_time),
             "output": tag_value(run.data.tags, OUTPUT_TAG) or "",
             "inputs": [
                 {"name": entry.dataset.name, "digest": entry.dataset.digest}

@@ -13,7 +13,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from connectors.base import ConnectorError
 from connectors.storage import Place
+from connectors.tables.sqlite_check import check_database_file
 from engine.core.errors import InputError
 from engine.core.redaction import redact
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 DATABASE, ARTIFACTS = "mlflow.db", "mlartifacts"
 SIDE_FILES = ("", "-journal", "-wal", "-shm")
 """Endings of the files that SQLite opens for one database."""
+MAY_TRIGGER = frozenset({"secrets"})
+"""Tables on which MLflow itself makes triggers; Rowsieve writes none of them."""
 
 
 def own_database(output: Place) -> Path | None:
@@ -39,7 +43,15 @@ def artifacts_uri(output: Place) -> str | None:
 
 
 def check_database(output: Place) -> None:
-    """Raise InputError if the output's own database is a link, behind which SQLite would write."""
+    """Check the output's own database before MLflow opens it. Nothing is checked where it is not in use.
+
+    Raises
+    ------
+    InputError
+        The database is a link, behind which SQLite would write; its journal names another file, which SQLite
+        would remove; or it has views or triggers, which may run for ever.
+
+    """
     database = own_database(output)
     for ending in SIDE_FILES if database else ():
         file = Path(f"{database}{ending}")
@@ -48,6 +60,11 @@ def check_database(output: Place) -> None:
                 f"{file} is a link to {os.readlink(file)!r}. Rowsieve does not write behind links of an "
                 f"output: replace it by the file itself, or set MLFLOW_TRACKING_URI to the database you mean."
             )
+    if database:
+        try:
+            check_database_file(str(database), MAY_TRIGGER)
+        except ConnectorError as error:
+            raise InputError(str(error)) from None
 
 
 def check_place(uri: str, what: str, output: Place) -> Path | None:

@@ -236,8 +236,8 @@ def download(model: str, scratch: Path, output: Place) -> Path:
     """
     from mlflow.exceptions import MlflowException
 
-    found = client(output)
     try:
+        found = client(output)
         run_id, path = _artifact(found, model)
         return _download(found, run_id, path, scratch, output)
     except (MlflowException, OSError, ValueError) as error:

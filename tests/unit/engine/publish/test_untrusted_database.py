@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from engine.cli.app import app
 from engine.core.errors import InputError
+from engine.publish import lineage
 from engine.publish.mlflow_outbox import (
     GROUPS_TABLE,
     RECORD_TAG,
@@ -27,8 +28,9 @@ from engine.publish.mlflow_outbox import (
     pending_folder,
 )
 from engine.publish.own_artifacts import check_artifacts, download_artifacts
-from engine.publish.tracking import Tracker, client
+from engine.publish.tracking import VERSION_TAG, Tracker, client
 from engine.training import registry
+from tests.tables import forge_journal
 
 ID, OTHER = "a" * 32, "b" * 32
 
@@ -174,6 +176,56 @@ def test_the_database_is_no_link(ending: str, shared: tuple[Path, str, Path]) ->
     file.symlink_to(victim / "x")
     with pytest.raises(InputError, match=f"mlflow.db{ending} is a link"):
         client(out)
+
+
+@pytest.mark.parametrize("command", ["versions", "lineage", "predict", "sync"])
+def test_a_forged_journal_removes_no_file(command: str, shared: tuple[Path, str, Path]) -> None:
+    out, _, victim = shared
+    (victim / "keys").write_text("precious")
+    forge_journal(out / "mlflow.db", victim / "keys")
+    waiting(out)
+    words = {
+        "versions": ["versions", str(out), "--keep", "1"],
+        "lineage": ["lineage", "v1", "--output", str(out)],
+        "predict": ["predict", "models:/m/1", "rows.csv", str(out / "x"), "--tracking", str(out)],
+        "sync": ["lineage", "--sync", "--output", str(out)],
+    }[command]
+    shown = CliRunner().invoke(app, words)
+    assert (victim / "keys").read_text() == "precious"
+    if command in ("predict", "sync"):  # the others find no version, and may not ask MLflow
+        assert "mlflow.db-journal names another file" in " ".join(shown.output.split())
+
+
+def test_a_database_with_views_or_triggers_is_not_opened(shared: tuple[Path, str, Path]) -> None:
+    """A view without an end would hold up the reader for ever, in code that no signal interrupts."""
+    out, _, _ = shared
+    update(out, "create trigger t after insert on tags begin update runs set artifact_uri = '/'; end")
+    with pytest.raises(InputError, match="trigger 't'"):
+        client(out)
+    update(out, "drop trigger t")
+    update(out, "alter table tags rename to former")
+    update(out, "create view tags as with recursive c(x) as (select 1 union all select x from c) select 1")
+    with pytest.raises(InputError, match="view 'tags'"):
+        client(out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update runs set start_time = 'soon'",
+        "update runs set start_time = null",
+        "update alembic_version set version_num = 'other'",
+    ],
+)
+def test_what_mlflow_cannot_read_is_one_paragraph(change: str, shared: tuple[Path, str, Path]) -> None:
+    out, run_id, _ = shared
+    update(out, "insert into tags values (?, ?, ?)", VERSION_TAG, "v1", run_id)
+    update(out, change)
+    with pytest.raises(InputError, match=r"does not say which runs and models.*mlflow db upgrade"):
+        lineage._recorded("v1", out)
+    if "alembic" in change:
+        with pytest.raises(InputError, match="does not give this model"):
+            registry.download("models:/m/1", out / "x", out)
 
 
 def test_a_record_does_not_choose_a_run_of_others(shared: tuple[Path, str, Path]) -> None:
