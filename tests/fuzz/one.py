@@ -38,7 +38,7 @@ def main() -> None:
     # Torch, pyarrow and the like are imported first: only the project's own modules are instrumented.
     for module in ("pyarrow.dataset", "pydantic", "yaml"):
         import_module(module)
-    if name in ("models", "states", "images"):
+    if name in ("models", "states", "images", "trees"):
         import_module("torch")
     with atheris.instrument_imports(include=["connectors", "engine", "operators"]):
         from tests.fuzz.targets import TARGETS, run

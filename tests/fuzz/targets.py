@@ -283,9 +283,22 @@ def states(data: bytes) -> None:
             assert scratch in str(error)
 
 
+def trees(data: bytes) -> None:
+    """Stored trees of XGBoost and LightGBM, by our own readers; what they write is read as it is."""
+    from engine.training.libraries import lightgbm_format, xgboost_format
+
+    for read in (xgboost_format.canonical, lightgbm_format.canonical):
+        try:
+            found = read(data, 2, 2)
+        except OURS as error:
+            assert "damaged or forged" in str(error)
+        else:
+            assert read(found, 2, 2) == found
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     function.__name__: function
-    for function in (recipe, sql, uri, tables, manifest, jsonl, images, tar, models, states)
+    for function in (recipe, sql, uri, tables, manifest, jsonl, images, tar, models, states, trees)
 }
 
 
