@@ -25,9 +25,9 @@ from connectors.text_source import CODECS, TextSource, compression, quote_value
 
 MOSTLY = 0.8
 HEADER_BYTES = 2**16
-MOST_NAME_BYTES = 2**10
+MAX_NAME_BYTES = 2**10
 """A header with a longer name is refused: it is no header, or made to exhaust whoever reads it."""
-MOST_DIGITS = 64
+MAX_DIGITS = 64
 """A longer name is not taken for a number."""
 TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
@@ -125,7 +125,7 @@ class CsvSource(TextSource):
     def _how_to_tell_apart(self, names: list[str]) -> str:
         """Return the remedies for two columns of one name."""
         text = f"{how_to_tell_apart(names)}, or number them with source.options.duplicate_names: number"
-        short = [name for name in names if 0 < len(name) <= MOST_DIGITS]
+        short = [name for name in names if 0 < len(name) <= MAX_DIGITS]
         if any(re.fullmatch(self._rules.number, name) for name in short):
             return f"If line 1 is a row of data, set source.options.header: false; else n{text[1:]}"
         return text
@@ -286,10 +286,10 @@ class CsvSource(TextSource):
 def _check_lengths(path: str, names: list[str]) -> None:
     for place, name in enumerate(names, 1):
         size = len(name.encode())
-        if size > MOST_NAME_BYTES:
+        if size > MAX_NAME_BYTES:
             raise ConnectorError(
                 f"{path}, line 1: the name of column {place} has {size:,} bytes, and at most "
-                f"{MOST_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
+                f"{MAX_NAME_BYTES:,} are read: {name[:20]!r}... If line 1 is a row of data, set "
                 f"source.options.header: false; else shorten the name, or give source.options.column_names."
             )
 

@@ -14,7 +14,7 @@ from connectors.text_source import BLOCK_BYTES, text_blocks
 
 HEAD_BYTES = 2**16
 """Bytes at the start of a file that tell UTF-16 without a mark."""
-MOST_HELD = 2**26
+MAX_HELD_BYTES = 2**26
 """Bytes of one line that are looked at together."""
 WORD = re.compile(r"\w*[^\W\x00-\x7f]\w*")
 
@@ -62,7 +62,7 @@ def _inspect_file(spec: SourceSpec, path: str) -> tuple[str, tuple[str, bytes]]:
     blocks = text_blocks(spec, path, 0, sys.maxsize, BLOCK_BYTES)
     for block, is_last in _with_last(blocks):
         whole = rest + block
-        end = len(whole) if is_last or len(whole) > MOST_HELD else _last_line_end(whole)
+        end = len(whole) if is_last or len(whole) > MAX_HELD_BYTES else _last_line_end(whole)
         data, rest = whole[:end], whole[end:]
         if not data.isascii():
             found = None if utf8 else STRAY_UTF8.search(data)

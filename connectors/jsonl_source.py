@@ -257,7 +257,7 @@ KEY = re.compile(rb'"([^"\\]*)"\s*:')
 """A key without escapes; a text value never matches, as the quotes in it are escaped."""
 NULL_ROW = re.compile(rb"(?<![:,\[ \t\r\n])[ \t\r\n]*null")
 """A ``null`` that is no value of a list or object, or is in a text. Arrow 25 crashes on one between rows."""
-MOST = 100
+MAX_REPORTED_KEYS = 100
 """Keys that are named; data whose keys are values of their own have no end of them."""
 
 
@@ -281,10 +281,10 @@ def _wider(known: pa.Field, other: pa.Field) -> pa.Field:
 
 
 def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the keys of JSON lines that no column of ``schema`` holds, sorted, at most ``MOST``;
-    "a.b" is b inside a.
+    """Return at most ``MAX_REPORTED_KEYS`` keys of JSON lines that no column of ``schema`` holds, sorted.
 
-    Most data are looked through by a pattern alone: rows are parsed only where it finds an unknown key.
+    The key "a.b" is b inside a. Most data are looked through by a pattern alone: rows are parsed only where
+    it finds an unknown key.
     """
     if too_deep(data, max_depth()) is not None:
         return ()  # reading it says why
@@ -296,9 +296,9 @@ def unread_keys(data: bytes, schema: pa.Schema) -> tuple[str, ...]:
         if not {*KEY.findall(row)} <= names:
             with suppress(ValueError):  # reading it says why
                 found.update(_unread(json.loads(row), [*schema]))
-        if len(found) >= MOST:
+        if len(found) >= MAX_REPORTED_KEYS:
             break
-    return tuple(sorted(found)[:MOST])
+    return tuple(sorted(found)[:MAX_REPORTED_KEYS])
 
 
 def _names(fields: list[pa.Field]) -> Iterator[str]:

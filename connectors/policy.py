@@ -46,7 +46,7 @@ SCHEMES = OBJECT_STORES | {
 """URI schemes that are opened by default."""
 STRICT_SCHEMES = OBJECT_STORES | {"file", "hdfs", "viewfs", "sqlite", "duckdb"}
 """URI schemes that are opened with ``ROWSIEVE_STRICT``: those of files and object stores."""
-JSON_DEPTH, MOST_JSON_DEPTH = 100, 1000
+JSON_DEPTH, MAX_JSON_DEPTH = 100, 1000
 """Levels of lists and objects in JSON: by default, and at most. Arrow parses them by recursion."""
 FILES_IN_URIS = ("kerb_ticket", "tls_ca_file_path")
 """Settings of a URI that name files of the operator: tickets of Kerberos, certificates."""
@@ -120,7 +120,7 @@ class SourcePolicy:
             variables=_listed(found, NAMES_VARIABLE),
             modules=_listed(found, MODULES_VARIABLE),
             profiles=_listed(found, PROFILES_VARIABLE),
-            json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MOST_JSON_DEPTH),
+            json_depth=min(_number(found, DEPTH_VARIABLE) or JSON_DEPTH, MAX_JSON_DEPTH),
             seconds=_number(found, SECONDS_VARIABLE),
         )
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from operators.base import OperatorError
 
-MOST_BYTES = 256 * 2**20
-MOST_VALUES = 10_000_000
+MAX_BYTES = 256 * 2**20
+MAX_VALUES = 10_000_000
 """Values of a file, counted by its brackets and commas: each may take 100 bytes of memory."""
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Levels of lists and objects. Python's parser ends in RecursionError at about 1,000."""
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 """A text, also one that has no end: without that, the search for ends would take quadratic time."""
@@ -57,7 +57,7 @@ def read_json(path: Path) -> Any:
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise BadJsonError(path, "it is no regular file")
-        return parse_json(file.read(MOST_BYTES + 1), path)
+        return parse_json(file.read(MAX_BYTES + 1), path)
 
 
 def parse_json(data: bytes | str, place: object) -> Any:
@@ -75,13 +75,13 @@ def parse_json(data: bytes | str, place: object) -> Any:
 
     """
     found = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-    if len(found) > MOST_BYTES:
-        raise BadJsonError(place, f"it is larger than {MOST_BYTES >> 20} MiB")
+    if len(found) > MAX_BYTES:
+        raise BadJsonError(place, f"it is larger than {MAX_BYTES >> 20} MiB")
     opened = found.count(b"[") + found.count(b"{")
-    if opened + found.count(b",") > MOST_VALUES:
-        raise BadJsonError(place, f"it holds more than {MOST_VALUES:,} values")
-    if opened > MOST_DEPTH and _depth(found) > MOST_DEPTH:
-        raise BadJsonError(place, f"lists and objects are nested more than {MOST_DEPTH} deep")
+    if opened + found.count(b",") > MAX_VALUES:
+        raise BadJsonError(place, f"it holds more than {MAX_VALUES:,} values")
+    if opened > MAX_DEPTH and _depth(found) > MAX_DEPTH:
+        raise BadJsonError(place, f"lists and objects are nested more than {MAX_DEPTH} deep")
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -22,10 +22,10 @@ MIN_ROWS = 100
 MIN_CLASS_ROWS = 50
 """Rows below which a class does not count, as long as two others do: a column that tells all but a handful
 of rows leaks, although it is wrong on the whole of a tiny class."""
-LEAST_CLASS_ROWS = 20
+MIN_COUNTED_CLASS_ROWS = 20
 """Rows below which a class never counts: fewer than ten unseen rows are right by luck or are alike."""
-MOST_LEAVES, LEAF_ROWS = 16, 5
-MOST_ROWS, MOST_VALUES = 20_000, 2**20
+MAX_LEAVES, LEAF_ROWS = 16, 5
+MAX_ROWS, MAX_VALUES = 20_000, 2**20
 """Rows that are looked at, and values of all columns together, so that the time stays bounded."""
 FEWEST_ROWS = 2_000
 """Rows that are looked at however many columns there are."""
@@ -57,7 +57,7 @@ class Leak:
 def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int = 0) -> list[Leak]:
     """Return the columns that alone predict the class of unseen rows almost perfectly, the best first.
 
-    At most ``MOST_ROWS`` rows are looked at, those of large classes being drawn; a column takes milliseconds.
+    At most ``MAX_ROWS`` rows are looked at, those of large classes being drawn; a column takes milliseconds.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def find_leaks(columns: Mapping[str, pa.ChunkedArray], y: Indices, *, seed: int 
     if len(labelled) < MIN_ROWS or len(np.unique(y[labelled])) < 2:
         return []
     rng = np.random.default_rng(seed)
-    n_rows = max(FEWEST_ROWS, min(MOST_ROWS, MOST_VALUES // max(len(columns), 1)))
+    n_rows = max(FEWEST_ROWS, min(MAX_ROWS, MAX_VALUES // max(len(columns), 1)))
     shuffled = _few_of_large_classes(rng.permutation(labelled), y, n_rows)
     fit, held_out = shuffled[: len(shuffled) // 2], shuffled[len(shuffled) // 2 :]
     chance = 1.0 / len(np.unique(y[held_out]))
@@ -95,7 +95,7 @@ def _rows_that_count(y: Indices) -> Rows:
     sizes = np.bincount(y[labelled])
     large = sizes >= MIN_CLASS_ROWS
     if np.count_nonzero(large) < 2:
-        large = sizes >= LEAST_CLASS_ROWS
+        large = sizes >= MIN_COUNTED_CLASS_ROWS
     rows: Rows = labelled[large[y[labelled]]]
     return rows
 
@@ -170,7 +170,7 @@ def _cuts(ordered: Float64, sums: Float64) -> list[int]:
     """Return positions between leaves, ascending; ``sums`` (n + 1, C) are those of the first k weights."""
     leaves = [(0, len(ordered))]
     splits = {leaves[0]: _best_cut(ordered, sums, *leaves[0])}
-    while len(leaves) < MOST_LEAVES:
+    while len(leaves) < MAX_LEAVES:
         leaf = max(leaves, key=lambda one: splits[one][0])
         gain, cut = splits[leaf]
         if gain <= 1e-9:

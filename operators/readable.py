@@ -9,7 +9,7 @@ import numpy as np
 
 Scale = Literal["number", "date", "time"]
 SECONDS_PER_DAY = 86_400.0
-MOST_SECONDS = 9.2e18
+MAX_SECONDS = 9.2e18
 """Seconds before and after 1970 that a date of 64 bits holds: 292 billion years."""
 
 
@@ -78,5 +78,5 @@ def time_text(seconds: float, scale: Scale | None = None) -> str:
     else:
         unit = "D" if scale == "date" else "m"
     # The standard library knows the years 1 to 9999 only; integers of 64 bits reach further.
-    second = np.datetime64(math.floor(min(max(seconds, -MOST_SECONDS), MOST_SECONDS)), "s")
+    second = np.datetime64(math.floor(min(max(seconds, -MAX_SECONDS), MAX_SECONDS)), "s")
     return str(np.datetime_as_string(second, unit=unit)).replace("T", " ")  # type: ignore[call-overload]

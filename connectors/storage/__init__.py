@@ -47,7 +47,7 @@ __all__ = [
 Place = Path | ObjectPath
 MAX_REQUESTS = 16
 """Most requests at the same time for several small objects."""
-MOST_SMALL = 256 * 2**20
+MAX_SMALL_BYTES = 256 * 2**20
 """Bytes of a file that is read whole, such as a manifest."""
 MIN_ROWS_FOR_THREADS = 50_000
 """Fewest rows of a part whose columns are decoded by several threads."""
@@ -106,19 +106,19 @@ def link(source: Place, target: Place, *, root: Place) -> None:
         link_beneath(root if isinstance(root, Path) else target.parent, source, target)
 
 
-def read_whole(place: Place, *, root: Place, most_bytes: int | None = None) -> bytes:
+def read_whole(place: Place, *, root: Place, max_bytes: int | None = None) -> bytes:
     """Return the content of a file or an object. No link beneath ``root``, a folder above it, is followed.
 
-    Raises ConnectorError for a link, for a pipe or the like, and for more than ``most_bytes``; and OSError.
+    Raises ConnectorError for a link, for a pipe or the like, and for more than ``max_bytes``; and OSError.
     """
     if isinstance(place, ObjectPath):
-        return place.read_bytes(most_bytes)
+        return place.read_bytes(max_bytes)
     if not isinstance(root, Path):
         return place.read_bytes()
     with old_file_beneath(root, place) as handle:
-        found = handle.read() if most_bytes is None else handle.read(most_bytes + 1)
-    if most_bytes is not None and len(found) > most_bytes:
-        raise ConnectorError(f"{place} is larger than {most_bytes:,} bytes. Remove it.")
+        found = handle.read() if max_bytes is None else handle.read(max_bytes + 1)
+    if max_bytes is not None and len(found) > max_bytes:
+        raise ConnectorError(f"{place} is larger than {max_bytes:,} bytes. Remove it.")
     return found
 
 
@@ -157,7 +157,7 @@ def remove_file(place: Place, *, root: Place) -> None:
 def read_many(places: Sequence[Place]) -> list[bytes | None]:
     """Return the content of several small files, objects at the same time; None for one that is not there.
 
-    Raises ConnectorError for a link, a pipe, and for more than ``MOST_SMALL`` bytes; and OSError.
+    Raises ConnectorError for a link, a pipe, and for more than ``MAX_SMALL_BYTES`` bytes; and OSError.
     """
     if not any(isinstance(place, ObjectPath) for place in places):
         return [_read(place) for place in places]
@@ -220,6 +220,6 @@ def _opened(place: Place) -> Iterator[pq.ParquetFile]:
 
 def _read(place: Place) -> bytes | None:
     try:
-        return read_whole(place, root=place.parent, most_bytes=MOST_SMALL)
+        return read_whole(place, root=place.parent, max_bytes=MAX_SMALL_BYTES)
     except FileNotFoundError:
         return None

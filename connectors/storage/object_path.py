@@ -120,23 +120,23 @@ class ObjectPath:
         """Return this path: object stores have no links."""
         return self
 
-    def read_bytes(self, most_bytes: int | None = None) -> bytes:
-        """Return the whole content. Raises ConnectorError for more than ``most_bytes``."""
-        return self.read_tagged(most_bytes)[0]
+    def read_bytes(self, max_bytes: int | None = None) -> bytes:
+        """Return the whole content. Raises ConnectorError for more than ``max_bytes``."""
+        return self.read_tagged(max_bytes)[0]
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return the whole content as text."""
         return self.read_bytes().decode(encoding)
 
-    def read_tagged(self, most_bytes: int | None = None) -> tuple[bytes, Tag]:
-        """Return the whole content, and its tag. Raises ConnectorError for more than ``most_bytes``."""
+    def read_tagged(self, max_bytes: int | None = None) -> tuple[bytes, Tag]:
+        """Return the whole content, and its tag. Raises ConnectorError for more than ``max_bytes``."""
         import obstore
 
         with self._translated_errors():
             found = obstore.get(client(self.root), self.key)
             meta = found.meta
-            if most_bytes is not None and meta["size"] > most_bytes:
-                raise ConnectorError(f"{self} is larger than {most_bytes:,} bytes. Remove it.")
+            if max_bytes is not None and meta["size"] > max_bytes:
+                raise ConnectorError(f"{self} is larger than {max_bytes:,} bytes. Remove it.")
             return bytes(found.bytes()), Tag(meta.get("e_tag"), meta.get("version"))
 
     def write_bytes(self, data: bytes) -> Tag:

@@ -65,7 +65,7 @@ IMPORTING_MODULES = (
 CLIENTS = ("pyiceberg", "sqlalchemy", "botocore", "thrift", "google")
 """Packages whose own errors say that a catalog cannot be read."""
 CONFIGURATION = ".pyiceberg.yaml"
-MOST_HINT_BYTES = 1024
+MAX_HINT_BYTES = 1024
 OWN_MODULES = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
 OWN_KEYS = {
     "s3": ("s3.access-key-id", "client.access-key-id", "s3.anonymous"),
@@ -274,7 +274,7 @@ def _check_metadata_files(where: str) -> None:
     hint = f"{where.rstrip('/')}/metadata/version-hint.text"
     filesystem, path = resolve(hint)
     with reading(hint), filesystem.open_input_stream(path) as stream:
-        name = stream.read(MOST_HINT_BYTES).decode("utf-8", "replace")
+        name = stream.read(MAX_HINT_BYTES).decode("utf-8", "replace")
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
         raise ConnectorError(
             f"source.path: {hint} holds {name!r}, which is neither a number nor the name of a metadata file. "

@@ -21,7 +21,7 @@ from connectors.base import ConnectorError
 
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """The first eight bytes of a journal; a journal that names a super-journal also ends with them."""
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """Limit of a statement in the schema."""
 SECONDS = 20
 """How long to wait for a writer."""
@@ -57,7 +57,7 @@ def check_database_file(path: str, may_trigger: Collection[str] = ()) -> None:
     _check_journal(f"{path}-journal")
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", timeout=SECONDS, uri=True)) as connection:
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
             connection.execute("PRAGMA trusted_schema = OFF")
             marks = ", ".join("?" * len(may_trigger))
             found = connection.execute(FOREIGN.format(marks), tuple(may_trigger)).fetchone()

@@ -22,7 +22,7 @@ STEPS = 100_000
 """Instructions of SQLite's machine between two looks at the clock: about a millisecond."""
 LOADING = ("load_extension", "fts3_tokenizer")
 """Functions that load or run code."""
-MOST_BYTES = 2**30 - 1
+MAX_BYTES = 2**30 - 1
 """Bytes of a value that SQLite can be told to allow."""
 
 
@@ -64,7 +64,7 @@ class SqliteCursor:
 
 
 @contextmanager
-def reading_sqlite(path: str, name: str, seconds: float, most_bytes: int) -> Iterator[SqliteCursor]:
+def reading_sqlite(path: str, name: str, seconds: float, max_bytes: int) -> Iterator[SqliteCursor]:
     """Yield a cursor on a database that is opened for reading alone.
 
     Parameters
@@ -72,7 +72,7 @@ def reading_sqlite(path: str, name: str, seconds: float, most_bytes: int) -> Ite
     path : file of the database.
     name : what is read, for errors.
     seconds : limit of a statement.
-    most_bytes : limit of one value.
+    max_bytes : limit of one value.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def reading_sqlite(path: str, name: str, seconds: float, most_bytes: int) -> Ite
 
     """
     with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as connection:
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(most_bytes, MOST_BYTES))
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(max_bytes, MAX_BYTES))
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.set_authorizer(stay_inside)
         cursor = SqliteCursor(connection, seconds)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from engine.plan.source_columns import SourceColumn
     from operators.ingest.label_checks import LabelCounts
 
-MOST_CLASSES = 20
+MAX_CLASSES = 20
 """Classes that are listed; further ones are counted."""
 WIDEST = 40
 """Characters of a name that are shown."""
@@ -37,11 +37,11 @@ def label_lines(label: LabelCounts) -> Iterator[str]:
     yield f"label {label.name}: {len(label.counts):,} classes in {rows:,} rows{where}"
     shown = [
         (f"  {_shown(value)}", f"{n:>11,}", f"{n / max(rows, 1):>6.1%}")
-        for value, n in label.sorted[:MOST_CLASSES]
+        for value, n in label.sorted[:MAX_CLASSES]
     ]
     yield from aligned(shown)
-    if len(label.counts) > MOST_CLASSES:
-        yield f"  and {len(label.counts) - MOST_CLASSES:,} more"
+    if len(label.counts) > MAX_CLASSES:
+        yield f"  and {len(label.counts) - MAX_CLASSES:,} more"
     if label.missing:
         yield f"  {label.missing:,} rows{where} have no label"
 

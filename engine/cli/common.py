@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.core.errors import Exit, RowsieveError
+from engine.core.errors import Exit, InputError, RowsieveError
 from engine.core.redaction import redact
 from engine.core.terminal import printable
 
 if TYPE_CHECKING:
-    from engine.recipe.recipe import Recipe
+    from engine.recipe.recipe import Recipe, RunSection
 
 RecipeFile = Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe, a YAML file")]
 Overrides = Annotated[
@@ -36,6 +36,15 @@ def load(recipe: Path, overrides: list[str] | None) -> Recipe:
     from engine.recipe.recipe import Recipe
 
     return Recipe.load(recipe, overrides or ())
+
+
+def run_section(executor: str) -> RunSection:
+    """Return the section ``run`` that stands for ``--executor``. Raises InputError for an unknown name."""
+    from engine.recipe.recipe import RunSection
+
+    if executor not in ("auto", "ray", "local"):
+        raise InputError(f"--executor {executor}: give auto, ray or local.")
+    return RunSection.model_validate({"executor": executor})
 
 
 class Terminated(KeyboardInterrupt):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.runs.compare.comparison import Comparison
     from engine.runs.compare.scores import Scores
 
-MOST_SIZES = 6
+MAX_SHOWN_SIZES = 6
 
 
 def show_comparison(found: Comparison) -> None:
@@ -45,8 +45,8 @@ def show_comparison(found: Comparison) -> None:
 
 def sizes_text(scores: Scores) -> str:
     """Return the largest groups, and the rows in none."""
-    shown = ", ".join(f"{rows:,}" for rows in scores.sizes[:MOST_SIZES])
-    more = ", ..." if len(scores.sizes) > MOST_SIZES else ""
+    shown = ", ".join(f"{rows:,}" for rows in scores.sizes[:MAX_SHOWN_SIZES])
+    more = ", ..." if len(scores.sizes) > MAX_SHOWN_SIZES else ""
     return shown + more + (f"; in none {scores.noise:,}" if scores.noise else "")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.training.version import Version
 
 console = SafeConsole(highlight=False)
-MOST_CLASSES = 6
+MAX_CLASSES = 6
 """Classes whose accuracies stand in a cell."""
 MIN_SLICE_WIDTH = 12
 """Columns of the terminal that the name of a slice keeps; accuracies of many classes wrap instead."""
@@ -145,12 +145,12 @@ def _show_curve(record: Mapping[str, Any]) -> None:
 def accuracies(by_class: Mapping[str, float | None]) -> str:
     """Return accuracies in the order of the classes, which a line below the table names."""
     texts = ["–" if value is None else f"{value:.2f}" for value in by_class.values()]
-    return " ".join(texts[:MOST_CLASSES]) + (" ..." if len(texts) > MOST_CLASSES else "")
+    return " ".join(texts[:MAX_CLASSES]) + (" ..." if len(texts) > MAX_CLASSES else "")
 
 
 def _class_names(by_class: Mapping[str, float | None]) -> str:
     names = [*by_class]
-    return ", ".join(names[:MOST_CLASSES]) + (", ..." if len(names) > MOST_CLASSES else "")
+    return ", ".join(names[:MAX_CLASSES]) + (", ..." if len(names) > MAX_CLASSES else "")
 
 
 def example_section(found: dict[str, Any]) -> str:

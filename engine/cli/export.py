@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.cli.common import Verbose, print_errors
+from engine.cli.common import Verbose, print_errors, run_section
 from engine.cli.safe_output import echo
 from engine.core.errors import InputError
 
@@ -34,15 +34,13 @@ def export(
         from engine.plan.exports import open_exports
         from engine.publish.export import export as engine_export
         from engine.publish.lineage import trace
-        from engine.recipe.recipe import RunSection
         from engine.storage.manifest import read_manifest
 
-        if executor not in ("auto", "ray", "local"):
-            raise InputError(f"--executor {executor}: give auto, ray or local.")
+        section = run_section(executor)
         (table,) = open_exports([_section(to, mode, catalog)])
         folder = output_of(trace(version, output_of(output) if output else None)["folder"])
         set_environment(verbose)
-        with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
+        with open_executor(section, verbose=verbose) as opened:
             done = engine_export(folder, read_manifest(folder), table, lambda: opened)
         verb = "is now" if done.written else "was already"
         echo(f"{folder.name} {verb} {done.state} of {done.path}.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.publish.results import RunResult
     from operators.base import Operator
 
-MOST_SHARDS = 20
+MAX_SHARDS = 20
 console = SafeConsole(highlight=False)
 
 
@@ -45,7 +45,7 @@ def show_plan(plan: Plan) -> None:
         f"{len(plan.shards)} shards -> version [bold]{plan.version}[/]"
     )
     shards = plain_table("shard", "rows", "row_id", "file", "range")
-    for source, info in list(zip(plan.listing.shards, plan.shards, strict=True))[:MOST_SHARDS]:
+    for source, info in list(zip(plan.listing.shards, plan.shards, strict=True))[:MAX_SHARDS]:
         last = info.first_row + info.n_rows - 1
         place = f"{source.start}..{source.stop}"
         shards.add_row(
@@ -60,8 +60,8 @@ def show_plan(plan: Plan) -> None:
     where = "in this process" if choice.kind == "local" else "on Ray"
     console.print(f"  runs {where}: {escape(choice.reason)}", soft_wrap=True)
     console.print(f"  {escape(plan.learnt_from)}", soft_wrap=True)
-    if len(plan.shards) > MOST_SHARDS:
-        console.print(f"[dim]... and {len(plan.shards) - MOST_SHARDS} more (--json shows all)")
+    if len(plan.shards) > MAX_SHARDS:
+        console.print(f"[dim]... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)")
     if plan.increment:
         show_increment(plan.increment.record(), undecided=plan.increment.undecided)
     chain = plain_table("operator", "reads", "adds", "committed", "fingerprint")

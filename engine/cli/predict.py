@@ -9,7 +9,7 @@ import typer
 import yaml
 from rich.markup import escape
 
-from engine.cli.common import AsJson, Verbose, print_errors
+from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole
 from engine.core.errors import InputError
 
@@ -62,13 +62,9 @@ def predict(
     """Predict every row of a dataset with a registered model, shard by shard."""
     with print_errors(verbose):
         from engine.execution.cluster import executor as open_executor
-        from engine.recipe.recipe import RunSection
         from engine.training.prediction import predict as run_predict
 
-        if executor not in ("auto", "ray", "local"):
-            raise InputError(f"--executor {executor}: give auto, ray or local.")
-        section = RunSection.model_validate({"executor": executor})
-        with open_executor(section, verbose=verbose) as opened:
+        with open_executor(run_section(executor), verbose=verbose) as opened:
             found = run_predict(
                 model,
                 source,

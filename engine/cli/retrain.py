@@ -11,16 +11,15 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.common import AsJson, Verbose, print_errors
+from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole
-from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
     from engine.training.retrain import RetrainResult
     from engine.training.running import TrainSpec
 
-MOST_GROUPS = 30
+MAX_GROUPS = 30
 console = SafeConsole(highlight=False)
 
 
@@ -45,22 +44,20 @@ def run_retrain(options: Options, *, seed: int, executor: str, as_json: bool, ve
     from engine.cli.output import show_json
     from engine.execution.cluster import executor as open_executor
     from engine.execution.cluster import set_environment
-    from engine.recipe.recipe import RunSection
     from engine.recipe.trainers import parse_params
 
     set_environment(verbose)
     from engine.training.retrain import find_dataset, parse_grid, parse_settings, retrain
     from engine.training.running import TrainSpec
 
-    if executor not in ("auto", "ray", "local"):
-        raise InputError(f"--executor {executor}: give auto, ray or local.")
+    section = run_section(executor)
     params = parse_params({"trainer": options.trainer, **parse_settings(options.settings)}, "retrain")
     spec = TrainSpec(
         find_dataset(options.dataset), params, seed, truth=options.truth, mix_alpha=options.alpha
     )
-    if executor == "auto":
-        executor = "local" if not options.grid and needs_no_ray(spec) else "ray"
-    with open_executor(RunSection.model_validate({"executor": executor}), verbose=verbose) as opened:
+    if section.executor == "auto":
+        section = run_section("local" if not options.grid and needs_no_ray(spec) else "ray")
+    with open_executor(section, verbose=verbose) as opened:
         found = retrain(
             spec,
             opened,
@@ -146,7 +143,7 @@ def group_table(table: GroupTable) -> Table:
     shown.add_column("group")
     for name in ("rows", "accuracy", "95 % interval", "train rows"):
         shown.add_column(name, justify="right")
-    for group in table.groups[:MOST_GROUPS]:
+    for group in table.groups[:MAX_GROUPS]:
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
         label = escape(group.group) + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled and group.rows else ""

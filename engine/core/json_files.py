@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_whole, write_whole
 from engine.core.errors import InputError
-from operators.bounded_json import MOST_BYTES, BadJsonError, parse_json
+from operators.bounded_json import MAX_BYTES, BadJsonError, parse_json
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def read_json(path: Place, *, root: Place | None = None) -> Any:
 
     """
     try:
-        return parse_json(read_whole(path, root=root or path.parent, most_bytes=MOST_BYTES), path)
+        return parse_json(read_whole(path, root=root or path.parent, max_bytes=MAX_BYTES), path)
     except BadJsonError as error:
         raise DamagedFileError(str(error)) from None
     except ConnectorError as error:  # a link, a pipe, too large

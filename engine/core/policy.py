@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from connectors.policy import JSON_DEPTH, MOST_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
+from connectors.policy import JSON_DEPTH, MAX_JSON_DEPTH, SCHEMES, STRICT_SCHEMES
 from engine.core.errors import InputError
 from engine.core.suggestions import nearest
 
@@ -160,7 +160,7 @@ def _from_text(key: str, text: str) -> Any:
 
 
 def _checked_number(place: str, key: str, value: int) -> int:
-    most = MOST_JSON_DEPTH if key == "max_json_depth" else 10**18
+    most = MAX_JSON_DEPTH if key == "max_json_depth" else 10**18
     if not 1 <= value <= most:
         raise InputError(f"{place}: {key}: write a whole number from 1 to {most:,}.")
     return value

@@ -28,7 +28,7 @@ DEFAULTS = {
     # Ray Train reports once per controller poll: 2 s by default, which dominates short trainings.
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",
 }
-LEAST_CPUS = 4
+MIN_CPUS = 4
 """Fewest CPUs that Ray is told of. Ray Data and Ray Train each reserve one, so fewer would block a run."""
 
 
@@ -55,7 +55,7 @@ def executor(spec: RunSection, *, verbose: bool = False) -> Iterator[ShardExecut
     _quieten(verbose)
     from engine.execution.ray_executor import RayExecutor
 
-    # On one machine Ray is told of more CPUs than there are (see LEAST_CPUS): work keeps to the real ones.
+    # On one machine Ray is told of more CPUs than there are (see MIN_CPUS): work keeps to the real ones.
     real = None if address else os.cpu_count()
     try:
         yield RayExecutor(spec.shards_in_flight or real, spec.no_progress_seconds)
@@ -85,7 +85,7 @@ def _start(spec: RunSection, address: str | None, verbose: bool) -> None:
 
     noise: dict[str, Any] = {"log_to_driver": verbose, "logging_level": "INFO" if verbose else "ERROR"}
     if not address:
-        cpus = spec.cpus or max(os.cpu_count() or 1, LEAST_CPUS)
+        cpus = spec.cpus or max(os.cpu_count() or 1, MIN_CPUS)
         memory = spec.object_store_mb * 2**20
         sizes = {"num_cpus": cpus, "object_store_memory": memory}
         ray.init(address="local", include_dashboard=False, job_config=_job_config(), **sizes, **noise)

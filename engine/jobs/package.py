@@ -17,7 +17,7 @@ from engine.core.errors import InputError
 
 PACKAGES = ("engine", "operators", "connectors")
 RECIPE = "recipe.yaml"
-MOST_BYTES = 100 * 2**20
+MAX_BYTES = 100 * 2**20
 """Largest size of a package before compression. Data belong on storage that the cluster can read."""
 NEVER_SHIPPED = (".*", "__pycache__", "*.pyc", "node_modules", "mlruns", "*.egg-info")
 """Never shipped from a working directory: hidden files, which may hold secrets, and generated files."""
@@ -38,8 +38,8 @@ class Contents:
         return sum(_size(entry) for entry in self.files.values())
 
     def write(self, path: Path) -> None:
-        """Write the zip file. Raises InputError if the files exceed ``MOST_BYTES``."""
-        if self.n_bytes > MOST_BYTES:
+        """Write the zip file. Raises InputError if the files exceed ``MAX_BYTES``."""
+        if self.n_bytes > MAX_BYTES:
             raise InputError(_too_much(self))
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in sorted(self.files):
@@ -133,8 +133,8 @@ def _wheel(path: Path) -> dict[str, Path | bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = sum(info.file_size for info in archive.infolist())
-            if sizes > MOST_BYTES:
-                raise InputError(f"--wheel {path}: {sizes >> 20} MiB unpacked; {MOST_BYTES >> 20} at most.")
+            if sizes > MAX_BYTES:
+                raise InputError(f"--wheel {path}: {sizes >> 20} MiB unpacked; {MAX_BYTES >> 20} at most.")
             found: dict[str, Path | bytes] = {
                 info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()
             }
@@ -157,6 +157,6 @@ def _too_much(contents: Contents) -> str:
     largest = sorted(contents.files, key=lambda name: _size(contents.files[name]), reverse=True)[:3]
     shown = ", ".join(f"{name} ({_size(contents.files[name]) / 2**20:.1f} MiB)" for name in largest)
     return (
-        f"The job would ship {contents.n_bytes / 2**20:.0f} MiB, and {MOST_BYTES >> 20} MiB is the limit. "
+        f"The job would ship {contents.n_bytes / 2**20:.0f} MiB, and {MAX_BYTES >> 20} MiB is the limit. "
         f"The largest: {shown}. Leave them out with --exclude; data belong on storage the cluster reads."
     )

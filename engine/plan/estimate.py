@@ -17,7 +17,7 @@ SHARD_ROWS = 50_000
 """Rows of a shard in the measurement: memory is bounded by a shard, not by the rows."""
 TEXTS_PER_SECOND = 42.3
 """Free texts that the network ``minilm`` reads in a CPU second without bfloat16: the table "embed" there."""
-LEAST_SHARE = 0.25
+MIN_SHARE = 0.25
 """Share of the cost that does not shrink with fewer features."""
 
 
@@ -78,7 +78,7 @@ def estimate(
     texts : columns of free text.
     """
     steps = {**costs, **STEPS}
-    wide = max(LEAST_SHARE, n_features / FEATURES)
+    wide = max(MIN_SHARE, n_features / FEATURES)
     seconds = {name: cost.per_million(n_rows) * n_rows / 1e6 * wide for name, cost in steps.items()}
     largest = max(shard_rows, default=n_rows) / SHARD_ROWS
     peak = max(cost.mib for cost in steps.values()) * max(0.2, largest) * wide

@@ -34,11 +34,11 @@ from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak
 
-MOST_CANDIDATES, MOST_NUMBERS = 50, 20
+MAX_CANDIDATES, MAX_NUMBERS = 50, 20
 """Distinct values up to which a column of texts, or one of whole numbers, could be a label."""
-MOST_CATEGORIES = 30
+MAX_CATEGORIES = 30
 """Features that a categorical column has at most, by default."""
-MOST_SET_ASIDE = 0.1
+MAX_REJECTED_SHARE = 0.1
 """Share of rows that a drafted recipe sets aside at most."""
 PREFIX = "rowsieve_"
 """Prefix of the added columns where the source has columns of their names."""
@@ -154,7 +154,7 @@ def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candida
     found = []
     for name, summary in source.summaries.items():
         usable = summary.form in (Form.TEXT, Form.CATEGORY, Form.BOOLEAN, Form.INTEGER)
-        most = MOST_NUMBERS if summary.form == Form.INTEGER else MOST_CANDIDATES
+        most = MAX_NUMBERS if summary.form == Form.INTEGER else MAX_CANDIDATES
         few = 2 <= summary.distinct <= min(most, summary.present // 5)
         if usable and few and summary.missing_share < 0.2:
             found.append(Candidate(name, _counts(source.sample.rows[name], name, source.sample.is_whole)))
@@ -263,7 +263,7 @@ def _unusable(found: Preview) -> tuple[dict[str, Choice], dict[str, str]]:
     rows = {column.name: column.summary.rows for column in found.columns if column.summary is not None}
     shares = {name: n / rows[name] for name, n in sorted(counts.items(), key=lambda item: item[1]) if n}
     crowded: dict[str, str] = {}
-    while shares and _rate(shares) > MOST_SET_ASIDE:
+    while shares and _rate(shares) > MAX_REJECTED_SHARE:
         name, share = shares.popitem()
         crowded[name] = f"{share_text(share)} of its values are infinite, out of range or of another length"
     if not shares:
@@ -287,7 +287,7 @@ def _n_features(found: Preview) -> int:
         if not column.use.used or summary is None:
             continue
         if column.use.kind in (Kind.CATEGORICAL, Kind.TAGS):
-            total += min(summary.distinct, MOST_CATEGORIES)
+            total += min(summary.distinct, MAX_CATEGORIES)
         elif column.use.kind == Kind.VECTOR:
             total += summary.width or 0
         else:

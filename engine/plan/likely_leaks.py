@@ -12,7 +12,7 @@ from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.leaks import Leak, find_leaks
 
-MOST_CLASSES = 100
+MAX_CLASSES = 100
 """A label of more classes is more likely a quantity or an identifier."""
 PASSED_OVER = (Form.VECTOR, Form.TAGS, Form.IMAGE, Form.OTHER, Form.NOTHING)
 
@@ -43,7 +43,7 @@ def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, 
         return ()
     column = sample.rows[label]
     classes = sorted(count_labels(column), key=str)
-    if not 2 <= len(classes) <= MOST_CLASSES:
+    if not 2 <= len(classes) <= MAX_CLASSES:
         return ()
     y, _ = class_indices(column, classes)
     found = find_leaks({name: sample.rows[name] for name in names}, y)

@@ -21,7 +21,7 @@ from operators.ingest.labels import count_labels
 
 ROWS, SHARDS = 50_000, 8
 """Most rows of a sample, and most shards that they come from."""
-MOST_SHARDS = 64
+MAX_SHARDS = 64
 """Most shards of a source that has no more rows than a sample."""
 WIDE_ROWS = 64
 """Rows of which vectors, images and other wide values are read."""
@@ -64,7 +64,7 @@ def draw_sample(source: Source, listing: Listing, n_rows: int = ROWS, n_shards: 
 
     """
     n_all = sum(shard.n_rows for shard in listing.shards)
-    shards = _spread(listing, MOST_SHARDS if n_all <= n_rows else n_shards)
+    shards = _spread(listing, MAX_SHARDS if n_all <= n_rows else n_shards)
     scalar, wide = _by_width(listing.schema)
     each = n_rows if n_all <= n_rows else max(1, n_rows // len(shards))
     try:

@@ -27,7 +27,7 @@ STANDARD_CHAIN: dict[str, dict[str, Any]] = {
 """Operators of a recipe that names none: linear in rows, and class balance where evidence is weak."""
 
 
-MOST_BYTES, MOST_NODES = 2**20, 100_000
+MAX_BYTES, MAX_NODES = 2**20, 100_000
 PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f]*$")]
 
 
@@ -335,8 +335,8 @@ class Recipe(Section):
 def read_yaml(path: Path) -> Any:
     """Load YAML safely. Raises InputError naming the line and column of a fault."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"The recipe {path} is larger than {MOST_BYTES >> 20} MiB: that is no recipe.")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"The recipe {path} is larger than {MAX_BYTES >> 20} MiB: that is no recipe.")
         return parse_yaml(path.read_text("utf-8"), str(path))
     except FileNotFoundError:
         raise InputError(f"The recipe {path} does not exist.{_nearest_path(path)}") from None
@@ -357,9 +357,9 @@ def parse_yaml(text: str, place: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        if _expanded(node, {}) > MOST_NODES:
+        if _expanded(node, {}) > MAX_NODES:
             raise InputError(
-                f"{place}: its aliases stand for more than {MOST_NODES} values: that is no recipe."
+                f"{place}: its aliases stand for more than {MAX_NODES} values: that is no recipe."
             )
         return loader.construct_document(node)
     except yaml.YAMLError as error:

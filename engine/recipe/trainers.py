@@ -16,8 +16,8 @@ from operators.models.spec import Widths, check_model_name
 
 ROWS_PER_SLOT = 64
 """Rows of a step for each slot. A worker with fewer rows mostly waits for the others."""
-MOST_SLOTS = 8
-LEAST_BATCH, MOST_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
+MAX_SLOTS = 8
+MIN_BATCH, MAX_BATCH, STEPS_PER_EPOCH = 128, 8192, 256
 
 
 GRADIENT_KEYS = frozenset(
@@ -124,7 +124,7 @@ class TrainParams(OperatorParams):
     patience: int | None = Field(default=None, ge=1)
     """Early stopping: end a phase after so many epochs without a better score on validation rows. Needs
     ``keep: best``. Default: all epochs."""
-    slots: int | None = Field(default=None, ge=1, le=MOST_SLOTS)
+    slots: int | None = Field(default=None, ge=1, le=MAX_SLOTS)
     """A step is summed over this many fixed shares, and as many workers can take part; another number gives
     other batches. Default: one for each 64 rows of ``batch_size``, at most 8; never more than shards."""
     where: Literal["auto", "in_process", "ray"] = "auto"
@@ -144,18 +144,18 @@ class TrainParams(OperatorParams):
     @property
     def n_slots(self) -> int:
         """Number of shares of a step, before the number of shards is known."""
-        return self.slots or min(MOST_SLOTS, max(1, self.step_rows // ROWS_PER_SLOT))
+        return self.slots or min(MAX_SLOTS, max(1, self.step_rows // ROWS_PER_SLOT))
 
     @property
     def step_rows(self) -> int:
         """Number of rows of a step; see :meth:`for_rows` for the default on many rows."""
-        return self.batch_size or LEAST_BATCH
+        return self.batch_size or MIN_BATCH
 
     def for_rows(self, n_rows: int) -> Self:
         """Return these parameters with the default of ``batch_size`` for ``n_rows`` train rows."""
         if self.batch_size is not None:
             return self
-        wanted = min(MOST_BATCH, max(LEAST_BATCH, n_rows // STEPS_PER_EPOCH))
+        wanted = min(MAX_BATCH, max(MIN_BATCH, n_rows // STEPS_PER_EPOCH))
         return self.model_copy(update={"batch_size": 1 << (wanted - 1).bit_length()})
 
     @property

@@ -11,7 +11,7 @@ from operators.metrics.group_scores import MIN_ROWS, compare_groups, worst_of
 from operators.report import RowStatistics
 from operators.report.text import count, percent
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Classes that one sentence names."""
 
 
@@ -81,8 +81,8 @@ class WorstGroup:
         if not self.pooled:
             return f"{self.members[0].label} (class {self.members[0].class_name}, {size})"
         labels = [str(row.group) for row in self.members]
-        more = f" and {len(labels) - MOST_NAMED} more" if len(labels) > MOST_NAMED else ""
-        named = ", ".join(labels[:MOST_NAMED]) + more
+        more = f" and {len(labels) - MAX_NAMED} more" if len(labels) > MAX_NAMED else ""
+        named = ", ".join(labels[:MAX_NAMED]) + more
         return f"the groups with fewer than {MIN_ROWS} rows taken together (groups {named}; {size})"
 
 
@@ -203,13 +203,13 @@ def noise_sentences(rows: list[GroupRow]) -> list[str]:
     if mostly:
         names = [f"{row.class_name} ({row.stat.rows:,} of {sizes[row.y]:,} rows)" for row in mostly]
         texts.append(
-            f"More than half of class {', '.join(names[:MOST_NAMED])} is in no group: its groups mean little."
+            f"More than half of class {', '.join(names[:MAX_NAMED])} is in no group: its groups mean little."
         )
     low = sorted((row for row in noise_rows if row.clearly_worse), key=lambda row: row.stat.accuracy)
     if low:
         names = [f"{row.class_name} (accuracy {percent(row.stat.accuracy)})" for row in low]
         texts.append(
-            f"The classifier is also poor on the rows in no group of class {', '.join(names[:MOST_NAMED])}. "
+            f"The classifier is also poor on the rows in no group of class {', '.join(names[:MAX_NAMED])}. "
             "They need not be corrupt: a minority may be among them. Look at them before you drop them."
         )
     return texts

@@ -32,8 +32,8 @@ from operators.report import (
     ReportTable,
 )
 
-MOST_FILES = 200
-MOST_TABLE_ROWS = 200
+MAX_FILES = 200
+MAX_TABLE_ROWS = 200
 """Rows of a table that an operator contributes."""
 OPENING = "pandas.read_parquet({folder!r})"
 SPLITS = ("train", "validation", "test", "dropped")
@@ -84,8 +84,8 @@ def render(
         scores=score(found, truth.group, truth.outlier),
         operators=operator_records(plan, metrics),
         time=time_section(plan),
-        files=sources[:MOST_FILES],
-        more_files=max(0, len(sources) - MOST_FILES),
+        files=sources[:MAX_FILES],
+        more_files=max(0, len(sources) - MAX_FILES),
     )
 
 
@@ -136,7 +136,7 @@ def _printable(item: Content, albums: Iterator[Album]) -> dict[str, Any]:
     if isinstance(item, Notice):
         return {"kind": "notice", "text": item.text}
     if isinstance(item, ReportTable):
-        rows = item.rows[:MOST_TABLE_ROWS]
+        rows = item.rows[:MAX_TABLE_ROWS]
         numeric = [
             all(isinstance(row[i], int | float | None) or _is_share(row[i]) for row in rows)
             for i in range(len(item.columns))

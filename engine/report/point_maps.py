@@ -19,8 +19,8 @@ from operators.base import GROUP, LABEL, ROW_ID
 from operators.report import PointMap
 from operators.report.figures import WIDTH, Margins, add_panels, disable_math
 
-MOST_CLASSES = 8
-MOST_NAMES = 12
+MAX_CLASSES = 8
+MAX_NAMES = 12
 """Entries of a legend."""
 MARGINS = Margins(left=0.35, right=0.1, bottom=0.3, top=0.3)
 
@@ -44,7 +44,7 @@ def point_map_figures(plan: Plan, maps: Sequence[PointMap], groups: list[GroupRo
     """
     sizes = {y: sum(g.stat.rows for g in groups if g.y == y) for y in {one.y for one in maps}}
     figures = []
-    for y in sorted(sorted(sizes, key=lambda y: -sizes[y])[:MOST_CLASSES]):
+    for y in sorted(sorted(sizes, key=lambda y: -sizes[y])[:MAX_CLASSES]):
         own = [one for one in maps if one.y == y]
         name = next((group.class_name for group in groups if group.y == y), str(y))
         row_ids = np.unique(np.concatenate([one.row_ids for one in own]))
@@ -101,10 +101,10 @@ def draw_legend(axes: Any, panel: Any, title: str) -> None:
     """Fill ``axes`` with the legend of ``panel``."""
     axes.axis("off")
     handles, names = panel.get_legend_handles_labels()
-    left_out = len(names) - MOST_NAMES
+    left_out = len(names) - MAX_NAMES
     title = f"{title} ({left_out} more)" if left_out > 0 else title
     place = {"loc": "upper left", "borderaxespad": 0, "frameon": False, "alignment": "left"}
-    legend = axes.legend(handles[:MOST_NAMES], names[:MOST_NAMES], title=title, fontsize=9, **place)
+    legend = axes.legend(handles[:MAX_NAMES], names[:MAX_NAMES], title=title, fontsize=9, **place)
     for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
         handle.set_sizes([36])
         handle.set_alpha(1)

@@ -22,14 +22,14 @@ from operators.report import ExampleRows
 from operators.report.text import count, number, percent, short
 from operators.values import python_value
 
-MOST_GROUPS = 24
-MOST_EXAMPLES = 24
+MAX_GROUPS = 24
+MAX_EXAMPLES = 24
 """Rows of one list that an operator asks for."""
-MOST_FIELDS = 8
+MAX_FIELDS = 8
 NESTED = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
 LONGEST_SIDE = 96
 """Pixels of a thumbnail; larger images are thinned out."""
-MOST_PIXELS = 2**25
+MAX_PIXELS = 2**25
 """At most this many numbers of images are held in memory; of large images, fewer rows are shown."""
 
 
@@ -96,7 +96,7 @@ def make_gallery(
     """
     requests, notes = group_requests(found, groups)
     extra = [
-        Request(f"example-{i}", one.title, one.caption, one.row_ids[:MOST_EXAMPLES])
+        Request(f"example-{i}", one.title, one.caption, one.row_ids[:MAX_EXAMPLES])
         for i, one in enumerate(examples)
     ]
     fields, missing = shown_fields(plan)
@@ -121,7 +121,7 @@ def make_gallery(
 def group_requests(found: Survey, groups: list[GroupRow]) -> tuple[list[Request], list[str]]:
     """List the groups and the strongest outliers to show, and notes on what is left out."""
     inferred = sorted((g for g in groups if not g.is_noise or g.clearly_worse), key=by_accuracy)
-    chosen, hidden = inferred[:MOST_GROUPS], inferred[MOST_GROUPS:]
+    chosen, hidden = inferred[:MAX_GROUPS], inferred[MAX_GROUPS:]
     notes = []
     if hidden:
         notes.append(
@@ -187,7 +187,7 @@ def shown_fields(plan: Plan) -> tuple[list[str], list[str]]:
     apart = {label, *plan.recipe.truth.columns}
     names = [f.name for f in schema if f.name not in apart]
     scalar = [name for name in names if not any(test(schema.field(name).type) for test in NESTED)]
-    return (scalar or names)[:MOST_FIELDS], []
+    return (scalar or names)[:MAX_FIELDS], []
 
 
 def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[ShownRow]:
@@ -214,9 +214,9 @@ def shown_rows(table: pa.Table, fields: list[str], classes: list[str]) -> list[S
 
 
 def rows_per_request(image: ImageSection | None, n_requests: int) -> int:
-    """Return the number of rows to show of each request, so that all images stay within ``MOST_PIXELS``."""
+    """Return the number of rows to show of each request, so that all images stay within ``MAX_PIXELS``."""
     pixels = image.height * image.width * image.channels if image else 1
-    return max(1, MOST_PIXELS // (pixels * max(n_requests, 1)))
+    return max(1, MAX_PIXELS // (pixels * max(n_requests, 1)))
 
 
 def thumbnails(table: pa.Table, image: ImageSection) -> tuple[NDArray[np.float32] | None, str]:

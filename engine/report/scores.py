@@ -18,9 +18,9 @@ from operators.arrays import NOISE
 from operators.base import LABEL, ROW_ID, Labelings
 from operators.report import RowStatistics
 
-MOST_NAMES = 40
+MAX_NAMES = 40
 """Groups that a table shows."""
-MOST_TRUE_GROUPS = 200
+MAX_TRUE_GROUPS = 200
 """A truth column with more distinct values than this holds no groups, and would make the tables large."""
 A = TypeVar("A", bound=Hashable)
 B = TypeVar("B", bound=Hashable)
@@ -92,9 +92,9 @@ def group_scores(found: Survey) -> Scores:
     inferred = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.group)).items()}
     labels = {k: s.rows for k, s in found.total(lambda key: (key.true_group, key.y)).items()}
     stats = {str(name): stat for name, stat in found.total(lambda key: key.true_group).items()}
-    names = sorted(stats, key=lambda name: -stats[name].rows)[:MOST_NAMES]
+    names = sorted(stats, key=lambda name: -stats[name].rows)[:MAX_NAMES]
     sizes = found.total(lambda key: key.group)
-    largest = sorted(sizes, key=lambda g: -sizes[g].rows)[:MOST_NAMES]
+    largest = sorted(sizes, key=lambda g: -sizes[g].rows)[:MAX_NAMES]
     columns = sorted((int(g) for g in largest if g is not None), key=lambda g: (g == NOISE, g))
     by_name = {(str(name), g): rows for (name, g), rows in inferred.items()}
     return Scores(
@@ -132,7 +132,7 @@ def agreement_with_truth(
     labels of one shard's rows.
     """
     names = sorted({str(name) for name in found.total(lambda key: key.true_group)})
-    if plan.recipe.truth.group is None or len(names) > MOST_TRUE_GROUPS:
+    if plan.recipe.truth.group is None or len(names) > MAX_TRUE_GROUPS:
         return {}
     tables: dict[tuple[int, Hashable], NDArray[np.int64]] = {}
     for info in plan.shards:

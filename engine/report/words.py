@@ -9,8 +9,8 @@ from typing import Any
 from operators.report import ExampleRows
 from operators.report.text import percent
 
-MOST_GROUPS = 60
-MOST_CENTRAL_GROUPS = 12
+MAX_GROUPS = 60
+MAX_CENTRAL_GROUPS = 12
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def words_of(descriptions: Mapping[str, Any] | None) -> Words:
     """
     if descriptions is None:
         return Words()
-    entries = descriptions["groups"][:MOST_GROUPS]
+    entries = descriptions["groups"][:MAX_GROUPS]
     by_class = {entry["class"]: entry["rule"]["checked"] for entry in entries if entry["rule"]}
     inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
     slices = [(", ".join([one["slice"], *one["also"]]), one["description"]) for one in descriptions["slices"]]
@@ -84,5 +84,5 @@ def _central(entries: list[Mapping[str, Any]]) -> list[ExampleRows]:
             entry["central_rows"],
             "nearest first, of the drawn rows",
         )
-        for entry in entries[:MOST_CENTRAL_GROUPS]
+        for entry in entries[:MAX_CENTRAL_GROUPS]
     ]

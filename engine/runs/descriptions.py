@@ -39,14 +39,14 @@ from operators.hashing import row_hashes
 
 FORMAT = 4
 """Raise it when descriptions have to be made again."""
-MOST_ROWS = 24_000
+MAX_ROWS = 24_000
 ROWS_PER_GROUP = 2_000
 FEATURE_ROWS_PER_GROUP = 256
 FEATURE_VALUES = 2**24
 """At most this many numbers of features are held for the central rows (64 MiB)."""
 MIN_SPACES = 3.0
-MOST_SLICES = 10
-MOST_COLUMNS = 256
+MAX_SLICES = 10
+MAX_COLUMNS = 256
 """Further columns of a wider table are not named in descriptions."""
 Counts = Counter[tuple[int, int]]
 
@@ -112,7 +112,7 @@ def describe(plan: Plan, executor: Executor) -> dict[str, Any]:
         sizes.update(found[0])
         right.update(found[1])
         rows = first_per_group(np.concatenate([rows, found[2]]), ROWS_PER_GROUP)[0]
-    rows = first_per_group(rows, max(MOST_ROWS // max(len(sizes), 1), 1))[0]
+    rows = first_per_group(rows, max(MAX_ROWS // max(len(sizes), 1), 1))[0]
     rows = rows[np.argsort(rows["row_id"])]
     columns = describable_columns(plan)
     table = _read(plan, rows["row_id"], columns, executor)
@@ -146,7 +146,7 @@ def _nameless_slices(plan: Plan) -> list[tuple[str, int, float]]:
     folder = plan.store.state(fingerprints[CUES])
     if not (folder / SUSPECTS).exists():
         return []
-    suspects = read_suspects(folder)["suspects"][:MOST_SLICES]
+    suspects = read_suspects(folder)["suspects"][:MAX_SLICES]
     unnamed = [suspect for suspect in suspects if suspect["feature"].endswith("]")]
     return [
         (one["slice"], int(one["position"]), float(one.get("feature_cut", one["cut"]))) for one in unnamed
@@ -164,7 +164,7 @@ def describable_columns(plan: Plan) -> list[str]:
     published = published_columns(plan.recipe, plan.listing.schema)
     fields = [field for field in published if field.name not in apart]
     usable = [f.name for f in fields if not f.name.startswith("_") and not _is_opaque(f.type)]
-    return usable[:MOST_COLUMNS]
+    return usable[:MAX_COLUMNS]
 
 
 def draw(reader: StoreReader, seed: int, shard: int) -> tuple[Counts, Counts, Rows]:

@@ -114,7 +114,7 @@ class _Runner:
         self._stack, self._verbose = stack, verbose
         self._planning = Meter(listener, "plan")
         self._started = time.perf_counter()
-        self._most_seconds = current_policy().max_seconds
+        self._max_seconds = current_policy().max_seconds
         self._planned = False
         self._parts_taken_over = 0
         self._lease: Lease | None = None
@@ -266,7 +266,7 @@ class _Runner:
 
     def _check_time(self) -> None:
         """Raise InputError where the run has taken longer than the operator's policy allows."""
-        most, published = self._most_seconds, self._context is not None and self._context.version is not None
+        most, published = self._max_seconds, self._context is not None and self._context.version is not None
         if most is not None and not published and time.perf_counter() - self._started > most:
             raise InputError(
                 f"{self._recipe.place}: the run has taken longer than the {most:,} seconds that this "

@@ -17,8 +17,8 @@ from operators.bounded_json import BadJsonError, parse_json
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of versions have no separator, so that no name leads out of its folder."""
-MOST_BYTES = 256 * 2**20
-MOST_CURRENT = 4096
+MAX_BYTES = 256 * 2**20
+MAX_CURRENT_BYTES = 4096
 """Bytes of the file that names the current version."""
 NUMBER = "publication_number"
 """Key of a manifest: 1 for the first version of an output, and one more for each that is published after it.
@@ -138,9 +138,9 @@ def read_manifest(folder: Place) -> dict[str, Any]:
     """Return the manifest of a published version. Raises InputError if it does not name its own files."""
     path = folder / "manifest.json"
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise InputError(
-                f"{path} is larger than {MOST_BYTES >> 20} MiB, so it is not a manifest. Publish again."
+                f"{path} is larger than {MAX_BYTES >> 20} MiB, so it is not a manifest. Publish again."
             )
         manifest = parse_manifest(read_whole(path, root=folder).decode(), str(path))
     except (OSError, UnicodeDecodeError, ConnectorError) as error:
@@ -182,7 +182,7 @@ def current_version(output: Place) -> str | None:
     On an object store the name is the first line, which is empty until a version is published.
     """
     try:
-        text = read_whole(output / "CURRENT", root=output, most_bytes=MOST_CURRENT).decode()
+        text = read_whole(output / "CURRENT", root=output, max_bytes=MAX_CURRENT_BYTES).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, ConnectorError) as error:

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core.errors import InputError
-from operators.bounded_json import MOST_BYTES, BadJsonError, parse_json
+from operators.bounded_json import MAX_BYTES, BadJsonError, parse_json
 
-MOST_EXPANSION = 2000
+MAX_EXPANSION = 2000
 """Bytes of an array in an archive for each of its bytes on disk: deflate reaches about 1,000."""
-MOST_HEADER = 2**20
+MAX_HEADER_BYTES = 2**20
 """Bytes of a header of safetensors."""
 
 
@@ -57,7 +57,7 @@ def check_state(folder: Path, remedy: str = "run the recipe again") -> None:
 
 
 def _json(file: BinaryIO, size: int) -> None:
-    _parsed(file.read(MOST_BYTES + 1))
+    _parsed(file.read(MAX_BYTES + 1))
 
 
 def _parsed(data: bytes) -> Any:
@@ -88,7 +88,7 @@ def _array(file: BinaryIO, size: int) -> None:
 def _archive(file: BinaryIO, size: int) -> None:
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            if info.file_size > MOST_EXPANSION * max(1, info.compress_size) or info.compress_size > size:
+            if info.file_size > MAX_EXPANSION * max(1, info.compress_size) or info.compress_size > size:
                 raise ValueError(
                     f"{info.filename} would expand from {info.compress_size} to {info.file_size} bytes"
                 )
@@ -98,7 +98,7 @@ def _archive(file: BinaryIO, size: int) -> None:
 
 def _tensors(file: BinaryIO, size: int) -> None:
     length = int.from_bytes(file.read(8), "little")
-    if length > min(size, MOST_HEADER):
+    if length > min(size, MAX_HEADER_BYTES):
         raise ValueError(f"its header states {length} bytes")
     header = _parsed(file.read(length))
     if not isinstance(header, dict):

@@ -116,7 +116,7 @@ class Checkpoints:
 
     def _load(self, place: Path) -> Progress | None:
         """Return the checkpoint below ``place``, whose files others may have changed."""
-        name = read_whole(place / LATEST, root=self._root or place, most_bytes=100).decode()
+        name = read_whole(place / LATEST, root=self._root or place, max_bytes=100).decode()
         if not NAME.fullmatch(name):
             raise ValueError(f"{LATEST} holds {name!r}, which names none.")
         folder = place / name

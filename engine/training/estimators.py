@@ -23,7 +23,7 @@ from operators.base import OperatorError
 from operators.models import ModelSpec
 
 KEY = "estimator"
-LEAST_PROBABILITY = 1e-12
+MIN_PROBABILITY = 1e-12
 FOLDS = 5
 """Folds of the errors of a model on rows that it has not seen (jtt)."""
 
@@ -48,7 +48,7 @@ class EstimatorModule(nn.Module):
         if len(x):
             classes = np.asarray(self.fitted.classes_, np.int64)
             found[:, classes] = self.fitted.predict_proba(x.detach().cpu().numpy())
-        return torch.from_numpy(np.log(found.clip(LEAST_PROBABILITY)).astype(np.float32))
+        return torch.from_numpy(np.log(found.clip(MIN_PROBABILITY)).astype(np.float32))
 
 
 class EstimatorLearner:

@@ -22,7 +22,7 @@ PROBABILITY_BINS = 1000
 """Bins of a class's probability, in which rows are counted for the average precision."""
 MAX_RANKED_CLASSES = 100
 """Most classes for which these bins are counted."""
-LEAST_PROBABILITY = 1e-15
+MIN_PROBABILITY = 1e-15
 """Lower bound of a probability in the log-loss, so that one row does not make it infinite."""
 
 
@@ -108,7 +108,7 @@ def sum_over_rows(
         shape,
         int(correct.sum()),
         _by_group(y, correct),
-        float(-np.log(p.clip(LEAST_PROBABILITY)).sum()),
+        float(-np.log(p.clip(MIN_PROBABILITY)).sum()),
         _ranks(probabilities, y),
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from engine.core.json_files import write_text
 from engine.report.templates import template
 from engine.training.evaluation import INFERRED, Evaluation, GroupScore, GroupTable
-from engine.training.plots import IMPORTANCE, MOST_GROUPS, PLOTS, STRENGTH
+from engine.training.plots import IMPORTANCE, MAX_GROUPS, PLOTS, STRENGTH
 from engine.training.running import TrainResult
 from engine.training.version import Version
 from operators.report.text import count, interval, percent
@@ -166,7 +166,7 @@ def strength_sentence(found: Mapping[str, Any]) -> str:
 
 
 def _table(name: str, table: GroupTable, picture: Path) -> dict[str, Any]:
-    shown = sorted(table.groups, key=_by_accuracy)[:MOST_GROUPS]
+    shown = sorted(table.groups, key=_by_accuracy)[:MAX_GROUPS]
     return {
         "name": name,
         "worst": table.worst_group,

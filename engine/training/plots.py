@@ -16,7 +16,7 @@ PLOTS = "plots"
 """Folder of pictures beside a model."""
 STRENGTH = "strength.png"
 IMPORTANCE = "importance.png"
-MOST_GROUPS = 40
+MAX_GROUPS = 40
 """Groups that one picture shows: the worst ones."""
 
 
@@ -102,7 +102,7 @@ def _calibration(axes: Axes, evaluation: Evaluation) -> None:
 def _groups(axes: Axes, table: GroupTable, name: str) -> None:
     scored = [score for score in table.groups if score.accuracy is not None]
     scored.sort(key=lambda score: score.accuracy or 0.0)
-    scored = scored[:MOST_GROUPS][::-1]
+    scored = scored[:MAX_GROUPS][::-1]
     for place, score in enumerate(scored):
         axes.plot([score.low, score.high], [place, place], color="grey", lw=2)
         axes.plot([score.accuracy or 0.0], [place], marker="o", color="C0")

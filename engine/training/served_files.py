@@ -20,7 +20,7 @@ from engine.core.policy import VARIABLES, current_policy
 from engine.storage.state_files import check_state
 
 REMEDY = "train the model again"
-MOST_ENTRIES = 2**20
+MAX_ENTRIES = 2**20
 """Entries of a vector column: a larger number in a forged type asks for memory that no row has."""
 
 
@@ -137,7 +137,7 @@ def _is_readable(kind: pa.DataType) -> bool:
         return all(not pa.types.is_nested(field.type) for field in kind)
     if not pa.types.is_nested(kind):
         return True
-    small = not pa.types.is_fixed_size_list(kind) or kind.list_size <= MOST_ENTRIES
+    small = not pa.types.is_fixed_size_list(kind) or kind.list_size <= MAX_ENTRIES
     return small and not pa.types.is_map(kind) and not pa.types.is_nested(kind.value_type)
 
 

@@ -13,7 +13,7 @@ from operators.cues.row_weights import breaks
 from operators.cues.serialise import load_state
 from operators.explanations import ExplainedRow, Fact
 
-MOST_SUSPECTS = 5
+MAX_SUSPECTS = 5
 
 
 def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
@@ -38,7 +38,7 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     if state.blend > 0:
         broken = bool(breaks(state, X, y, np.array([row.row_id], np.int64))[0])
         facts.append(Fact("breaks_the_shortcut", broken))
-    for suspect in suspects["suspects"][:MOST_SUSPECTS]:
+    for suspect in suspects["suspects"][:MAX_SUSPECTS]:
         inside = bool(X[0, suspect["position"]] > suspect.get("feature_cut", suspect["cut"]))
         note = f"suspected shortcut, strength {suspect['strength']:.2f}, answer: {suspect['answer']}"
         facts.append(Fact(suspect["slice"], inside, note))

@@ -2,7 +2,7 @@
 
 ``named`` counts the sides of a shortcut. This module chooses the cut, measures what the balance costs on
 held-out rows, and takes less of it where the user has set a limit to that. What the search finds counts as
-one more name as far as its evidence goes: more columns than the one that is named may carry a shortcut.
+one more name as far as its evidence goes: other columns than the named one may carry a shortcut as well.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from operators.arrays import Floats, Integers
 from operators.cues.cross_fitting import cross_fit, cross_fit_factor
@@ -30,7 +31,9 @@ on the mean, because the least of many figures moves more."""
 
 
 def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState) -> CueState:
-    """Balance the named shortcuts; the cut is the one on which held-out class-balanced models lean most.
+    """Return the state that balances the named shortcuts against the label.
+
+    Where the user gives no cut, it is the one on which held-out class-balanced models lean most.
 
     Parameters
     ----------
@@ -41,12 +44,11 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
     C
         Number of classes.
     search
-        What would be published without a name. ``blend`` is the part of its robust factor.
+        State of ``fit_searched`` on the same rows. Its ``blend`` is the part of the robust factor that would
+        be published without a name.
 
     """
-    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
-    before = held_out(twins.before, Z, ids, s.seed)
-    slices = find_slices(Z, y, before.mean(axis=0), s.legitimate)
+    twins, before, slices = _models_and_slices(Z, y, ids, s, C, search)
     named = _named_sides(slices, Z, y, s, C, search.scaler)
     robust = np.mean([sides.apply(Z, y) for sides in named], axis=0) if named else np.ones(len(y))
     searched = s.searched_share * search.blend if named else 0.0
@@ -71,14 +73,29 @@ def fit_named(Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, sea
     )
 
 
+def _models_and_slices(
+    Z: Floats, y: Integers, ids: Integers, s: CueSettings, C: int, search: CueState
+) -> tuple[Twins, npt.NDArray[np.float64], Slices]:
+    """Return class-balanced models, their held-out probabilities (splits, n, C), and the slices of the rows.
+
+    The search has them already, unless legitimate columns were left out of it: they stay in models that
+    measure the cost of a named shortcut.
+    """
+    if search.twins is not None and not s.legitimate:
+        return search.twins, held_out(search.twins.before, Z, ids, s.seed), search.slices
+    twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
+    before = held_out(twins.before, Z, ids, s.seed)
+    return twins, before, find_slices(Z, y, before.mean(axis=0), s.legitimate)
+
+
 def _affordable(
     robust: Floats, Z: Floats, y: Integers, ids: Integers, twins: Twins, before: Floats, s: CueSettings
 ) -> tuple[float, float]:
     """Return the part of the balance of named shortcuts, and the balanced accuracy that it costs.
 
-    The largest part whose cost on held-out rows is within the user's limit, over all classes and in the worst
-    one, else 0. To balance a feature that decides the label takes away what is right in it, and no
-    measurement tells such a feature from a shortcut: the user's word does.
+    It is the largest part whose cost on held-out rows is within the user's limit, over all classes and in the
+    worst one, or 0 where none is. To balance a feature that decides the label takes away what is right in
+    it, and no measurement distinguishes such a feature from a shortcut: the user does.
     """
     n_classes = len(np.unique(y))
     limit = CLASS_COST_PART * n_classes * s.max_named_cost if s.max_named_cost < 1 else np.inf

@@ -25,7 +25,7 @@ IMPORTANCE = "importance.json"
 PURPOSE = "cues/importance"
 HALVES = 3
 """Number of the halves; others serve the twins and the trade-off."""
-LEAST_ROWS = 100
+MIN_ROWS = 100
 
 
 def measured_importance(
@@ -58,7 +58,7 @@ def measured_importance(
     drawn = drawn_rows(sample.ids, sample_rows(len(blocks)), seed, PURPOSE)
     X, y, ids = sample.X[drawn], sample.y[drawn], sample.ids[drawn]
     half = halves(ids, seed, HALVES)
-    if len(y) < LEAST_ROWS or min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
+    if len(y) < MIN_ROWS or min(len(np.unique(y[half == h])) for h in (0, 1)) < 2:
         return None
     grouping, groups = curve_groups(state, sample, classes)
     scaler = Scaler.from_rows(X)

@@ -65,8 +65,7 @@ class CuesParams(OperatorParams):
     """Largest weight as a multiple of the weight under class balance."""
     min_effective_share: float = Field(default=0.2, gt=0, le=1)
     """Least effective sample size of each class as a share of its rows; weights are shrunk towards class
-    balance
-    until it holds."""
+    balance until it holds."""
     max_rows: int = Field(default=50_000, ge=100)
     """Rows of the sample on which models are fitted; fewer where there are very many features."""
 

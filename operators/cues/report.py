@@ -28,7 +28,7 @@ from operators.report.importances import (
 )
 from operators.report.importances import table_rows as importance_rows
 
-MOST_CLASSES = 4
+MAX_CLASSES = 4
 NO_AGREEMENT = 0.5
 """Agreement of slices and twins below which no single feature carries the suspected shortcut."""
 IN_SUMMARY = "Importance by source column, for a linear model on rows that it has not seen:"
@@ -200,4 +200,4 @@ def _row(suspect: Mapping[str, Any]) -> tuple[str | float, ...]:
 def accuracy_by_class(accuracies: Mapping[str, float | None]) -> str:
     """Return the accuracies of the first classes as text."""
     texts = [f"{name}: " + ("–" if value is None else f"{value:.2f}") for name, value in accuracies.items()]
-    return ", ".join(texts[:MOST_CLASSES]) + (", ..." if len(texts) > MOST_CLASSES else "")
+    return ", ".join(texts[:MAX_CLASSES]) + (", ..." if len(texts) > MAX_CLASSES else "")

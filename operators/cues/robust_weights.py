@@ -9,9 +9,9 @@ safe
 bold
     Robust weights unless the evidence speaks against them. Gains on some real tables and loses on others.
 spurious, legitimate
-    What the user knows. A named shortcut is balanced against the label, whatever the evidence, beside what
-    the search finds, and mixed with some class balance; what that costs on held-out rows is measured and
-    told. A legitimate feature is left out of slices and twins.
+    Answers of the user. A named shortcut is balanced against the label, whatever the evidence, beside what
+    the search finds, and mixed with some class balance; the cost of that on held-out rows is measured and
+    reported. A legitimate feature is left out of slices and twins.
 """
 
 from __future__ import annotations
@@ -79,28 +79,31 @@ def fit(
     C = n_classes or int(y.max()) + 1
     counts = np.bincount(y, minlength=C) if class_counts is None else np.asarray(class_counts)
     drawn = draw_sample(y, ids, s.max_rows, s.seed)
-    _check(X[drawn])
+    _check_finite(X[drawn])
     whole = X[drawn], y[drawn], ids[drawn]
     rows = drawn[counted_classes(counts)[y[drawn]]]
     X, y, ids = X[rows], y[rows], ids[rows]
-    scaler = (
-        Scaler.from_rows(X)
-        if X.size
-        else Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
-    )
+    scaler = _scaler_of(X)
     class_factor = class_factors(counts)
     if reason := _nothing_to_learn(X, y):
         return class_balance_only(scaler, class_factor, s, reason)
     Z = scaler.apply(X)
     search = fit_searched(Z, y, ids, s, C, scaler, class_factor)
     if not s.spurious:
-        return _finished(search, _decide(search, *whole, s, counts), Z, y, ids, s, counts)
+        return _apply_decision(search, _decide(search, *whole, s, counts), Z, y, ids, s, counts)
     without = _decide(search, *whole, s, counts) if search.blend > 0 else None
     found = fit_named(Z, y, ids, s, C, replace(search, blend=without.blend if without else 0.0))
     decision = _decide(found, *whole, s, counts)
     strength = (without or decision).class_strength  # as far as without a name
     by_class = class_factors(counts, strength=strength)
     return replace(found, class_strength=strength, class_factor=by_class, points=decision.points)
+
+
+def _scaler_of(X: Floats) -> Scaler:
+    """Return the standardisation of the rows; it changes nothing where there are no rows or no features."""
+    if X.size:
+        return Scaler.from_rows(X)
+    return Scaler(np.zeros(X.shape[1], np.float32), np.ones(X.shape[1], np.float32))
 
 
 def _decide(
@@ -113,7 +116,7 @@ def _decide(
     return decide(sample, path, found.blend, named=found.named is not None, l2=s.l2, seed=s.seed)
 
 
-def _finished(
+def _apply_decision(
     found: CueState,
     decision: Decision,
     Z: Floats,
@@ -139,7 +142,8 @@ def _finished(
     return replace(state, limits=limits, effective=effective_share(limits.apply(factor, y), y, C))
 
 
-def _check(X: Floats) -> None:
+def _check_finite(X: Floats) -> None:
+    """Raise ValueError for the first value that is not finite, with its row and column."""
     bad = np.argwhere(~np.isfinite(X))
     if len(bad):
         row, column = bad[0]

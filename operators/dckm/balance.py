@@ -21,7 +21,7 @@ import numpy as np
 
 from operators.arrays import Float64, Floats
 
-LEAST_SHARE = 1e-6
+MIN_SHARE = 1e-6
 """A part with less of the weight than this has no mean in float32: its feature is left out."""
 
 
@@ -99,7 +99,7 @@ def correlation(gram: Float64, total: Float64, weight: float) -> float:
 def _shares(sums: Moments) -> tuple[Float64, Float64]:
     """Return 1 / s and 1 / t, or 0 and 0 for a feature that is the same in (nearly) all of the weight."""
     s, t = sums.treated, sums.weight - sums.treated
-    least = LEAST_SHARE * sums.weight
+    least = MIN_SHARE * sums.weight
     usable = (s > least) & (t > least)
     over_s, over_t = (np.divide(1.0, part, out=np.zeros_like(part), where=usable) for part in (s, t))
     return over_s, over_t

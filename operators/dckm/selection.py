@@ -27,7 +27,7 @@ from operators.hashing import Hashes, row_hashes
 
 GRID = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """The paper's values of lambda1 and lambda2 (section 4)."""
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 STARTS = 2
 SAMPLE = 4096
 """Rows that the operator tries the grid on."""
@@ -49,7 +49,7 @@ class Tried:
     correlation: float
 
 
-def pick(tried: Iterable[Tried], least_share: float = LEAST_SHARE) -> Tried:
+def pick(tried: Iterable[Tried], least_share: float = MIN_SHARE) -> Tried:
     """Apply the rule of this module; the first of equals wins. Raises ValueError where nothing was tried."""
     settings = list(tried)
     if not settings:
@@ -65,7 +65,7 @@ def choose_lambdas(
     X: Any,
     *,
     grid: Sequence[float] = GRID,
-    least_share: float = LEAST_SHARE,
+    least_share: float = MIN_SHARE,
     n_starts: int = STARTS,
 ) -> tuple[Tried, list[Tried]]:
     """Try every pair of the grid on the rows of X, which may be a sample.

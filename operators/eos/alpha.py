@@ -27,13 +27,13 @@ from operators.eos.memory import Rows, collect, fitted, losses, step
 EFFICIENCY = 0.75
 FACTOR = 1.25
 """Between one alpha of the curve and the next."""
-MOST = 60
+MAX_ALPHAS = 60
 TOLERANCE = 1e-5
 WIDEST = 4.0
 """First alpha, in units of the spread of the losses of an unweighted fit: nearly equal weights."""
 COLLAPSED = 0.25
 """The curve ends at the first alpha whose effective sample size is below this share of the rows."""
-MOST_FLAGGED = 0.5
+MAX_FLAGGED = 0.5
 """The curve also ends where more than this share of a class is flagged; no such alpha is chosen. It is the
 default of ``most_flagged`` in the estimator and in the operator: a majority of good rows is all that robust
 estimators can ask for (their breakdown point)."""
@@ -69,12 +69,12 @@ def effective_sample_size_curve(
     if spread <= 0:
         return [AlphaPoint(1.0, 1.0, 0.0, 0.0)]
     curve: list[AlphaPoint] = []
-    for index in range(MOST):
+    for index in range(MAX_ALPHAS):
         alpha = WIDEST * spread / FACTOR**index
         fit = fitted(rows, learner, alpha, seed=seed, tol=TOLERANCE, max_iter=max_iter)
         share = fit.statistics.effective_sample_size / first.effective_sample_size
         curve.append(AlphaPoint(alpha, share, *flagged_shares(fit, rows, threshold)))
-        if share < COLLAPSED or curve[-1].worst_share > MOST_FLAGGED:
+        if share < COLLAPSED or curve[-1].worst_share > MAX_FLAGGED:
             break
     return curve
 
@@ -91,7 +91,7 @@ def flagged_shares(fit: Fit, rows: Rows, threshold: float) -> tuple[float, float
 
 
 def choose_alpha(
-    curve: Sequence[AlphaPoint], efficiency: float = EFFICIENCY, most_flagged: float = MOST_FLAGGED
+    curve: Sequence[AlphaPoint], efficiency: float = EFFICIENCY, most_flagged: float = MAX_FLAGGED
 ) -> float:
     """Choose the least alpha of the curve that is efficient enough on the rows it keeps, which must be most
     of every class. The rule is not the paper's, whose maximum lies at infinity; see the module.

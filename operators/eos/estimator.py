@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 
 from operators.arrays import Float64
 from operators.eos import memory
-from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED, choose_alpha, effective_sample_size_curve
+from operators.eos.alpha import EFFICIENCY, MAX_FLAGGED, choose_alpha, effective_sample_size_curve
 from operators.eos.centroids import SPA, KMeans
 from operators.eos.descent import Fit, collapse
 from operators.eos.kernel import Target
@@ -95,7 +95,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
         *,
         alpha: float | Literal["auto"] = "auto",
         efficiency: float = EFFICIENCY,
-        most_flagged: float = MOST_FLAGGED,
+        most_flagged: float = MAX_FLAGGED,
         start: Literal["uniform", "random"] = "uniform",
         n_init: int = 1,
         max_iter: int = 100,
@@ -229,7 +229,7 @@ class EntropicOutlierSparsification(OutlierMixin, BaseEstimator):  # type: ignor
             "most_flagged",
             Real,
             min_val=0,
-            max_val=MOST_FLAGGED,
+            max_val=MAX_FLAGGED,
             include_boundaries="right",
         )
         for name in ("n_init", "max_iter"):

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from operators.base import OperatorParams, Resources
-from operators.eos.alpha import EFFICIENCY, MOST_FLAGGED
+from operators.eos.alpha import EFFICIENCY, MAX_FLAGGED
 
 MODEL_KEYS = {
     "gaussian": {"features", "by_class", "regularization"},
@@ -44,9 +44,9 @@ class EosParams(OperatorParams):
     )
     efficiency: float = Field(default=EFFICIENCY, gt=0, lt=1, description="Only `alpha: auto` reads it")
     most_flagged: float = Field(
-        default=MOST_FLAGGED,
+        default=MAX_FLAGGED,
         gt=0,
-        le=MOST_FLAGGED,
+        le=MAX_FLAGGED,
         description="`alpha: auto` takes no alpha that flags this share of a class or more, if there is "
         "another; lower it, to 0.1 say, where a rare group must not be flagged for being far from the rest",
     )

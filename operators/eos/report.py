@@ -16,7 +16,7 @@ from operators.report.text import count, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_CLASSES = 6
+MAX_CLASSES = 6
 """Classes whose curves are drawn."""
 
 
@@ -47,7 +47,7 @@ def alpha_figure(context: ReportContext) -> Figure | None:
     """Draw the effective and the flagged share over alpha, one panel for each model; None without a curve."""
     path = context.state / RECORD
     record: dict[str, Any] = read_json(path) if path.exists() else {}
-    curves = dict(list(record.get("curve", {}).items())[:MOST_CLASSES])
+    curves = dict(list(record.get("curve", {}).items())[:MAX_CLASSES])
     if not any(curves.values()):
         return None
     from matplotlib.figure import Figure

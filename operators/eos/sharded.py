@@ -29,7 +29,7 @@ from operators.hashing import END
 
 RUNS = 64
 """Upper limit of the workers that share a pass. Another number changes the last bits of sums."""
-LEAST_SAMPLE = 64
+MIN_SAMPLE = 64
 """Least number of rows of each class in the sample."""
 SPARE = 2
 """Candidates for the sample, by a hash below a limit, for each of its rows."""
@@ -127,7 +127,7 @@ class Passes:
 
     def sample(self, counts: Mapping[int, int], seed: int) -> dict[int, Rows]:
         """Draw random rows of each key, about :data:`SAMPLE` in all; the draw does not depend on shards."""
-        size = max(LEAST_SAMPLE, SAMPLE // max(len(counts), 1))
+        size = max(MIN_SAMPLE, SAMPLE // max(len(counts), 1))
         limits = {key: min(1.0, SPARE * size / max(n, 1)) for key, n in counts.items()}
         parts: dict[int, list[Rows]] = {key: [] for key in counts}
         work = partial(_candidates, self.source, limits, seed)

@@ -26,7 +26,7 @@ FLAT = 0.05
 """A share of noise that changes by more than this within one step of the grid is no plateau."""
 TIED = 0.005
 """Scores that differ by less than this count as equal."""
-MOST_CLASSES = 24
+MAX_CLASSES = 24
 PICK_COLOUR = "#D55E00"
 INTRODUCTION = (
     "DBSCAN was run with every setting of eps and min_samples on the grid, and a rule that sees no true "
@@ -86,7 +86,7 @@ def selection_section(context: ReportContext, accepts_projection: bool) -> Repor
         return None
     scores = grid_scores(context, grids)
     content: list[Content] = [INTRODUCTION]
-    for grid in grids[:MOST_CLASSES]:
+    for grid in grids[:MAX_CLASSES]:
         content.append(_figure_of(grid, scores.get(grid.index)))
         if warning := approximation_warning(grid):
             content.append(Notice(warning))

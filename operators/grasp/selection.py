@@ -37,7 +37,7 @@ Rule: TypeAlias = Literal["coverage", "silhouette"]
 
 RULES: tuple[Rule, ...] = ("coverage", "silhouette")
 FAILED = -1.0
-MOST_NOISE = 0.10
+MAX_NOISE = 0.10
 SMALLEST_GROUP = 0.01
 
 
@@ -119,7 +119,7 @@ def _coverage_scores(facts: GridFacts, scored: npt.NDArray[np.bool_]) -> tuple[F
     noise, silhouettes = facts.noise / facts.n_rows, facts.silhouettes
     # A factor below 1 would reward noise where the silhouette is negative.
     values = np.where(silhouettes > 0, silhouettes * (1 - noise) ** 2, silhouettes)
-    kept = scored & (noise <= MOST_NOISE) & (facts.second / facts.n_rows >= SMALLEST_GROUP)
+    kept = scored & (noise <= MAX_NOISE) & (facts.second / facts.n_rows >= SMALLEST_GROUP)
     within = bool(kept.any())
     return np.where(kept if within else scored, values, FAILED), within
 

@@ -22,7 +22,7 @@ Infer = Callable[[Matrix | FactoredGradients], tuple[Model, Labels]]
 
 CHECKED_ROWS = 10_000
 PART = 0.8
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 
 
 def checked_rows(n_rows: int, seed: int) -> Index:
@@ -57,7 +57,7 @@ def stability(
     """
     found: list[float] = []
     for repeat in range(repeats if len(groups) > 2 else 0):
-        size = min(MOST_ROWS, max(2, round(PART * len(groups))))
+        size = min(MAX_ROWS, max(2, round(PART * len(groups))))
         model, group_of = infer(gradients[drawn(len(groups), size, seed, f"groups/stability-{repeat}")])
         again = to_groups(assign(model, gradients), group_of)
         found.append(float(adjusted_rand_score(groups, again)))

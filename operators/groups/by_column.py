@@ -25,7 +25,7 @@ from operators.groups.base import GroupsBase, group_columns
 from operators.groups.params import NoneParams, OracleParams
 from operators.groups.state import read_group_record, write_group_record
 
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 
 
 class ClassLabel(GroupsBase[NoneParams]):
@@ -75,9 +75,9 @@ class Oracle(GroupsBase[OracleParams]):
         values: set[str] = set()
         for found in executor.map(partial(_values, context.shards, self.params.column), shards):
             values |= found
-            if len(values) > MOST_VALUES:
+            if len(values) > MAX_VALUES:
                 raise OperatorError(
-                    f"operators.groups.column: {self.params.column!r} has more than {MOST_VALUES:,} values, "
+                    f"operators.groups.column: {self.params.column!r} has more than {MAX_VALUES:,} values, "
                     "so it names no groups. Name a column with the true group of each row."
                 )
         write_group_record(context.state, self.params, values=sorted(values))

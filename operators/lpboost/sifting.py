@@ -20,7 +20,7 @@ from operators.arrays import Float64, Mask
 from operators.lpboost.interior import CappedMinimaxProblem, rescale_to_budget, solve_interior_point
 from operators.lpboost.problem import GOAL, Solution
 
-WINDOW, LEAST_WINDOW = 12, 768
+WINDOW, MIN_WINDOW = 12, 768
 """Rows in the window for each model, and at least; as many may enter at a time (measured: half or twice as
 many cost up to a third more)."""
 MAX_PASSES = 100
@@ -145,7 +145,7 @@ def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = No
     -------
     A solution with the gap that was reached; the caller decides whether it is small enough.
     """
-    limit = max(LEAST_WINDOW, WINDOW * int(start.models.sum()))
+    limit = max(MIN_WINDOW, WINDOW * int(start.models.sum()))
     lam = start.model_weights
     window = _Window(losses, start, tail, limit, copies)
     best = Solution(window.caps / len(losses), lam, 0.0, np.inf, "sifting")

@@ -30,7 +30,7 @@ COUNTED = 10
 """Draws beyond a value from which their number is the p-value."""
 FEW_VALUES = 10
 """Most different values of a column that is compared by counts."""
-LEAST_EXPECTED = 5
+MIN_EXPECTED = 5
 """Least expected count in a chi-square test (Cochran 1954)."""
 
 
@@ -122,7 +122,7 @@ def count_p_value(counts: npt.NDArray[np.int64]) -> float:
     cells = counts[:, np.argsort(expected, kind="stable")]
     ordered = np.cumsum(np.sort(expected))
     # The first cells together make the least one that is expected often enough.
-    joined = min(int(np.searchsorted(ordered, LEAST_EXPECTED)) + 1, cells.shape[1])
+    joined = min(int(np.searchsorted(ordered, MIN_EXPECTED)) + 1, cells.shape[1])
     cells = np.column_stack([cells[:, :joined].sum(axis=1), cells[:, joined:]])
     if cells.shape[1] < 2:
         return 1.0

@@ -24,10 +24,10 @@ from operators.hashing import row_hashes
 from operators.metrics.group_scores import LEVEL, MIN_ROWS, compare_groups
 
 REPEATS = 5
-MOST_ROWS = 10_000
-LEAST_ROWS = 1_000
-MOST_PREDICTIONS = 2_000_000
-"""Predictions of a row for which the sample is made smaller than ``MOST_ROWS``."""
+MAX_ROWS = 10_000
+MIN_DRAWN_ROWS = 1_000
+MAX_PREDICTIONS = 2_000_000
+"""Predictions of a row for which the sample is made smaller than ``MAX_ROWS``."""
 
 Predict = Callable[[npt.NDArray[np.float32]], npt.NDArray[Any]]
 Scores = dict[str, float]
@@ -173,8 +173,8 @@ def sample_rows(n_columns: int, *, cost: float = 1.0, n_repeats: int = REPEATS) 
     cost : what a prediction costs in those of one linear model or small network.
     n_repeats : shuffles of each block.
     """
-    wanted = MOST_PREDICTIONS / (max(n_columns, 1) * n_repeats * cost)
-    return int(min(MOST_ROWS, max(LEAST_ROWS, wanted)))
+    wanted = MAX_PREDICTIONS / (max(n_columns, 1) * n_repeats * cost)
+    return int(min(MAX_ROWS, max(MIN_DRAWN_ROWS, wanted)))
 
 
 def drawn_rows(row_ids: Int64, most: int, seed: int, purpose: str) -> npt.NDArray[np.intp]:

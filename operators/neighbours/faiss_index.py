@@ -68,7 +68,7 @@ LINKS = 32  # HNSW: links of a row on the upper layers, half of those on the low
 EF_CONSTRUCTION = 200
 PER_CANDIDATE = 2 * LINKS  # rows that HNSW compares per candidate
 FIRST_REACH = 64  # rows asked of HNSW before it is known whether the radius holds more
-GPU_MOST = 2048  # nearest rows that FAISS finds on a GPU
+MAX_GPU_NEIGHBOURS = 2048  # nearest rows that FAISS finds on a GPU
 BLOCK = 65_536  # rows added at once
 
 
@@ -142,7 +142,7 @@ class Index:
         return (np.nonzero(found)[0], cols[found]), furthest
 
     def _search(self, queries: Float32, k: int) -> tuple[npt.NDArray[np.float64], Ids]:
-        index = self._built if self._gpu is None or k > GPU_MOST else self._gpu
+        index = self._built if self._gpu is None or k > MAX_GPU_NEIGHBOURS else self._gpu
         if self.kind == "hnsw":
             # With fewer candidates than k FAISS stops early and returns fewer rows.
             options = load_faiss().SearchParametersHNSW(efSearch=max(self._ef_search, k))

@@ -124,7 +124,7 @@ def density(graph: Graph) -> npt.NDArray[np.float64]:
     return found * (len(found) / total) if total > 0 else np.ones(len(found))
 
 
-MOST_PAIRS = 5_000_000
+MAX_PAIRS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class DuplicateSets:
     pairs : unordered pairs within it; a lower bound where the graph holds only the nearest of each row.
     n_sets : sets of rows connected by such pairs.
     sets : row ids (ascending) of the largest sets, larger ones first, of equal ones the first.
-    complete : false where there were more than ``MOST_PAIRS`` edges, and sets may be larger.
+    complete : false where there were more than ``MAX_PAIRS`` edges, and sets may be larger.
     """
 
     rows: int
@@ -148,16 +148,16 @@ class DuplicateSets:
 
 
 class DuplicateCounter:
-    """Counts near duplicates as edges are added. Memory: 16 bytes an edge, of at most ``most_pairs``.
+    """Counts near duplicates as edges are added. Memory: 16 bytes an edge, of at most ``max_pairs``.
 
     Parameters
     ----------
     threshold : largest distance of two near duplicates, compared in float32.
-    most_pairs : edges kept, from which sets are formed.
+    max_pairs : edges kept, from which sets are formed.
     """
 
-    def __init__(self, threshold: float, most_pairs: int = MOST_PAIRS) -> None:
-        self._threshold, self._most = np.float32(threshold), most_pairs
+    def __init__(self, threshold: float, max_pairs: int = MAX_PAIRS) -> None:
+        self._threshold, self._max_pairs = np.float32(threshold), max_pairs
         self._rows = self._up = self._down = self._held = 0
         self._kept: list[tuple[Ids, Ids]] = []
 
@@ -174,7 +174,7 @@ class DuplicateCounter:
         self._rows += len(np.unique(a))
         self._up += int(np.count_nonzero(a < b))
         self._down += int(np.count_nonzero(a > b))
-        some = slice(0, max(0, self._most - self._held))
+        some = slice(0, max(0, self._max_pairs - self._held))
         self._held += len(a[some])
         self._kept.append((a[some], b[some]))
 

@@ -148,7 +148,7 @@ CHECKED_ROWS = 1024
 EXACT_ROWS = 50_000
 """Up to so many rows the labels are compared with those of exact DBSCAN on all rows."""
 LOW_ARI = 0.98
-MOST_WRONG_CORES = 0.01
+MAX_WRONG_CORES = 0.01
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def approximate_grid(
 
 
 def _advice(found: Quality) -> str:
-    if found.recall >= LOW and found.ari >= LOW_ARI and found.wrong_cores <= MOST_WRONG_CORES:
+    if found.recall >= LOW and found.ari >= LOW_ARI and found.wrong_cores <= MAX_WRONG_CORES:
         return ""
     return (
         f"clusters found through the {found.index} graph differ from DBSCAN's: recall of edges "

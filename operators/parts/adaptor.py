@@ -28,9 +28,9 @@ from operators.row_identity import key_hashes, position_identities
 NAME = "parts"
 STATE = "parts.json"
 NAMES = ("train", "validation", "test")
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """A class with fewer rows is not drawn from: all its rows are training rows."""
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 """Beyond as many labels `ingest` refuses the label column, and no class is looked after here."""
 
 Counts = Counter[tuple[int, int]]
@@ -189,7 +189,7 @@ def _count(rows: _Rows, shard: int) -> Counts:
     table = table.append_column(ROW_ID, pa.array(ids))
     labels, places = np.unique(rows.labels(table), return_inverse=True)
     parts = rows.parts(table)
-    if len(labels) > MOST_CLASSES:
+    if len(labels) > MAX_CLASSES:
         labels, places = np.zeros(1, np.uint64), np.zeros_like(places)
     cells, n = np.unique(np.stack([places.ravel(), parts]), axis=1, return_counts=True)
     found = Counts()
@@ -201,10 +201,10 @@ def _count(rows: _Rows, shard: int) -> Counts:
 def _small_classes(counts: Counts) -> list[int]:
     """Return the hashes of labels that would have too few rows to learn from."""
     labels = sorted({label for label, _ in counts})
-    if len(labels) > MOST_CLASSES:
+    if len(labels) > MAX_CLASSES:
         return []
     sizes = {label: sum(counts[label, part] for part in range(len(NAMES))) for label in labels}
-    return [label for label in labels if sizes[label] < LEAST_ROWS or not counts[label, FITTED]]
+    return [label for label in labels if sizes[label] < MIN_ROWS or not counts[label, FITTED]]
 
 
 def _is_lumpy(counts: Counts, validation: float, test: float) -> bool:

@@ -19,10 +19,10 @@ SHOWN = 20
 """Columns that a table or a picture shows."""
 NAMED = 5
 """Columns that a sentence names."""
-LEAST = 0.005
+MIN_CHANGE = 0.005
 """Least loss that a sentence names."""
 MEAN, WORST = "balanced_accuracy", "worst_group_accuracy"
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 """Characters of a column in the name of a metric; MLflow allows 250 in all."""
 
 
@@ -32,7 +32,7 @@ def clear_columns(record: Mapping[str, Any], score: str, sign: int = 1) -> list[
     clear = [
         (name, sign * value["mean"])
         for name, value in found
-        if sign * value["mean"] >= max(LEAST, value["margin"])
+        if sign * value["mean"] >= max(MIN_CHANGE, value["margin"])
     ]
     return sorted(clear, key=lambda pair: (-pair[1], pair[0]))
 
@@ -131,7 +131,7 @@ def _metric_names(columns: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
     for column in sorted(columns):
-        base = name = re.sub(r"[^\w\-. ]", "_", column, flags=re.ASCII)[:MOST_CHARACTERS]
+        base = name = re.sub(r"[^\w\-. ]", "_", column, flags=re.ASCII)[:MAX_CHARACTERS]
         copies = 1
         while name.lower() in taken:
             copies += 1

@@ -40,7 +40,7 @@ from operators.splits.params import DomainParams
 from operators.splits.shift import measure
 from operators.suggestions import nearest
 
-MOST_VALUES = 10_000
+MAX_VALUES = 10_000
 Kept: TypeAlias = Callable[[pa.Table], npt.NDArray[np.bool_]]
 
 
@@ -70,9 +70,9 @@ class Domains:
         shards = range(len(self.reader.shards))
         for found in executor.map(partial(_count, self, kept), shards, resources=resources):
             sizes.update(found)
-            if len(sizes) > MOST_VALUES:
+            if len(sizes) > MAX_VALUES:
                 raise OperatorError(
-                    f"operators.split.domain: {self.column!r} has more than {MOST_VALUES:,} values, so it "
+                    f"operators.split.domain: {self.column!r} has more than {MAX_VALUES:,} values, so it "
                     "names no domains. Name a column such as the site or the camera of each row."
                 )
         return sizes

@@ -30,7 +30,7 @@ BLOCK = 512
 STEP = 2.0**-23
 RANK = 1e-6
 """Eigenvalues of the landmarks' kernel below this share of the largest are rounding errors of float32."""
-LEAST, MOST = 1e-3, 0.999
+MIN_SHARE, MAX_SHARE = 1e-3, 0.999
 """Mean kernel value of two rows below or above which a kernel tells no rows, or all rows, apart."""
 
 
@@ -219,10 +219,10 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     suggested = median_gamma(squares)
     chosen = suggested if gamma is None else float(gamma)
     value = float(np.exp(-chosen * distances).mean()) if len(distances) else 1.0
-    if LEAST <= value <= MOST:
+    if MIN_SHARE <= value <= MAX_SHARE:
         return chosen
     what = "no two rows are alike to it and any split is as good as a random one"
-    if value > MOST:
+    if value > MAX_SHARE:
         what = "all rows are alike to it"
     fix = "Look at the features, or take kernel linear"
     if gamma is not None and distances.any():
@@ -230,5 +230,5 @@ def check_gamma(z: npt.NDArray[Any], gamma: float | None) -> float:
     raise ValueError(
         f"the rbf kernel with gamma = {chosen:.3g} is degenerate: two rows have a mean kernel value of "
         f"{value:.2g}, so {what}. {fix}; mean values between "
-        f"{LEAST} and {MOST} are usable."
+        f"{MIN_SHARE} and {MAX_SHARE} are usable."
     )

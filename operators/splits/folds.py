@@ -24,7 +24,7 @@ from operators.splits.features import Kernel, make_map
 from operators.splits.selection import binary_program
 from operators.splits.start import generator
 
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 
 
 class Deal(NamedTuple):
@@ -103,10 +103,10 @@ class ConstrainedFolds(BaseEstimator):  # type: ignore[misc]
             Fewer rows than folds, more than 20,000 rows, or a degenerate kernel.
         """
         X = validate_data(self, X, dtype=[np.float32, np.float64], ensure_min_samples=2)
-        if not 2 <= self.n_folds <= len(X) or len(X) > MOST_ROWS:
+        if not 2 <= self.n_folds <= len(X) or len(X) > MAX_ROWS:
             raise ValueError(
                 f"n_folds is {self.n_folds} and X has {len(X)} rows: there must be 2 folds or more, a row "
-                f"for each, and no more than {MOST_ROWS:,} rows: a linear program deals them. Fit a sample, "
+                f"for each, and no more than {MAX_ROWS:,} rows: a linear program deals them. Fit a sample, "
                 "and let predict deal the other rows."
             )
         groups = np.zeros(len(X), np.int64) if groups is None else np.asarray(groups)

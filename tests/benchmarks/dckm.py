@@ -21,7 +21,7 @@ README = Path(__file__).with_name("README.md")
 SIZES = ((10_000, 64), (10_000, 500))
 LARGE = ((100_000, 64), (100_000, 500))
 JUDGED = (10_000, 500)
-LEAST_RATIO, LEAST_SHARE = 7.0, 0.7
+MIN_RATIO, MIN_SHARE = 7.0, 0.7
 PRODUCTS = (512, 1024, 2048)
 
 
@@ -106,12 +106,12 @@ def rows_of(n: int, d: int, rate: float) -> tuple[list[Row], list[Row]]:
         if (n, d) == JUDGED:
             name = f"{n:,} x {d}, {coding}"
             bars += [
-                bar(f"{name}, against the loop", f">= {LEAST_RATIO:.0f}x", ratio(gain), gain >= LEAST_RATIO),
+                bar(f"{name}, against the loop", f">= {MIN_RATIO:.0f}x", ratio(gain), gain >= MIN_RATIO),
                 bar(
                     f"{name}, share of the limit of 4 n d^2",
-                    f">= {LEAST_SHARE:.0%}",
+                    f">= {MIN_SHARE:.0%}",
                     f"{share:.0%}",
-                    share >= LEAST_SHARE,
+                    share >= MIN_SHARE,
                 ),
             ]
     return rows, bars

@@ -31,7 +31,7 @@ README = Path(__file__).with_name("README.md")
 N_SHARDS = 8
 NUMBERS, GAPS, HEAVY = 30, 10, 5
 CATEGORIES = 20
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 OURS, SKLEARN, SKRUB = "encode", "ColumnTransformer", "TableVectorizer"
 MAX_SECONDS, MAX_MIB = 25.0, 600.0
 
@@ -44,7 +44,7 @@ def make_table(path: Path, n_rows: int) -> None:
         values = rng.lognormal(3, 2, n_rows) if k >= NUMBERS - HEAVY else rng.normal(k, 1 + k, n_rows)
         columns[f"number_{k}"] = pa.array(values, mask=rng.random(n_rows) < 0.05 if k < GAPS else None)
     for k in range(CATEGORIES):
-        size = MOST_VALUES if k == 0 else 500 if k == 1 else 2 + k
+        size = MAX_VALUES if k == 0 else 500 if k == 1 else 2 + k
         drawn = rng.integers(0, size, n_rows) if k == 0 else (rng.zipf(1.5, n_rows) - 1) % size
         names = pa.array([f"value {i}" for i in range(size)])
         columns[f"category_{k}"] = names.take(pa.array(drawn))

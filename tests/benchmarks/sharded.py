@@ -25,7 +25,7 @@ from tests.benchmarks.harness import Row, figure, machine, table, write_section
 README = Path(__file__).with_name("README.md")
 STORE = 80 * 2**20  # bytes: about the least Ray takes
 SHARES = (0.3, 0.5, 0.7)  # of all pairs within eps: three radii
-LEAST = (10, 100)
+MIN_SAMPLES = (10, 100)
 MIB = 2**20
 
 
@@ -96,15 +96,15 @@ def in_blocks(folder: Path, shape: tuple[int, int], eps: Sequence[float], worker
         shape=shape,
         metric="euclidean",
         eps=eps,
-        least=LEAST,
+        least=MIN_SAMPLES,
         block_rows=rows,
     )
     solved = solve(map_, layout)
     seconds = time.perf_counter() - started
     grown = own_memory() - before
     ray.shutdown()
-    found = np.empty((len(eps), len(LEAST), shape[0]), np.int32)
-    for block, e, m in np.ndindex(len(layout.blocks), len(eps), len(LEAST)):
+    found = np.empty((len(eps), len(MIN_SAMPLES), shape[0]), np.int32)
+    for block, e, m in np.ndindex(len(layout.blocks), len(eps), len(MIN_SAMPLES)):
         found[e, m, layout.rows(block)] = BlockLabels(solved, block).of_threshold(m).at(e)[0]
     np.save(folder / f"labels-{workers}.npy", found)
     lines = [json.loads(line) for file in notes.iterdir() for line in file.read_text().splitlines()]
@@ -124,7 +124,7 @@ def alone(folder: Path, eps: Sequence[float]) -> Row:
     from operators.dbscan.kernel import cluster
     from operators.dbscan.points import Points
 
-    labels, _ = cluster(Points(np.load(folder / "rows.npy"), "euclidean"), eps, LEAST)[:2]
+    labels, _ = cluster(Points(np.load(folder / "rows.npy"), "euclidean"), eps, MIN_SAMPLES)[:2]
     np.save(folder / "labels-0.npy", labels)
     return {
         "by": "kernel, one process",

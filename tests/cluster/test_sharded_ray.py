@@ -20,20 +20,20 @@ from tests.unit.operators.dbscan.sharded.test_sharded import blobs, in_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_cluster")]
 
-EPS, LEAST = [0.3, 0.6, 1.0], [4, 20]
+EPS, MIN_SAMPLES = [0.3, 0.6, 1.0], [4, 20]
 
 
 @pytest.fixture(scope="module")
 def problem() -> tuple[Any, Any]:
     X = blobs(500, 6, 0.6)
-    return X, cluster(Points(X, "euclidean"), EPS, LEAST)
+    return X, cluster(Points(X, "euclidean"), EPS, MIN_SAMPLES)
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_labels_of_the_kernel(workers: int, problem: tuple[Any, Any]) -> None:
     X, expected = problem
     map_ = partial(RayExecutor().map, resources=Resources(actors=workers))
-    found = in_blocks(X, "euclidean", EPS, LEAST, 170, map_)
+    found = in_blocks(X, "euclidean", EPS, MIN_SAMPLES, 170, map_)
     np.testing.assert_array_equal(found, expected)
     assert len(np.unique(found[0])) > 5
 
@@ -67,7 +67,7 @@ def test_killed_workers_change_nothing(tmp_path: Path, problem: tuple[Any, Any])
         name = getattr(fn, "_fn", fn).func.__name__
         return RayExecutor().map(Killing(tmp_path, name, fn) if name in KILLS else fn, items)
 
-    found = in_blocks(X, "euclidean", EPS, LEAST, 170, killing)
+    found = in_blocks(X, "euclidean", EPS, MIN_SAMPLES, 170, killing)
     np.testing.assert_array_equal(found, expected)
     assert {mark.name for mark in tmp_path.iterdir()} == set(KILLS)
 

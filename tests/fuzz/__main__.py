@@ -20,7 +20,7 @@ CORPUS = Path(__file__).parent / "corpus"
 WORK = Path("build/fuzz")
 MEMORY_MB = 4096
 LONGEST = 2**16
-MOST_KEPT = 40
+MAX_KEPT_INPUTS = 40
 """Inputs that the corpus keeps for a target, the smallest first."""
 
 
@@ -66,8 +66,8 @@ def keep(name: str) -> None:
     folders = [str(merged), str(CORPUS / name), str(WORK / name / "corpus")]
     subprocess.run([*command, *folders], capture_output=True, check=False)
     known = {path.read_bytes() for path in (CORPUS / name).iterdir()}
-    for path in sorted(merged.iterdir(), key=lambda file: file.stat().st_size)[:MOST_KEPT]:
-        if len(known) < MOST_KEPT and path.read_bytes() not in known and path.stat().st_size < 4096:
+    for path in sorted(merged.iterdir(), key=lambda file: file.stat().st_size)[:MAX_KEPT_INPUTS]:
+        if len(known) < MAX_KEPT_INPUTS and path.read_bytes() not in known and path.stat().st_size < 4096:
             (CORPUS / name / path.name[:16]).write_bytes(path.read_bytes())
             known.add(path.read_bytes())
 

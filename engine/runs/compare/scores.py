@@ -85,8 +85,8 @@ def minority_recall(counts: Counts) -> float:
     high here: read it beside the number of groups. nan without minorities.
     """
     kept = {cell: rows for cell, rows in counts.items() if not cell.true_outlier}
-    majority = _most(_total(kept, "y", "true_group"))
-    owner = _most(_total(kept, "group", "true_group"))
+    majority = _most_frequent(_total(kept, "y", "true_group"))
+    owner = _most_frequent(_total(kept, "group", "true_group"))
     rows = {cell: n for cell, n in kept.items() if cell.true_group != majority[cell.y]}
     found = sum(n for c, n in rows.items() if c.group != NOISE and owner[c.group] == c.true_group)
     return found / sum(rows.values()) if rows else math.nan
@@ -107,7 +107,7 @@ def _total(counts: Counts, *names: str) -> dict[Any, int]:
     return dict(found)
 
 
-def _most(table: Mapping[tuple[Any, Any], int]) -> dict[Any, Any]:
+def _most_frequent(table: Mapping[tuple[Any, Any], int]) -> dict[Any, Any]:
     """Return for each first value the second one with the most rows; of equals the first in order."""
     found: dict[Any, Any] = {}
     for (a, b), rows in sorted(table.items()):

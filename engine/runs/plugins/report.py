@@ -9,7 +9,7 @@ from engine.report import write_report
 from engine.runs.plugins.base import RunContext, RunPlugin
 from operators.base import Executor
 
-MOST_SHARDS_IN_PROCESS = 64
+MAX_SHARDS_IN_PROCESS = 64
 """This many shards are counted in this process in less time than Ray takes to start."""
 
 
@@ -36,7 +36,7 @@ class Report(RunPlugin):
 
 def executor_for_few_shards(run: RunContext, step: str) -> Executor | None:
     """Return the run's executor; None, for this process, if Ray would be started for few shards alone."""
-    if not run.executor_is_open() and len(run.plan.shards) <= MOST_SHARDS_IN_PROCESS:
+    if not run.executor_is_open() and len(run.plan.shards) <= MAX_SHARDS_IN_PROCESS:
         return None
     executor = run.executor()
     executor.operator = step

@@ -12,7 +12,7 @@ from engine.recipe.trainers import TrainParams
 from operators.arrays import Float64, Int64
 from operators.base import OperatorError
 
-MOST_SEED = 2**31
+MAX_SEED = 2**31
 """Seeds of the libraries are below this number."""
 
 

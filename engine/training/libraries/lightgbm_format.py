@@ -20,9 +20,9 @@ import numpy as np
 from engine.training.libraries.base import damaged
 from engine.training.libraries.tree_checks import check_tree
 
-MOST_BYTES = 256 * 2**20
-MOST_TREES = 1_000_000
-MOST_DIGITS = 9
+MAX_BYTES = 256 * 2**20
+MAX_TREES = 1_000_000
+MAX_DIGITS = 9
 """Digits of an integer; larger ones overflow LightGBM's."""
 CATEGORICAL = 1
 """Bit of ``decision_type``; the others say where missing values go."""
@@ -92,8 +92,8 @@ def canonical(data: bytes, n_features: int, n_classes: int) -> bytes:
         It is no model of LightGBM that was fitted here to rows of ``n_features`` numbers and ``n_classes``.
     """
     try:
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB; fit fewer trees or leaves")
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB; fit fewer trees or leaves")
         blocks = _blocks(data.decode("ascii"))
         ranges = _check_head(next(blocks), n_features, n_classes)
         trees = [_tree(block, n_features) for block in blocks]
@@ -124,8 +124,8 @@ def _blocks(text: str) -> Iterator[_Lines]:
     if not end:
         raise ValueError("it has no end")
     found = re.split(r"\n\n+", body.strip("\n"))
-    if len(found) > MOST_TREES:
-        raise ValueError(f"it has more than {MOST_TREES:,} trees")
+    if len(found) > MAX_TREES:
+        raise ValueError(f"it has more than {MAX_TREES:,} trees")
     for index, block in enumerate(found):
         lines = block.split("\n")
         place = f"tree {index - 1:,}" if index else "the head"
@@ -209,7 +209,7 @@ def _check_children(place: str, made: Mapping[str, list[int] | list[float]], n: 
 
 
 def _integer(text: str, key: str) -> int:
-    if not re.fullmatch(rf"-?\d{{1,{MOST_DIGITS}}}", text):
+    if not re.fullmatch(rf"-?\d{{1,{MAX_DIGITS}}}", text):
         raise ValueError(f"{key} holds what is no index")
     return int(text)
 

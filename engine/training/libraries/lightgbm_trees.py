@@ -10,7 +10,7 @@ import numpy.typing as npt
 from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries.base import (
-    MOST_SEED,
+    MAX_SEED,
     FittedEstimator,
     WeightedRows,
     check_library,
@@ -63,7 +63,7 @@ class LightGbm:
             "num_threads": max(1, int(params.resources.cpus)),
             "deterministic": True,
             "force_col_wise": True,
-            "seed": seed % MOST_SEED,
+            "seed": seed % MAX_SEED,
             "verbosity": -1,
         }
         data = lightgbm.Dataset(rows.X, rows.y, weight=rows.weight)

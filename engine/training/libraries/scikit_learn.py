@@ -19,7 +19,7 @@ MODULES = {
     "ExtraTreesClassifier": "sklearn.ensemble",
     "LogisticRegression": "sklearn.linear_model",
 }
-MOST_SEED = 2**32
+MAX_SEED = 2**32
 TRUSTED = frozenset(
     {
         "sklearn._loss._loss.CyHalfBinomialLoss",
@@ -98,7 +98,7 @@ def make(params: TrainParams, seed: int) -> Any:
     name = params.model.partition(":")[2]
     values = check_estimator(params.model, params.model_params)
     kind = getattr(import_module(MODULES[name]), name)
-    values["random_state"] = seed % MOST_SEED
+    values["random_state"] = seed % MAX_SEED
     if name.endswith("TreesClassifier") or name == "RandomForestClassifier":
         values["n_jobs"] = max(1, int(params.resources.cpus))
     return kind(**values)

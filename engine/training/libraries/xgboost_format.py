@@ -23,7 +23,7 @@ from operators.bounded_json import BadJsonError, parse_json
 
 VERSION = (3, 2, 0)
 """Version of the format that is written; later versions of XGBoost read it."""
-MOST_DIGITS = 32
+MAX_DIGITS = 32
 """Characters of a number in ``base_score``."""
 NO_PARENT = 2**31 - 1
 LONGEST = 2**31 - 2
@@ -150,7 +150,7 @@ def _check_objective(name: Any, n_classes: int) -> None:
 
 def _base_score(text: Any, n_classes: int) -> list[float]:
     """Return the margins from which the trees start, as a probability for two classes."""
-    known = isinstance(text, str) and len(text) <= MOST_DIGITS * (n_classes + 1)
+    known = isinstance(text, str) and len(text) <= MAX_DIGITS * (n_classes + 1)
     if not known or not re.fullmatch(r"\[?[^][]+\]?", text):
         raise ValueError("base_score is no list of numbers")
     found = [_finite(float(part), "base_score") for part in text.strip("[]").split(",")]

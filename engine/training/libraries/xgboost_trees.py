@@ -10,7 +10,7 @@ import numpy.typing as npt
 from engine.recipe.estimators import check_estimator
 from engine.recipe.trainers import TrainParams
 from engine.training.libraries.base import (
-    MOST_SEED,
+    MAX_SEED,
     FittedEstimator,
     WeightedRows,
     check_library,
@@ -59,7 +59,7 @@ class XGBoost:
         objective: dict[str, Any] = {"objective": "binary:logistic"}
         if rows.n_classes > 2:
             objective = {"objective": "multi:softprob", "num_class": rows.n_classes}
-        settings = {"tree_method": "hist", "nthread": 1, "seed": seed % MOST_SEED, "verbosity": 0}
+        settings = {"tree_method": "hist", "nthread": 1, "seed": seed % MAX_SEED, "verbosity": 0}
         data = xgboost.DMatrix(rows.X, rows.y, weight=rows.weight, nthread=1)
         booster = xgboost.train({**values, **settings, **objective}, data, rounds)
         return BoostedTrees(booster, rows.X.shape[1], rows.n_classes)

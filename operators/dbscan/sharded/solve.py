@@ -27,7 +27,7 @@ Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 
 SEED = 0  # of samples and hubs: they decide how fast the labels are found, never which
 HUBS = 64  # drawn in the first round
-MOST_HUBS = 1024  # of one round
+MAX_HUBS = 1024  # of one round
 ROWS_PER_HUB = 64  # rows below which one more hub does not pay
 ALL_HUBS = 2048
 PROGRESS = 0.8  # of the rows outside the largest component, a round must leave at most this share
@@ -138,7 +138,7 @@ def _attach(map_: Map, layout: Layout, cores: list[int]) -> tuple[int, list[int]
         outsiders = list(map_(partial(hubs.count_outside, layout, round_), layout.blocks))
         if sum(outsiders) > PROGRESS * n_before:
             break
-        size = min(2 * size, MOST_HUBS)
+        size = min(2 * size, MAX_HUBS)
     return round_, outsiders, edges, n_hubs
 
 

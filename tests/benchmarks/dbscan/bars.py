@@ -23,7 +23,7 @@ SPEEDS = [
 ]
 MEMORY = [("1000000x64-tight", 2.0), ("1000000x512-tight", 8.0)]
 HALF_PAIRS = 15.0
-MOST_FITS, LEAST_GRID = 10.0, 100.0
+MAX_FITS, MIN_GRID = 10.0, 100.0
 FITS = {"mean fit": "mean single fits of its cells", "half": "single fits with half of all pairs near"}
 
 Measured = Mapping[str, Any]
@@ -74,8 +74,8 @@ def _grid(measured: Measured) -> Iterator[Row]:
         name, whole = f"grid of 13 x 8 with its choice, 20,000 x 64 {row['regime']}", row["grid"]["median"]
         for kind, text in FITS.items():
             fits = whole / row[kind]["median"]
-            yield bar(f"{name}, in {text}", f"<= {MOST_FITS:g}", figure(fits), fits <= MOST_FITS)
-        yield _at_least(f"{name}, against scikit-learn", LEAST_GRID, row["scikit-learn"] / whole)
+            yield bar(f"{name}, in {text}", f"<= {MAX_FITS:g}", figure(fits), fits <= MAX_FITS)
+        yield _at_least(f"{name}, against scikit-learn", MIN_GRID, row["scikit-learn"] / whole)
 
 
 def _at_least(name: str, wanted: float, found: float | None) -> Row:

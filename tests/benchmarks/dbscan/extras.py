@@ -22,7 +22,7 @@ Extra: TypeAlias = tuple[str, str, Callable[[Bench], Found]]
 GRID_REGIMES: tuple[Regime, ...] = ("tight", "mid")
 GRID_ROWS, GRID_COLUMNS = 20_000, 64
 SAMPLED_EPS = (EPS_GRID[0], EPS_GRID[len(EPS_GRID) // 2], EPS_GRID[-1])
-MOST_THREADS = 2
+MAX_THREADS = 2
 SIDE, PRODUCTS = 512, 100  # of the product that shows the peak: it stays in cache
 
 
@@ -75,7 +75,7 @@ def threads(bench: Bench, case: Case) -> Found:
     """Wall seconds on one thread and on two, in turns, and whether the labels are equal."""
     X, setting = case.build()
     one = bench.workers(X, {"1": ("ours", setting)})
-    two = bench.workers(X, {"2": ("ours", setting)}, threads=MOST_THREADS)
+    two = bench.workers(X, {"2": ("ours", setting)}, threads=MAX_THREADS)
     with one as first, two as second:
         both = {**first, **second}
         walls: dict[str, list[float]] = {name: [] for name in both}

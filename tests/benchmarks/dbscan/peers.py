@@ -15,7 +15,7 @@ import numpy as np
 NPROBE = 8
 NEIGHBOURS = 32  # kept per row in the HNSW graph; more than min_samples, or clusters fall apart
 AT_ONCE = 1 << 24  # pairs reported by FAISS at a time
-MOST_COLUMNS = 20  # that the PyPI package dbscan takes
+MAX_COLUMNS = 20  # that the PyPI package dbscan takes
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Peer:
 
 def refusal(name: str, d: int, unit: bool) -> str:
     """Return the reason for which a peer cannot take such rows at all, "" if it can."""
-    if name == "dbscan (PyPI)" and d >= MOST_COLUMNS:
-        return f"d > {MOST_COLUMNS}"
+    if name == "dbscan (PyPI)" and d >= MAX_COLUMNS:
+        return f"d > {MAX_COLUMNS}"
     return "unit rows only" if name == "scikit-learn cosine" and not unit else ""
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from engine.core.json_files import write_text
-from operators.dckm.selection import GRID, LEAST_SHARE, Tried, pick
+from operators.dckm.selection import GRID, MIN_SHARE, Tried, pick
 from tests.paper.data_sets import SkippedError
 from tests.paper.dckm.loops import LOOPS, after_loops
 from tests.paper.dckm.published import NOTED, PUBLISHED
@@ -136,7 +136,7 @@ def page(runs: Runs, loops: Runs, chosen: dict[str, list[str]], n_seeds: int) ->
     parts += [SECTION_LOOPS.format(seeds=len(LOOP_SEEDS)), *_section(loops_table(loops))]
     if not chosen:
         return "".join([*parts, SECTION_NO_GRID])
-    parts.append(SECTION_LAMBDA.format(share=LEAST_SHARE, starts=len(GRID_SEEDS), seeds=n_seeds))
+    parts.append(SECTION_LAMBDA.format(share=MIN_SHARE, starts=len(GRID_SEEDS), seeds=n_seeds))
     lines = head("data", "chosen by", "lambda1, lambda2", "NMI", "ARI", "effective share", "correlation")
     return "".join([*parts, *_section(lines + [row for rows in chosen.values() for row in rows])])
 

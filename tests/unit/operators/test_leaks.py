@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from operators.leaks import LEAF_ROWS, MOST_LEAVES, _by_cuts, _few_of_large_classes, find_leaks
+from operators.leaks import LEAF_ROWS, MAX_LEAVES, _by_cuts, _few_of_large_classes, find_leaks
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def test_cuts_are_those_of_a_classification_tree(n_classes: int) -> None:
     values = np.round(y + RNG.normal(0, 1, 2000), 1)
     fit, rows = np.arange(1000), np.arange(1000, 2000)
     tree = DecisionTreeClassifier(
-        max_leaf_nodes=MOST_LEAVES, min_samples_leaf=LEAF_ROWS, class_weight="balanced", random_state=0
+        max_leaf_nodes=MAX_LEAVES, min_samples_leaf=LEAF_ROWS, class_weight="balanced", random_state=0
     )
     expected = tree.fit(values[fit, None], y[fit]).predict(values[rows, None])
     assert (_by_cuts(values, y, fit, rows) == expected).mean() > 0.995  # ties aside

@@ -17,7 +17,7 @@ from engine.core.errors import Exit, InfeasibleError, InputError
 from engine.jobs.connection import checked_address, connect, find_token
 from engine.jobs.handle import JobHandle, JobInfo
 from engine.jobs.key import JobState, attempt_of, decide, exit_code, given_key, planned_key
-from engine.jobs.package import MOST_BYTES, RECIPE, collect
+from engine.jobs.package import MAX_BYTES, RECIPE, collect
 from engine.jobs.paths import paths_for_cluster, replace_paths
 from engine.jobs.submission import submit
 from engine.recipe.recipe import Recipe
@@ -187,7 +187,7 @@ def test_what_is_shipped_starts_by_itself(tmp_path: Path) -> None:
 
 def test_too_much_to_ship(tmp_path: Path) -> None:
     with (tmp_path / "huge.bin").open("wb") as handle:
-        handle.truncate(MOST_BYTES + 1)
+        handle.truncate(MAX_BYTES + 1)
     with pytest.raises(InputError, match=r"100 MiB is the limit.*huge\.bin \(100\.0 MiB\).*--exclude"):
         collect(b"", code="installed", working_dir=tmp_path).write(tmp_path / "z.zip")
 

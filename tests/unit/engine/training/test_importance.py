@@ -93,7 +93,7 @@ def test_shards_do_not_matter_and_the_sample_is_bounded(
     frame: pd.DataFrame, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "sample_rows", lambda *_, **__: 200)
-    monkeypatch.setattr(module, "LEAST_ROWS", 200)
+    monkeypatch.setattr(module, "MIN_DRAWN_ROWS", 200)
     one, cut = (
         trained(output, weight_decay=0.01) for output in (published, publish(frame, tmp_path, OPERATORS, 5))
     )

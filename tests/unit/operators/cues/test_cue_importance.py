@@ -11,7 +11,7 @@ import pytest
 
 from operators.cues.gather import SampledRows
 from operators.cues.importance import (
-    LEAST_ROWS,
+    MIN_ROWS,
     measured_importance,
     read_importance,
     write_importance,
@@ -83,7 +83,7 @@ def test_rows_are_scored_by_the_model_that_has_not_seen_them(fitted: Any) -> Non
 def test_too_few_rows_or_one_column_give_none(fitted: Any, tmp_path: Path) -> None:
     state, sample = fitted
     assert measured_importance(state, sample, FeatureColumns(("v",), (8,)), 2, 0) is None
-    few = SampledRows(*(part[: LEAST_ROWS - 1] for part in (sample.X, sample.y, sample.ids)))
+    few = SampledRows(*(part[: MIN_ROWS - 1] for part in (sample.X, sample.y, sample.ids)))
     assert measured_importance(state, few, COLUMNS, 2, 0) is None
     alone = np.where(np.arange(3000) == 0, 1, 0)
     assert measured_importance(state, SampledRows(sample.X, alone, sample.ids), COLUMNS, 2, 0) is None

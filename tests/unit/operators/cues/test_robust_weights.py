@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from operators.cues import CueSettings, Named, fit, list_suspects, load_state, save_state, weights
 from operators.cues.evidence import RAMPS
+from operators.cues.fit_named import fit_named
+from operators.cues.fit_searched import fit_searched
 from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
 from operators.cues.named import balance_table, fit_sides
 from operators.cues.row_weights import full_factor
+from operators.cues.serialise import _encode
 
 
 def worst(X, w, label, y, cue):
@@ -208,6 +212,24 @@ def test_a_named_feature_is_balanced_whatever_it_costs_unless_the_user_sets_a_li
     assert np.allclose(weights(none, X, y, ids), class_balance(y, 2))
     nothing_lost = fit(X, y, ids, CueSettings(spurious=(Named((3,)),), max_named_cost=0.025))
     assert nothing_lost.blend == 0.85
+
+
+@pytest.mark.parametrize("named", [(Named((6,)),), (Named((0,)), Named((6,), cut=1.0))])
+def test_a_named_fit_takes_models_and_slices_from_the_search(cue_problem, named, monkeypatch):
+    X, label, ids = (cue_problem[k][:1500] for k in (0, 1, 4))
+    settings, scaler = CueSettings(spurious=named), Scaler.from_rows(X)
+    Z = scaler.apply(X)
+    search = replace(fit_searched(Z, label, ids, settings, 2, scaler, np.ones(2)), blend=0.0)
+    afresh = fit_named(Z, label, ids, settings, 2, replace(search, twins=None))
+    monkeypatch.setattr("operators.cues.fit_named.fit_twins", None)
+    reused = fit_named(Z, label, ids, settings, 2, search)
+    assert arrays_of(reused) == arrays_of(afresh)
+
+
+def arrays_of(state):
+    """Return every number of a state as text and bytes."""
+    found = {}
+    return json.dumps(_encode(state, found)), {name: value.tobytes() for name, value in found.items()}
 
 
 def test_naming_a_constant_gives_class_balance(cue_problem):

@@ -134,7 +134,7 @@ def test_the_gpu_is_asked_where_there_is_one(
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, device, index: Copy(index), raising=False)
-    monkeypatch.setattr(index_module, "GPU_MOST", 200)
+    monkeypatch.setattr(index_module, "MAX_GPU_NEIGHBOURS", 200)
     same(NeighbourGraph(metric=metric, **reach).fit(X).graph_, expected)
     assert bool(asked) == (reach.get("n_neighbors", 0) < 200)
 
