@@ -19,12 +19,12 @@ from engine.core.json_files import write_json
 from engine.runs.compare.scores import score
 from tests.on_arrays import counts_of_rows
 from tests.paper.data_sets import Problem, SkippedError, load
-from tests.paper.ways import ways_for
+from tests.paper.methods import methods_for
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "paper"
 METHOD_CODE = ("dbscan", "embed", "gradients", "grasp", "groups", "metrics", "models", "probe", "weights")
-OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "ways")
+OWN_CODE = ("cells", "data_sets", "synthetic", "test_grasp_synthetic", "methods")
 TRAINING_CODE = (
     *("boosting", "ensemble", "in_memory", "job", "kernel", "learner", "loop", "methods"),
     *("metric_sums", "rows", "sampling", "session"),
@@ -65,12 +65,14 @@ def figures(cell: Cell, code: str, say: Callable[[str], None]) -> Figures:
     if not path.exists():
         started = time.perf_counter()
         problem = load(cell.data, cell.seed, cell.training_seed)
-        ways = ways_for(problem, table_5=cell.data.startswith("synthetic"))
-        write_json(path, evaluate(problem, ways))
+        methods = methods_for(problem, table_5=cell.data.startswith("synthetic"))
+        write_json(path, evaluate(problem, methods))
         seconds = time.perf_counter() - started
         say(f"{cell.data}, seed {cell.seed}, training {cell.training_seed}: {seconds:.0f} s")
     found = json.loads(path.read_text("utf-8"))
-    return {way: {k: math.nan if v is None else v for k, v in row.items()} for way, row in found.items()}
+    return {
+        method: {k: math.nan if v is None else v for k, v in row.items()} for method, row in found.items()
+    }
 
 
 def kept(name: str, compute: Callable[[], Any], code: Sequence[str]) -> Any:
@@ -81,12 +83,12 @@ def kept(name: str, compute: Callable[[], Any], code: Sequence[str]) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def evaluate(problem: Problem, ways: Mapping[str, Callable[[Problem], Any]]) -> dict[str, Any]:
+def evaluate(problem: Problem, methods: Mapping[str, Callable[[Problem], Any]]) -> dict[str, Any]:
     """Method -> score -> figure; None where there is none."""
     rows = {}
-    for name, way in ways.items():
+    for name, method in methods.items():
         started = time.process_time()
-        labels = way(problem)
+        labels = method(problem)
         seconds = time.process_time() - started
         scores = score(counts_of_rows(problem.y, labels, problem.group, problem.damaged))
         row = {

@@ -53,7 +53,7 @@ class Claim:
     """One published figure."""
 
     table: int
-    way: str
+    method: str
     data: str
     figure: float
 
@@ -66,9 +66,9 @@ class Claim:
 
 
 CLAIMS = tuple(
-    Claim(number, way, data, figure)
+    Claim(number, method, data, figure)
     for number, table in ((5, TABLE_5), (3, TABLE_3))
-    for (way, data), figure in table.items()
+    for (method, data), figure in table.items()
     if data != "CivilComments"
 )
 

@@ -9,8 +9,8 @@ import numpy as np
 from tests.paper import published
 from tests.paper.cells import Cell, Figures
 from tests.paper.data_sets import PAPER_SEED
+from tests.paper.methods import METHODS, TABLE_5
 from tests.paper.published import CLAIMS, CLEAN, CONTAMINATED
-from tests.paper.ways import METHODS, TABLE_5
 
 FLOOR = "class label (floor)"
 SEEDS = (0, 1, 2, 3, 4)
@@ -50,8 +50,8 @@ def short(value: float, digits: int = 4) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def column(found: Found, cells: Iterable[Cell], way: str, score: str = "ari") -> list[float]:
-    return [found[cell][way][score] for cell in cells if way in found.get(cell, {})]
+def column(found: Found, cells: Iterable[Cell], method: str, score: str = "ari") -> list[float]:
+    return [found[cell][method][score] for cell in cells if method in found.get(cell, {})]
 
 
 def of(cells: Iterable[Cell], data: str, seeds: Iterable[int] = (PAPER_SEED, *SEEDS)) -> list[Cell]:
@@ -69,10 +69,10 @@ def head(*names: str) -> list[str]:
 def table_5(found: Found) -> list[str]:
     ours = ("published", "ours, paper's data", "ours, seeds 0-4")
     lines = head("space, method", *(f"{kind}: {name}" for kind in ("clean", "contaminated") for name in ours))
-    for way in (FLOOR, *TABLE_5):
-        cells = [way]
+    for method in (FLOOR, *TABLE_5):
+        cells = [method]
         for data in (CLEAN, CONTAMINATED):
-            cells += [known(published.TABLE_5, way, data), *synthetic_figures(found, way, data)]
+            cells += [known(published.TABLE_5, method, data), *synthetic_figures(found, method, data)]
         lines.append(line(*cells))
     return lines
 
@@ -84,32 +84,32 @@ def table_3(found: Found) -> list[str]:
         *(f"{kind}: {name}" for kind in ("clean", "contaminated") for name in ours),
         *("COMPAS: published", "ours", "CivilComments: published", "madlibs: ours"),
     )
-    for way in METHODS:
-        cells = [way]
+    for method in METHODS:
+        cells = [method]
         for data in (CLEAN, CONTAMINATED):
-            cells += [known(published.TABLE_3, way, data), *synthetic_figures(found, way, data)]
+            cells += [known(published.TABLE_3, method, data), *synthetic_figures(found, method, data)]
         for data, own in (("COMPAS", COMPAS), ("CivilComments", TEXT)):
-            cells += [known(published.TABLE_3, way, data), mean_sd(column(found, own, way))]
+            cells += [known(published.TABLE_3, method, data), mean_sd(column(found, own, method))]
         lines.append(line(*cells))
     return lines
 
 
-def known(table: Mapping[tuple[str, str], float], way: str, data: str) -> str:
-    return short(table[way, data]) if (way, data) in table else ""
+def known(table: Mapping[tuple[str, str], float], method: str, data: str) -> str:
+    return short(table[method, data]) if (method, data) in table else ""
 
 
-def synthetic_figures(found: Found, way: str, data: str) -> tuple[str, str]:
+def synthetic_figures(found: Found, method: str, data: str) -> tuple[str, str]:
     return (
-        mean_sd(column(found, of(PAPERS_DATA, data), way), 4),
-        mean_sd(column(found, of(OTHER_DATA, data), way)),
+        mean_sd(column(found, of(PAPERS_DATA, data), method), 4),
+        mean_sd(column(found, of(OTHER_DATA, data), method)),
     )
 
 
 def scores_table(found: Found, cells: list[Cell]) -> list[str]:
     lines = head("method", *SCORES.values())
-    for way in METHODS:
-        shown = [mean_sd(column(found, cells, way, score), DIGITS_SHOWN.get(score, 3)) for score in SCORES]
-        lines.append(line(way, *shown))
+    for method in METHODS:
+        shown = [mean_sd(column(found, cells, method, score), DIGITS_SHOWN.get(score, 3)) for score in SCORES]
+        lines.append(line(method, *shown))
     return lines
 
 
@@ -117,11 +117,11 @@ def claims_table(found: Found) -> list[str]:
     """Every published figure beside ours, and whether it came out."""
     lines = head("table", "method", "data", "published", "ours", "difference", "came out")
     for claim in CLAIMS:
-        ours = column(found, of(PAPERS_DATA + COMPAS, claim.data), claim.way)
+        ours = column(found, of(PAPERS_DATA + COMPAS, claim.data), claim.method)
         if not ours:
             continue
         figures = (short(claim.figure), mean_sd(ours, 4), f"{np.mean(ours) - claim.figure:+.4f}")
-        lines.append(line(str(claim.table), claim.way, claim.data, *figures, claim.verdict(ours)))
+        lines.append(line(str(claim.table), claim.method, claim.data, *figures, claim.verdict(ours)))
     return lines
 
 
@@ -135,12 +135,12 @@ def floor_table(found: Found) -> list[str]:
         "text": TEXT,
     }
     lines = head("method", *sets)
-    for way in METHODS:
-        if way == FLOOR:
+    for method in METHODS:
+        if method == FLOOR:
             continue
-        cells = [way]
+        cells = [method]
         for kept in sets.values():
-            pairs = zip(column(found, kept, way), column(found, kept, way, "floor"), strict=True)
+            pairs = zip(column(found, kept, method), column(found, kept, method, "floor"), strict=True)
             above = [ari > floor for ari, floor in pairs]
             cells.append(f"{sum(above)} of {len(above)}" if above else "-")
         lines.append(line(*cells))

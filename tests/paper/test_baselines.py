@@ -1,4 +1,4 @@
-"""The ways of ``BASELINES.md`` on a small problem with a cue, and the arithmetic of its page."""
+"""The methods of ``BASELINES.md`` on a small problem with a cue, and the arithmetic of its page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.paper.baselines import __main__ as page
-from tests.paper.baselines import ways
+from tests.paper.baselines import methods
+from tests.paper.baselines.methods import CB, ERM, LINEAR, ORACLE, OURS, TREES
 from tests.paper.baselines.problems import PROBLEMS, Problem, load
-from tests.paper.baselines.ways import CB, ERM, LINEAR, ORACLE, OURS, TREES
 from tests.paper.cells import ROOT
 
 
@@ -30,16 +30,16 @@ def problem() -> Problem:
 
 @pytest.fixture(autouse=True)
 def _few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "NETWORK", {**ways.NETWORK, "epochs": 8, "batch_size": 128})
+    monkeypatch.setattr(methods, "NETWORK", {**methods.NETWORK, "epochs": 8, "batch_size": 128})
 
 
-@pytest.mark.parametrize("way", [*LINEAR, *(name for name in TREES if name.startswith("Hist"))])
-def test_every_way_answers_better_than_by_the_majority(problem: Problem, way: str) -> None:
-    found = {**LINEAR, **TREES}[way](problem, 0)
+@pytest.mark.parametrize("method", [*LINEAR, *(name for name in TREES if name.startswith("Hist"))])
+def test_every_method_answers_better_than_by_the_majority(problem: Problem, method: str) -> None:
+    found = {**LINEAR, **TREES}[method](problem, 0)
     assert found.shape == problem.yt.shape
     balanced = np.mean([(found == problem.yt)[problem.yt == c].mean() for c in (0, 1)])
     assert balanced > 0.6
-    assert np.array_equal(found, {**LINEAR, **TREES}[way](problem, 0))
+    assert np.array_equal(found, {**LINEAR, **TREES}[method](problem, 0))
 
 
 def test_the_oracle_and_our_weights_are_above_the_floor_where_there_is_a_cue(problem: Problem) -> None:
@@ -56,10 +56,10 @@ def test_trees_get_the_weights(problem: Problem) -> None:
 def test_afr_without_a_tilt_is_the_class_balanced_model(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tilted = ways.afr(problem, 0)
-    monkeypatch.setattr(ways, "AFR_GAMMA", 0.0)
-    flat = ways.afr(problem, 0)
-    balanced = ways.linear(problem, ways.class_balance(problem))
+    tilted = methods.afr(problem, 0)
+    monkeypatch.setattr(methods, "AFR_GAMMA", 0.0)
+    flat = methods.afr(problem, 0)
+    balanced = methods.linear(problem, methods.class_balance(problem))
     assert (flat == balanced).mean() > 0.97
     groups = problem.group_t
     worst = [min((p == problem.yt)[groups == g].mean() for g in range(4)) for p in (flat, tilted)]
@@ -67,13 +67,13 @@ def test_afr_without_a_tilt_is_the_class_balanced_model(
 
 
 def test_groups_of_the_methods_hold_one_class_each(problem: Problem) -> None:
-    for groups in (ways.eiil(problem), ways.xrm(problem, 0), ways.george(problem, 0)):
+    for groups in (methods.eiil(problem), methods.xrm(problem, 0), methods.george(problem, 0)):
         pairs = {*zip(groups.tolist(), problem.y.tolist(), strict=True)}
         assert len(pairs) == len(np.unique(groups)) >= 2
 
 
 def runs(**worst: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Runs of two seeds from the worst group of each way."""
+    """Runs of two seeds from the worst group of each method."""
     names = {"erm": ERM, "cb": CB, "ours": OURS, "oracle": ORACLE}
     return [
         {names[k]: {"worst": v[seed], "mean": 0.9, "seconds": 1.0} for k, v in worst.items()}
@@ -84,7 +84,7 @@ def runs(**worst: tuple[float, ...]) -> list[dict[str, Any]]:
 def test_shares_start_at_the_better_floor_and_end_at_one() -> None:
     found = runs(erm=(0.1, 0.3), cb=(0.4, 0.4), ours=(0.5, 0.7), oracle=(0.6, 0.6))
     assert page.floor_of(found) == pytest.approx(0.4)
-    assert page.way_to_go(found) == pytest.approx(0.2)
+    assert page.headroom(found) == pytest.approx(0.2)
     assert page.share(found, OURS) == pytest.approx(1.0)
     assert page.share(found, ERM) == pytest.approx(-1.0)
     more = runs(erm=(0.5, 0.5), cb=(0.4, 0.4), ours=(0.9, 0.9), oracle=(0.6, 0.6))
@@ -93,7 +93,7 @@ def test_shares_start_at_the_better_floor_and_end_at_one() -> None:
 
 def test_problems_without_a_way_stand_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (ERM, CB, OURS, ORACLE)
-    monkeypatch.setattr(page, "ways", lambda: {name: LINEAR[name] for name in names})
+    monkeypatch.setattr(page, "methods", lambda: {name: LINEAR[name] for name in names})
     far = runs(erm=(0.1, 0.1), cb=(0.4, 0.4), ours=(0.5, 0.5), oracle=(0.6, 0.6))
     near = runs(erm=(0.1, 0.1), cb=(0.59, 0.59), ours=(0.5, 0.5), oracle=(0.6, 0.6))
     text = page.page({"far": far, "near": near}, {"gone": "no file"})
@@ -101,7 +101,7 @@ def test_problems_without_a_way_stand_apart(monkeypatch: pytest.MonkeyPatch) -> 
     assert "| our weights | **.500 (.000) / .900** |" in first
     assert "| our weights | .50 | .50 | +0.100 |" in first
     assert "near" not in first.split("## Problems with a way to go")[1]
-    assert "| way | near |" in second
+    assert "| method | near |" in second
     assert "Not here: gone; no file." in text
 
 

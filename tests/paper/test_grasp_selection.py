@@ -14,7 +14,7 @@ from tests.paper.class_problems import FRESH, Name, class_problems
 from tests.paper.published import AS_PUBLISHED
 from tests.paper.selection import OURS, PAPER, Result, mean, regret_ratio, study
 
-MAX_OF_THE_REGRET = 0.4
+MAX_REGRET_RATIO = 0.4
 SUBSET = (
     *(name for name in FRESH if name.data == "digits" and name.l2 == 0.2),
     *(name for name in FRESH if name.data not in {"digits", "synthetic"} and name.seed == 10),
@@ -34,7 +34,7 @@ def test_regret_is_at_most_two_fifths_of_the_silhouettes() -> None:
         print(f"{rule}: ARI {mean(results, lambda r: r.ari[rule]):.3f}", end=" ")  # noqa: B023
     print(f"best {mean(results, lambda r: r.best):.3f}, ratio {regret_ratio(results):.2f}, {len(results)}")
     assert mean(results, lambda r: r.regret(PAPER)) > 0.1, "no room to do better"
-    assert regret_ratio(results) <= MAX_OF_THE_REGRET
+    assert regret_ratio(results) <= MAX_REGRET_RATIO
 
 
 @pytest.mark.parametrize("variant", ["clean", "contaminated"])

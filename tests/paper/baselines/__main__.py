@@ -1,4 +1,4 @@
-"""Writes ``BASELINES.md``: the worst true group and the mean accuracy of every way on every problem.
+"""Writes ``BASELINES.md``: the worst true group and the mean accuracy of every method on every problem.
 
     python -m tests.paper.baselines
 
@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from engine.core.json_files import write_text
+from tests.paper.baselines.methods import CB, ERM, NETWORK, ORACLE, Method, has_lightgbm, methods
 from tests.paper.baselines.problems import PROBLEMS, Problem, load
-from tests.paper.baselines.ways import CB, ERM, NETWORK, ORACLE, Way, has_lightgbm, ways
 from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import SkippedError
 from tests.paper.tables import head, line, mean_sd, short
@@ -27,10 +27,10 @@ RESULTS = Path(__file__).parents[1] / "BASELINES.md"
 SEEDS = tuple(range(int(os.environ.get("ROWSIEVE_BASELINE_SEEDS", "3"))))
 """The environment variable bounds the time."""
 CODE = (*METHODS, *TRAINING, "operators/cues", "operators/class_shares.py", "tests/paper/baselines")
-MIN_WAY = 0.03
+MIN_HEADROOM = 0.03
 Score = dict[str, float]
 Runs = Sequence[Mapping[str, Score]]
-"""One mapping a seed: way -> worst, mean, seconds."""
+"""One mapping a seed: method -> worst, mean, seconds."""
 TOP = """\
 # Our weights beside the usual baselines
 
@@ -39,10 +39,10 @@ that are trained on; the other rows are scored. A cell is the accuracy of the wo
 attribute) / the mean accuracy, over the seeds, with the worst group's standard deviation in parentheses. All
 six problems were in view while the weights were designed, so this page compares on known ground; the fresh
 problems are in [REAL.md](REAL.md). Nothing is tuned: settings are the papers' or this project's defaults
-(`baselines/ways.py`), and networks are logistic: {network}. Only the oracle sees true groups.
+(`baselines/methods.py`), and networks are logistic: {network}. Only the oracle sees true groups.
 
 The floor is the better of ERM and class-balanced ERM (CB), the ceiling group DRO on the true groups. The
-share is the way from floor to ceiling that a way of training goes, capped at 1, by means over the seeds.
+share is the way from floor to ceiling that a method of training goes, capped at 1, by means over the seeds.
 """
 
 
@@ -59,18 +59,18 @@ def main() -> None:
 
 
 def run(name: str, seed: int) -> Mapping[str, Score]:
-    """Return the scores of every way on one problem, kept or computed."""
+    """Return the scores of every method on one problem, kept or computed."""
     scores = {}
-    for way, train in ways().items():
-        key = f"baselines-{name}-{seed}-{way}"
-        scores[way] = kept(key, lambda t=train: score_of(load(name, seed), t, seed), CODE)
-    shown = ", ".join(f"{way} {score['worst']:.3f}" for way, score in scores.items())
+    for method, train in methods().items():
+        key = f"baselines-{name}-{seed}-{method}"
+        scores[method] = kept(key, lambda t=train: score_of(load(name, seed), t, seed), CODE)
+    shown = ", ".join(f"{method} {score['worst']:.3f}" for method, score in scores.items())
     print(f"{name}, seed {seed}: {shown}", file=sys.stderr, flush=True)
     return scores
 
 
-def score_of(problem: Problem, train: Way, seed: int) -> Score:
-    """Train in one way; return worst true group, mean accuracy and CPU seconds."""
+def score_of(problem: Problem, train: Method, seed: int) -> Score:
+    """Train by one method; return worst true group, mean accuracy and CPU seconds."""
     started = time.process_time()
     right = train(problem, seed) == problem.yt
     seconds = time.process_time() - started
@@ -84,13 +84,15 @@ def page(found: Mapping[str, Runs], skipped: Mapping[str, str]) -> str:
     notes = [f"Not here: {name}; {why}.\n" for name, why in skipped.items()]
     if not has_lightgbm():
         notes.append("LightGBM is not installed (`pip install '.[paper]'`), so that its rows are missing.\n")
-    with_way = {name: runs for name, runs in found.items() if way_to_go(runs) >= MIN_WAY}
-    without = {name: runs for name, runs in found.items() if name not in with_way}
+    with_headroom = {name: runs for name, runs in found.items() if headroom(runs) >= MIN_HEADROOM}
+    without = {name: runs for name, runs in found.items() if name not in with_headroom}
     parts = [top, *notes]
-    if with_way:
-        parts += ["## Problems with a way to go\n", table(with_way), shares(with_way)]
+    if with_headroom:
+        parts += ["## Problems with a way to go\n", table(with_headroom), shares(with_headroom)]
     if without:
-        text = f"Floor and ceiling are less than {short(MIN_WAY, 2)} apart, so that a share would be noise."
+        text = (
+            f"Floor and ceiling are less than {short(MIN_HEADROOM, 2)} apart, so that a share would be noise."
+        )
         title = "## Problems on which the floor is about as good as the oracle\n"
         parts += [title, text + "\n", table(without)]
     parts += ["## What it costs\n", costs(found)]
@@ -103,9 +105,9 @@ def network_settings() -> str:
     return f"{n['epochs']} epochs, batches of {n['batch_size']} rows, step size {n['lr']}"
 
 
-def mean_of(runs: Runs, way: str, part: str = "worst") -> float:
+def mean_of(runs: Runs, method: str, part: str = "worst") -> float:
     """Return the mean over the seeds."""
-    return float(np.mean([run[way][part] for run in runs]))
+    return float(np.mean([run[method][part] for run in runs]))
 
 
 def floor_of(runs: Runs) -> float:
@@ -113,49 +115,52 @@ def floor_of(runs: Runs) -> float:
     return max(mean_of(runs, ERM), mean_of(runs, CB))
 
 
-def way_to_go(runs: Runs) -> float:
+def headroom(runs: Runs) -> float:
     """Return how far the oracle is above the floor."""
     return mean_of(runs, ORACLE) - floor_of(runs)
 
 
-def share(runs: Runs, way: str) -> float:
+def share(runs: Runs, method: str) -> float:
     """Return the part of the way from floor to oracle, at most 1."""
-    return min((mean_of(runs, way) - floor_of(runs)) / way_to_go(runs), 1.0)
+    return min((mean_of(runs, method) - floor_of(runs)) / headroom(runs), 1.0)
 
 
 def table(found: Mapping[str, Runs]) -> str:
-    """Return worst group and mean of every way; the best worst group that no oracle has is bold."""
-    names = [way for way in ways() if all(way in run for runs in found.values() for run in runs)]
+    """Return worst group and mean of every method; the best worst group that no oracle has is bold."""
+    names = [method for method in methods() if all(method in run for runs in found.values() for run in runs)]
     best = {n: max((w for w in names if w != ORACLE), key=lambda w: mean_of(r, w)) for n, r in found.items()}
-    lines = head("way", *found)
-    for way in names:
+    lines = head("method", *found)
+    for method in names:
         cells = []
         for name, runs in found.items():
-            text = mean_sd([run[way]["worst"] for run in runs]) + f" / {short(mean_of(runs, way, 'mean'), 3)}"
-            cells.append(f"**{text}**" if way == best[name] else text)
-        lines.append(line(way, *cells))
+            text = (
+                mean_sd([run[method]["worst"] for run in runs])
+                + f" / {short(mean_of(runs, method, 'mean'), 3)}"
+            )
+            cells.append(f"**{text}**" if method == best[name] else text)
+        lines.append(line(method, *cells))
     return "\n".join(lines) + "\n"
 
 
 def shares(found: Mapping[str, Runs]) -> str:
-    """Return the share of every way on every problem, its mean, and the furthest below the floor."""
+    """Return the share of every method on every problem, its mean, and the furthest below the floor."""
     lines = head("share of the way", *found, "mean", "furthest from the floor")
-    for way in ways():
-        if way in (ERM, CB, ORACLE):
+    for method in methods():
+        if method in (ERM, CB, ORACLE):
             continue
-        values = [share(runs, way) for runs in found.values()]
-        lowest = min(mean_of(runs, way) - floor_of(runs) for runs in found.values())
+        values = [share(runs, method) for runs in found.values()]
+        lowest = min(mean_of(runs, method) - floor_of(runs) for runs in found.values())
         lines.append(
-            line(way, *(short(v, 2) for v in values), short(float(np.mean(values)), 2), f"{lowest:+.3f}")
+            line(method, *(short(v, 2) for v in values), short(float(np.mean(values)), 2), f"{lowest:+.3f}")
         )
     return "\n".join(lines) + "\n"
 
 
 def costs(found: Mapping[str, Runs]) -> str:
-    """Return CPU seconds of every way, mean over the seeds; the weights' own are in those that use them."""
+    """Return CPU seconds of every method, mean over the seeds; those of the weights are part of them."""
     lines = head("CPU seconds", *found)
-    for way in ways():
-        lines.append(line(way, *(f"{mean_of(runs, way, 'seconds'):.1f}" for runs in found.values())))
+    for method in methods():
+        lines.append(line(method, *(f"{mean_of(runs, method, 'seconds'):.1f}" for runs in found.values())))
     return "\n".join(lines) + "\n"
 
 

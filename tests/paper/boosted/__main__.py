@@ -43,7 +43,7 @@ CODE = (
 PLOT = Path(__file__).parents[1] / "plots" / "boosted.png"
 SEEDS = (0, 1, 2, 3, 4)
 Run = dict[str, dict[str, Curve]]
-WAYS = (ERM, *(f"{way}, T = {t}" for t in ROUNDS for way in (AVERAGE, ADA, REGULARISED)))
+METHODS = (ERM, *(f"{method}, T = {t}" for t in ROUNDS for method in (AVERAGE, ADA, REGULARISED)))
 TOP = """\
 # Boosted CVaR classification on COMPAS
 
@@ -76,23 +76,23 @@ def main() -> None:
 
 
 def of_seed(seed: int) -> Run:
-    """Way, with its T -> split -> curve."""
+    """Method, with its T -> split -> curve."""
     run: Run = kept(f"boosted-{seed}", lambda: without_lp(seed), CODE)
     for alpha in ALPHAS:
-        for way, values in kept(
+        for method, values in kept(
             f"boosted-{seed}-{alpha}", lambda a=alpha: regularised(seed, a), CODE
         ).items():
             for split, value in values.items():
-                run.setdefault(way, {}).setdefault(split, {})[str(alpha)] = value
+                run.setdefault(method, {}).setdefault(split, {})[str(alpha)] = value
     return run
 
 
 def table(runs: Sequence[Run], split: str) -> list[str]:
-    """A row for each way, a column for each alpha."""
+    """A row for each method, a column for each alpha."""
     lines = head("alpha", *(short(alpha, 2) for alpha in ALPHAS))
-    for way in WAYS:
-        curves = [run[way][split] for run in runs]
-        lines.append(line(way, *(mean_sd([curve[str(alpha)] for curve in curves]) for alpha in ALPHAS)))
+    for method in METHODS:
+        curves = [run[method][split] for run in runs]
+        lines.append(line(method, *(mean_sd([curve[str(alpha)] for curve in curves]) for alpha in ALPHAS)))
     return [*lines, line("coin", *(".500" for _ in ALPHAS))]
 
 
@@ -136,9 +136,9 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, t in zip(figure.subplots(1, len(ROUNDS), sharey=True), ROUNDS, strict=True):
-        for way in (ERM, *(f"{way}, T = {t}" for way in (AVERAGE, ADA, REGULARISED))):
-            values = np.array([[run[way]["test"][str(alpha)] for alpha in ALPHAS] for run in runs])
-            axes.plot(ALPHAS, values.mean(axis=0), marker="o", ms=4, label=way)
+        for method in (ERM, *(f"{method}, T = {t}" for method in (AVERAGE, ADA, REGULARISED))):
+            values = np.array([[run[method]["test"][str(alpha)] for alpha in ALPHAS] for run in runs])
+            axes.plot(ALPHAS, values.mean(axis=0), marker="o", ms=4, label=method)
             axes.fill_between(ALPHAS, values.min(axis=0), values.max(axis=0), alpha=0.2)
         axes.axhline(0.5, color="grey", ls=":", label="coin")
         axes.set(xlabel="alpha", ylabel="CVaR of the 0/1 loss, test rows", ylim=(0.25, 1.02), xscale="log")

@@ -207,13 +207,13 @@ def _chosen(name: str, grid: Sequence[float], seeds: Iterable[int]) -> list[str]
     ]
     picked = pick(tried)
     oracle = max(settings, key=lambda pair: np.mean([fit["nmi"] for fit in settings[pair]]))
-    ways = {"stated": STATED, "rule": (picked.lambda1, picked.lambda2), "oracle, by labels": oracle}
+    choices = {"stated": STATED, "rule": (picked.lambda1, picked.lambda2), "oracle, by labels": oracle}
     rows = []
-    for way, pair in ways.items():
+    for choice, pair in choices.items():
         found = [{"fit": _fit(name, seed, pair)} for seed in seeds]
         figures = [mean_sd(_column(found, "fit", score)) for score in ("nmi", "ari")]
         figures += [mean_sd(_column(found, "fit", "share"), 2), mean_sd(_column(found, "fit", "after"), 1)]
-        rows.append(line(name, way, ", ".join(f"{value:g}" for value in pair), *figures))
+        rows.append(line(name, choice, ", ".join(f"{value:g}" for value in pair), *figures))
     everyone = [{"fit": {k: np.mean([f[k] for f in fits]) for k in fits[0]}} for fits in settings.values()]
     figures = [mean_sd(_column(everyone, "fit", score)) for score in ("nmi", "ari")]
     figures += [

@@ -22,7 +22,7 @@ from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "TABLE4.md"
 CODE = (*METHODS, *TRAINING, "tests/paper/robust", "tests/paper/downstream/trainings.py")
-WAYS = (ERM, DORO, JTT, *LEARNT, DEFAULT, ORACLE)
+COMPARED = (ERM, DORO, JTT, *LEARNT, DEFAULT, ORACLE)
 PAPERS = [(PAPER_SEED, training) for training in (0, 1, 2)]
 OTHERS = [(seed, seed) for seed in (0, 1, 2, 3, 4)]
 GRASP = "GRASP"
@@ -51,12 +51,14 @@ def main() -> None:
             print(name, "done", file=sys.stderr, flush=True)
         columns = ("method", "published", "paper's data", "reproduced")
         lines = head(*columns, "seeds 0-4: worst", "seeds 0-4: average")
-        for way in WAYS:
-            published = "{} ({})".format(*map(short, TABLE_4[way, data])) if (way, data) in TABLE_4 else ""
-            papers = [runs[key].get(way) or {} for key in PAPERS]
-            others = [runs[key].get(way) or {} for key in OTHERS]
-            cells = [published, mean_of(papers), verdict(TABLE_4.get((way, data)), papers)]
-            lines.append(line(way, *cells, *(spread(others, s) for s in SCORES)))
+        for method in COMPARED:
+            published = (
+                "{} ({})".format(*map(short, TABLE_4[method, data])) if (method, data) in TABLE_4 else ""
+            )
+            papers = [runs[key].get(method) or {} for key in PAPERS]
+            others = [runs[key].get(method) or {} for key in OTHERS]
+            cells = [published, mean_of(papers), verdict(TABLE_4.get((method, data)), papers)]
+            lines.append(line(method, *cells, *(spread(others, s) for s in SCORES)))
         text += f"\n## {data.capitalize()}\n\n" + "\n".join(lines) + "\n"
         text += "\n" + claim([runs[key] for key in PAPERS + OTHERS])
     write_text(RESULTS, text)
@@ -76,10 +78,13 @@ def verdict(published: tuple[float, float] | None, papers: list[dict[str, float]
 def claim(runs: list[dict[str, dict[str, float]]]) -> str:
     """The paper's claim, over all runs: the worst group under GRASP and under the others."""
     both = [run for run in runs if run.get(GRASP)]
-    mean = {way: float(np.mean([run[way]["worst"] for run in both if run.get(way)])) for way in WAYS}
-    rival = max((way for way in (DORO, JTT, *LEARNT) if way != GRASP), key=mean.__getitem__)
+    mean = {
+        method: float(np.mean([run[method]["worst"] for run in both if run.get(method)]))
+        for method in COMPARED
+    }
+    rival = max((method for method in (DORO, JTT, *LEARNT) if method != GRASP), key=mean.__getitem__)
     above = sum(run[GRASP]["worst"] > run[ERM]["worst"] for run in both)
-    worst = {way: short(value, 3) for way, value in mean.items()}
+    worst = {method: short(value, 3) for method, value in mean.items()}
     return (
         f"Over all {len(runs)} runs the worst group of GRASP is at {worst[GRASP]}, of ERM at {worst[ERM]}\n"
         f"(GRASP above it in {above} of {len(both)}), of the best other method, {rival}, at {worst[rival]},\n"

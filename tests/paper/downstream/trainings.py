@@ -22,10 +22,10 @@ from engine.training import fit_arrays, parse_params
 from operators.weights.params import CrossFit
 from tests.on_arrays import trust_on_arrays
 from tests.paper.data_sets import Problem, load
+from tests.paper.methods import METHODS
+from tests.paper.robust.methods import infer
 from tests.paper.robust.problems import RobustProblem
-from tests.paper.robust.ways import infer
 from tests.paper.synthetic import N_TRAIN, synthetic
-from tests.paper.ways import METHODS
 
 Array: TypeAlias = npt.NDArray[Any]
 Figures: TypeAlias = dict[str, float]
@@ -51,7 +51,7 @@ LEARNT = {
     "FeaSP": ("FeaSP, select: silhouette", "drop"),
     "GRASP": ("GRASP, select: silhouette", "drop"),
 }
-"""Name in table 4 -> way of finding groups, and what becomes of noise."""
+"""Name in table 4 -> method of finding groups, and what becomes of noise."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ def plain(case: Case, trainer: dict[str, Any], grid: Iterable[dict[str, Any]]) -
 
 
 def evaluate(data: str, seed: int, training_seed: int) -> dict[str, Figures]:
-    """Way -> test figures; empty where a method left one class only."""
+    """Method -> test figures; empty where a method left one class only."""
     found: dict[str, Figures] = {}
     here = case(data, seed, training_seed)
     pick, found[ERM] = plain(here, {"trainer": "erm"}, RATES)
     found[DORO] = plain(here, {"trainer": "cvar_doro", **pick}, TAILS)[1]
     found[JTT] = plain(here, {"trainer": "jtt"}, RATES)[1]
-    for name, (way, noise) in LEARNT.items():
-        found[name] = group_dro(here, METHODS[way](here.problem), noise)
+    for name, (method, noise) in LEARNT.items():
+        found[name] = group_dro(here, METHODS[method](here.problem), noise)
     found[DEFAULT] = by_default(here)
     found[ORACLE] = group_dro(here, here.true, "own_group")
     return found

@@ -124,14 +124,14 @@ def with_weights(published: pd.DataFrame, test: pd.DataFrame, attribute: Any) ->
     X, Xt = np.split(scaler.transform(encoded), [len(published)])
     y, yt = published[LABEL].to_numpy(), test[LABEL].to_numpy()
     count = np.bincount(y)
-    ways = {
+    weightings = {
         "ERM": np.ones(len(y)),
         "CB": (len(y) / (len(count) * count))[y],
         "weights": published["weight"].to_numpy(),
         "oracle": _group_balance(published[TRUTH]),
     }
     found = {}
-    for name, weight in ways.items():
+    for name, weight in weightings.items():
         model = LogisticRegression(C=1.0, max_iter=1000).fit(X, y, sample_weight=weight)
         found[name] = score(model.predict(Xt), yt, attribute)
     return found

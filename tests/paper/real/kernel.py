@@ -75,8 +75,8 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
     seconds = time.process_time() - started
     group = _groups(problem.y, problem.hidden, problem)
     oracle = (1.0 / np.maximum(np.bincount(group), MIN_GROUP_ROWS))[group]
-    ways = {"erm": np.ones(n), "cb": class_factors(counts)[problem.y], "oracle": oracle, "weights": w}
-    scores = {name: score(problem, given) for name, given in ways.items()}
+    weightings = {"erm": np.ones(n), "cb": class_factors(counts)[problem.y], "oracle": oracle, "weights": w}
+    scores = {name: score(problem, given) for name, given in weightings.items()}
     found = {f"{name} {part}": s[i] for name, s in scores.items() for i, part in enumerate(("worst", "mean"))}
     about = {"gate": state.blend, "rows": float(n), "classes": float(C), "seconds": seconds}
     return found | about | {"leaning": correlation}
@@ -84,14 +84,14 @@ def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, fl
 
 def row(name: str, kind: str, found: dict[str, float]) -> str:
     """Return one line of the result: worst / mean accuracy, change against the floor, share and gate."""
-    floor_way = max(("erm", "cb"), key=lambda way: found[f"{way} worst"])
-    floor, way = found[f"{floor_way} worst"], found["oracle worst"] - found[f"{floor_way} worst"]
+    floor_method = max(("erm", "cb"), key=lambda method: found[f"{method} worst"])
+    floor, headroom = found[f"{floor_method} worst"], found["oracle worst"] - found[f"{floor_method} worst"]
     change = found["weights worst"] - floor
-    share = f"{min(change / way, 1.0):.2f}" if way >= 0.03 else "-"
+    share = f"{min(change / headroom, 1.0):.2f}" if headroom >= 0.03 else "-"
     texts = [
         f"{found[f'{w} worst']:.3f} / {found[f'{w} mean']:.3f}" for w in ("erm", "cb", "oracle", "weights")
     ]
-    lost = found[f"{floor_way} mean"] - found["weights mean"]
+    lost = found[f"{floor_method} mean"] - found["weights mean"]
     size = f"{found['rows']:,.0f} x {found['classes']:.0f} classes"
     cells = [name, kind, size, *texts, f"{change:+.3f}", f"{-lost:+.3f}", share, f"{found['gate']:.2f}"]
     return f"| {' | '.join(cells)} |  {found['seconds']:.1f} s, leaning {found['leaning']:.2f}"

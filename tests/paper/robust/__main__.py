@@ -16,21 +16,21 @@ import numpy as np
 from engine.core.json_files import write_text
 from tests.paper.cells import METHODS, TRAINING, kept
 from tests.paper.data_sets import SkippedError
+from tests.paper.robust.methods import DEFAULT, ERM, ORACLE, PLAIN, PUBLISHED, WEIGHTS_1, evaluate
 from tests.paper.robust.problems import PROBLEMS
-from tests.paper.robust.ways import DEFAULT, ERM, ORACLE, PLAIN, PUBLISHED, WEIGHTS_1, evaluate
 from tests.paper.tables import head, line, mean_sd, short
 
 RESULTS = Path(__file__).parents[1] / "ROBUST.md"
 CODE = (*METHODS, *TRAINING, "tests/paper/class_problems.py", "tests/paper/robust")
 SEEDS = (0, 1, 2, 3, 4)
 Run = dict[str, dict[str, float]]
-"""Way -> figures of one seed."""
-WAYS = (ERM, PUBLISHED, PLAIN, WEIGHTS_1, DEFAULT, ORACLE)
+"""Method -> figures of one seed."""
+COMPARED = (ERM, PUBLISHED, PLAIN, WEIGHTS_1, DEFAULT, ORACLE)
 TOP = """\
 # Worst-group accuracy without group labels
 
 Written by `make paper` on {date}; do not edit. Mean over {seeds} seeds (standard deviation) of the accuracy
-of the worst true group, on clean test rows. All ways share model and optimiser. "Share": how much of the way
+of the worst true group, on clean test rows. All share model and optimiser. "Share": how much of the way
 from ERM to oracle group DRO, which knows true groups and which rows are damaged, the default recipe goes; not
 given where the oracle is less than .02 above ERM. Nothing but the oracle sees a true group.
 """
@@ -49,9 +49,12 @@ def main() -> None:
         except SkippedError as reason:
             skipped[name] = str(reason)
         print(name, "done" if name in found else "skipped", file=sys.stderr, flush=True)
-    lines = head("problem", *WAYS, "share, default", "share, biases plain")
+    lines = head("problem", *COMPARED, "share, default", "share, biases plain")
     for name, runs in found.items():
-        cells = [mean_sd([run[way]["worst"] if way in run else np.nan for run in runs]) for way in WAYS]
+        cells = [
+            mean_sd([run[method]["worst"] if method in run else np.nan for run in runs])
+            for method in COMPARED
+        ]
         lines.append(line(name, *cells, share_cell(runs, DEFAULT), share_cell(runs, PLAIN)))
     top = TOP.format(date=datetime.now(UTC).date(), seeds=len(SEEDS))
     notes = "".join(f"\nNot here: {name}; {why}.\n" for name, why in skipped.items())
@@ -80,22 +83,22 @@ def yes(met: bool) -> str:
     return "yes" if met else "**no**"
 
 
-def mean_of(runs: list[Run], way: str) -> float:
+def mean_of(runs: list[Run], method: str) -> float:
     """Worst-group accuracy, mean over seeds."""
-    return float(np.mean([run[way]["worst"] for run in runs]))
+    return float(np.mean([run[method]["worst"] for run in runs]))
 
 
-def share(runs: list[Run], way: str) -> float | None:
+def share(runs: list[Run], method: str) -> float | None:
     """Of the way from ERM to the oracle, by means over seeds; None where there is next to none to go."""
-    if any(way not in run for run in runs):
+    if any(method not in run for run in runs):
         return None
-    low, ours, high = (mean_of(runs, name) for name in (ERM, way, ORACLE))
+    low, ours, high = (mean_of(runs, name) for name in (ERM, method, ORACLE))
     return (ours - low) / (high - low) if high - low >= 0.02 else None
 
 
-def share_cell(runs: list[Run], way: str) -> str:
+def share_cell(runs: list[Run], method: str) -> str:
     """:func:`share` in the table."""
-    found = share(runs, way)
+    found = share(runs, method)
     return "-" if found is None else short(found, 2)
 
 

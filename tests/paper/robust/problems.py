@@ -39,7 +39,7 @@ class RobustProblem:
     y_test: Array
     group_test: Array
     trainer: dict[str, Any]
-    """Model and optimiser that all ways share."""
+    """Model and optimiser that all methods share."""
     one_unit: bool = False
     """Whether the features are the entries of one vector column, which share a standard deviation."""
 

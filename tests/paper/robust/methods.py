@@ -1,4 +1,4 @@
-"""Ways from rows to a model; only ``oracle`` sees true groups or which rows are damaged."""
+"""Methods of training from rows to a model; only ``oracle`` sees true groups or which rows are damaged."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def robust(problem: RobustProblem, seed: int, groups: Array) -> dict[str, float]
 
 
 def evaluate(problem: RobustProblem, seed: int) -> dict[str, dict[str, float]]:
-    """Way -> figures."""
+    """Method -> figures."""
     groups = infer(problem, "coverage", seed)
     published = infer(problem, "silhouette", seed, balance=False)
     found = {

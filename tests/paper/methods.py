@@ -1,4 +1,4 @@
-"""Every way of learning groups as one call on arrays: a problem in, group numbers out."""
+"""Every method of learning groups as one call on arrays: a problem in, group numbers out."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def by_class(problem: Problem, split: Callable[[Array], Array]) -> Array:
 
 COSINE: Any = "centered_cosine"
 TABLE_5: dict[str, Callable[[Problem], Array]] = {
-    f"{space}, {name}": way
+    f"{space}, {name}": method
     for space in ("features", "gradients")
-    for name, way in {
+    for name, method in {
         "k-means, k = 2": partial(kmeans, space=space, k=2),
         "k-means, k = 3": partial(kmeans, space=space, k=3),
         "DBSCAN, Euclidean": partial(density, space=space, metric="euclidean", select="silhouette"),
@@ -87,9 +87,9 @@ METHODS: dict[str, Callable[[Problem], Array]] = {
 }
 
 
-def ways_for(problem: Problem, *, table_5: bool) -> dict[str, Callable[[Problem], Array]]:
+def methods_for(problem: Problem, *, table_5: bool) -> dict[str, Callable[[Problem], Array]]:
     """Return the methods that are run on a problem, by name."""
-    ways = METHODS | (TABLE_5 if table_5 else {})
+    methods = METHODS | (TABLE_5 if table_5 else {})
     if problem.gradients.shape[1] > WIDE:
-        ways = {name: way for name, way in ways.items() if "k by silhouette" not in name}
-    return ways
+        methods = {name: method for name, method in methods.items() if "k by silhouette" not in name}
+    return methods

@@ -1,7 +1,7 @@
-"""Every way of training on one problem: predictions for the test rows. Only the oracles read true groups.
+"""Every method of training on one problem: predictions for the test rows. Only the oracles read true groups.
 
 Settings are the papers' or this project's defaults, fixed before any score was looked at; nothing is tuned,
-as there are no group labels to tune by. Networks are logistic, so that the ways differ in the objective
+as there are no group labels to tune by. Networks are logistic, so that the methods differ in the objective
 alone; trees are there because practitioners deploy them.
 """
 
@@ -28,7 +28,7 @@ from tests.paper.baselines.problems import Problem
 
 Floats: TypeAlias = npt.NDArray[np.floating[Any]]
 Ints: TypeAlias = npt.NDArray[np.int64]
-Way: TypeAlias = Callable[[Problem, int], Ints]
+Method: TypeAlias = Callable[[Problem, int], Ints]
 
 L2 = 1e-3
 NETWORK = {"model": "logistic", "standardize": False, "epochs": 20, "batch_size": 512, "lr": 0.03}
@@ -162,7 +162,7 @@ def has_lightgbm() -> bool:
     return importlib.util.find_spec("lightgbm") is not None
 
 
-LINEAR: dict[str, Way] = {
+LINEAR: dict[str, Method] = {
     ERM: lambda p, s: linear(p, np.ones(len(p.y))),
     CB: lambda p, s: linear(p, class_balance(p)),
     OURS: lambda p, s: linear(p, ours(p, s)),
@@ -176,7 +176,7 @@ LINEAR: dict[str, Way] = {
     "George + gDRO": lambda p, s: group_dro(p, s, george(p, s)),
     ORACLE: lambda p, s: group_dro(p, s, p.group),
 }
-TREES: dict[str, Way] = {
+TREES: dict[str, Method] = {
     f"{name}{suffix}": lambda p, s, of=of, weigh=weigh: of(p, s, weigh(p, s))  # type: ignore[misc]
     for name, of in (("HistGradientBoosting", trees), ("LightGBM", lightgbm))
     for suffix, weigh in (
@@ -187,7 +187,9 @@ TREES: dict[str, Way] = {
 }
 
 
-def ways() -> dict[str, Way]:
-    """Return every way that can be run here; LightGBM's are left out where it is not installed."""
+def methods() -> dict[str, Method]:
+    """Return every method that can be run here; LightGBM's are left out where it is not installed."""
     found = {**LINEAR, **TREES}
-    return {name: way for name, way in found.items() if has_lightgbm() or not name.startswith("LightGBM")}
+    return {
+        name: method for name, method in found.items() if has_lightgbm() or not name.startswith("LightGBM")
+    }
