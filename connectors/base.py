@@ -82,7 +82,7 @@ class Source(Protocol):
 
     @property
     def skip_corrupt(self) -> bool:
-        """Whether files that cannot be read are left out, and shards taken for rows without values."""
+        """Return whether files that cannot be read are left out, and shards taken for rows without values."""
         ...
 
     def list(self) -> Listing:
@@ -170,7 +170,7 @@ class FileSource:
 
     @property
     def skip_corrupt(self) -> bool:
-        """Whether ``spec.skip_corrupt`` allows files that cannot be read to be left out."""
+        """Return whether ``spec.skip_corrupt`` allows files that cannot be read to be left out."""
         return self.spec.skip_corrupt
 
     def locate(self, shard: SourceShard, row: int) -> str:

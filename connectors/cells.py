@@ -37,7 +37,7 @@ class CellRules:
 
     @property
     def rewrites(self) -> bool:
-        """Whether cells have to be rewritten before Arrow can tell their types."""
+        """Return whether cells have to be rewritten before Arrow can tell their types."""
         return self.strip or self.thousands is not None
 
     @property

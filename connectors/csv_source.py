@@ -33,7 +33,7 @@ TSV = (".tsv", *(".tsv" + ending for ending in CODECS))
 
 
 class CsvOptions(SourceOptions):
-    """Options of ``csv``."""
+    """Options of a source in the format ``csv``."""
 
     delimiter: str | None = Field(
         default=None,

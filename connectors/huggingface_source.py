@@ -25,7 +25,7 @@ FILES = ("Image", "Audio")
 
 
 class HuggingFaceOptions(SourceOptions):
-    """Options of ``huggingface``."""
+    """Options of a source in the format ``huggingface``."""
 
     split: str | None = Field(default=None, description="Split of a saved DatasetDict to read")
     class_names: bool = Field(default=True, description="ClassLabel columns as names; false: as numbers")

@@ -23,7 +23,7 @@ from connectors.text_source import CODECS, TextSource, compression, quote_value,
 
 
 class JsonlOptions(SourceOptions):
-    """Options of ``jsonl``."""
+    """Options of a source in the format ``jsonl``."""
 
     head_bytes: int = Field(
         default=2**20,

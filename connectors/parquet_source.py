@@ -45,7 +45,7 @@ Shards = list[SourceShard]
 
 
 class ParquetOptions(SourceOptions):
-    """Options of ``parquet``."""
+    """Options of a source in the format ``parquet``."""
 
     hive: bool = Field(default=True, description="Folder names such as year=2024 become columns")
 
@@ -69,7 +69,7 @@ class HeadShard(SourceShard):
 
 @dataclass(frozen=True)
 class ParquetSource(FileSource):
-    """Reads Parquet files.
+    """Source that reads Parquet files, shard by shard.
 
     A shard is a run of row groups of up to ``spec.shard_bytes`` uncompressed bytes, since a reader must hold
     all of them; a row group is never cut. ``spec.filter`` leaves out files by their folders' names and

@@ -19,7 +19,7 @@ class Wrapper(ABC):
 
     @property
     def skip_corrupt(self) -> bool:
-        """Whether the underlying source leaves out files that cannot be read."""
+        """Return whether the underlying source leaves out files that cannot be read."""
         return self.source.skip_corrupt
 
     def list(self) -> Listing:

@@ -260,7 +260,7 @@ class ReportContext(Protocol):
 
     @property
     def seed(self) -> int:
-        """The recipe's seed."""
+        """Return the seed of the recipe."""
         ...
 
     @property
@@ -456,12 +456,12 @@ class Operator(ABC, Generic[P]):
 
     @property
     def needs_ray(self) -> bool:
-        """Whether ``fit`` cannot work on the local executor."""
+        """Return whether ``fit`` cannot work on the local executor."""
         return False
 
     @property
     def learns_from_rows(self) -> bool:
-        """Whether the state depends on rows, so that rows that are held out must not be among them."""
+        """Return whether the state depends on rows, so that rows that are held out must not be among them."""
         return type(self).fit is not Operator.fit and not self.fits_on_all_rows
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -480,7 +480,7 @@ class Operator(ABC, Generic[P]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether the state can serve rows that ``fit`` has not seen.
+        """Return whether the state can serve rows that ``fit`` has not seen.
 
         By default this holds for operators without a ``fit``. Incremental runs fit all others again.
         """

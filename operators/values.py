@@ -1,4 +1,4 @@
-"""Values of Arrow columns as Python objects, where Python may have none for them."""
+"""Values of Arrow columns as Python objects, where Python may have none for them; texts that are numbers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ def python_value(value: pa.Scalar) -> Any:
         return value.as_py()
     except (OverflowError, ValueError):
         return f"{getattr(value, 'value', 'a value beyond Python')} ({value.type})"
+
+
+def is_number(text: str) -> bool:
+    """Return whether Python reads a text as a number; YAML takes ``1e-3`` for a text.
+
+    Examples
+    --------
+    >>> is_number("1e-3"), is_number("high")
+    (True, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """The prefix above."""
+        """Return the prefix that contains this path."""
         above = str(PurePosixPath(self.key).parent)
         return ObjectPath(self.root, "" if above == "." else above)
 

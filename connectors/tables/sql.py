@@ -116,7 +116,7 @@ class SqlSource:
 
     @property
     def skip_corrupt(self) -> bool:
-        """Whether ``spec.skip_corrupt`` allows shards that cannot be read to be left out."""
+        """Return whether ``spec.skip_corrupt`` allows shards that cannot be read to be left out."""
         return self.spec.skip_corrupt
 
     def check_query(self, query: str) -> None:

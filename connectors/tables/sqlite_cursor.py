@@ -40,7 +40,7 @@ class SqliteCursor:
 
     @property
     def expired(self) -> bool:
-        """Whether the last statement has used its time."""
+        """Return whether the last statement has used its time."""
         return self._expired()
 
     def execute(self, statement: str) -> None:

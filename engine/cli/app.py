@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command line interface."""
     app()
 
 

@@ -52,7 +52,7 @@ def _show(found: dict[str, Any]) -> None:
 
 
 def _show_group(entry: dict[str, Any]) -> None:
-    from engine.report.words import term_lines
+    from engine.report.described_groups import term_lines
     from operators.report.text import count, percent
 
     name = "noise" if entry["group"] < 0 else f"group {entry['group']}"

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
 from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
@@ -19,7 +18,6 @@ from engine.core.terminal import json_text, when
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pydantic.fields import FieldInfo
 
     from connectors.storage import Place
     from engine.plan.model import Plan
@@ -160,9 +158,11 @@ def show_operators() -> None:
 
 
 def _add_operator(table: Table, name: str, kind: type[Operator[Any]]) -> None:
+    from engine.recipe.reference import default_text
+
     fields = kind.Params.model_fields.items()
     chosen = name.strip().partition(": ")[0]
-    params = [f"{key}={_default(field)}" for key, field in fields if key != chosen]
+    params = [f"{key}={default_text(field)}" for key, field in fields if key != chosen]
     table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
 
 
@@ -175,13 +175,6 @@ def type_name(kind: pa.DataType) -> str:
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
         return f"list[{type_name(kind.value_type)}]"
     return str(kind)
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    return json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
 
 
 def show_quarantine(rows: pa.Table) -> None:

@@ -52,9 +52,7 @@ def _show_all(found: list[Any]) -> None:
 
     table = plain_table("format", "what it reads", "recognised by", "options (defaults)")
     for one in found:
-        options = [
-            f"{key}={default_text(field).strip('`')}" for key, field in one.Options.model_fields.items()
-        ]
+        options = [f"{key}={default_text(field)}" for key, field in one.Options.model_fields.items()]
         signs = [
             *one.extensions,
             *(f"a folder with {name}" for name in one.markers),
@@ -76,6 +74,6 @@ def _show_one(found: Any) -> None:
     shapes = found.Options.model_json_schema().get("properties", {})
     table = plain_table("source.options", "type", "default", "meaning")
     for key, field in found.Options.model_fields.items():
-        cells = (key, type_text(shapes[key]), default_text(field).strip("`"), field.description or "")
+        cells = (key, type_text(shapes[key]), default_text(field), field.description or "")
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table if shapes else "It has no options of its own.")

@@ -56,7 +56,7 @@ FIT_EVERY_SECONDS = 0.5
 
 
 def silent(event: Event) -> None:
-    """Ignore an event."""
+    """Ignore an event; the default receiver of events."""
 
 
 class Meter:

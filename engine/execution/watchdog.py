@@ -10,7 +10,7 @@ from engine.core.errors import InfeasibleError
 
 
 class Verdict(Enum):
-    """Whether work goes on."""
+    """Judgement of the watchdog on work in progress."""
 
     WORKING = "working"
     STALLED = "stalled"

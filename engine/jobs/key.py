@@ -25,7 +25,7 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended, so that its state cannot change any more."""
+        """Return whether the job has ended, so that its state cannot change any more."""
         return self not in (JobState.PENDING, JobState.RUNNING)
 
 

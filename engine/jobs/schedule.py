@@ -55,7 +55,7 @@ class SystemClock:
 
     @property
     def stopped(self) -> bool:
-        """Whether :meth:`stop` was called."""
+        """Return whether :meth:`stop` was called."""
         return self._stop.is_set()
 
     def stop(self) -> None:

@@ -66,7 +66,7 @@ def estimate(
     networks: int = 0,
     texts: int = 0,
 ) -> Estimate:
-    """Estimate a run.
+    """Estimate the cost of a run.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class PlannedOperator:
 
 @dataclass(frozen=True)
 class Action:
-    """Whether an incremental run reuses the state of one operator or fits it again."""
+    """Decision of an incremental run: it reuses the state of one operator, or fits it again."""
 
     kept: str = ""
     """Fingerprint of the base version's operator whose state and sidecars are reused; empty: fitted again."""
@@ -75,7 +75,7 @@ class Increment:
 
     @property
     def undecided(self) -> bool:
-        """Whether there are new rows that nobody has examined yet."""
+        """Return whether there are new rows that nobody has examined yet."""
         return self.decision is None and self.matching.new > 0
 
     def record(self) -> dict[str, Any]:

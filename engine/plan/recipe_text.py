@@ -28,7 +28,7 @@ class _OneLine(yaml.SafeDumper):
     """Writes texts with line ends or control characters in double quotes, which escape them."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Represent a text."""
+        """Represent a text as YAML."""
         style = None if data.isprintable() else '"'
         return self.represent_scalar("tag:yaml.org,2002:str", data, style)
 

@@ -25,7 +25,7 @@ def key_table(model: type[BaseModel]) -> list[str]:
     for name, field in model.model_fields.items():
         shape = shapes.get(name, {})
         meaning = _meaning(field, shape.get("description", ""))
-        rows.append((f"`{name}`", type_text(shape), default_text(field), meaning))
+        rows.append((f"`{name}`", type_text(shape), _default_cell(field), meaning))
     return table(("key", "type", "default", "meaning"), rows)
 
 
@@ -55,7 +55,12 @@ def default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    return f"`{json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)}`"
+    return json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)
+
+
+def _default_cell(field: FieldInfo) -> str:
+    text = default_text(field)
+    return text if field.is_required() else f"`{text}`"
 
 
 def connectors_page() -> str:
@@ -133,7 +138,7 @@ def recipe_page() -> str:
         "[connectors](../connectors/REFERENCE.md), `operators` in [operators](../operators/REFERENCE.md)."
     ]
     rest = {name: field for name, field in Recipe.model_fields.items() if name not in ("source", "operators")}
-    plain = [(f"`{n}`", _kind(f), default_text(f), _meaning(f)) for n, f in rest.items() if not _section(f)]
+    plain = [(f"`{n}`", _kind(f), _default_cell(f), _meaning(f)) for n, f in rest.items() if not _section(f)]
     lines += ["", *table(("key", "type", "default", "meaning"), plain)]
     for name, field in rest.items():
         lines += _section_lines(name, _section(field))
@@ -187,7 +192,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write every page."""
+    """Write every page of the reference."""
     for path, page in PAGES.items():
         (ROOT / path).write_text(page(), encoding="utf-8")
         print(path)

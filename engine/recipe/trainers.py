@@ -160,12 +160,12 @@ class TrainParams(OperatorParams):
 
     @property
     def uses_lbfgs(self) -> bool:
-        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return False
 
     @property
     def is_estimator(self) -> bool:
-        """Whether the model is an estimator that is fitted to weighted rows, not by gradients."""
+        """Return whether the model is an estimator that is fitted to weighted rows, not by gradients."""
         return is_estimator(self.model)
 
     @model_validator(mode="after")
@@ -229,7 +229,7 @@ class ErmParams(TrainParams):
 
     @property
     def uses_lbfgs(self) -> bool:
-        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return _is_logistic_erm(self)
 
 
@@ -247,7 +247,7 @@ class BaselineParams(TrainParams):
 
     @property
     def uses_lbfgs(self) -> bool:
-        """Whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
+        """Return whether the model is solved to its optimum by L-BFGS instead of being trained by steps."""
         return _is_logistic_erm(self)
 
 

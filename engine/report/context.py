@@ -54,7 +54,7 @@ class PlanContext:
 
     @property
     def seed(self) -> int:
-        """The recipe's seed."""
+        """Return the seed of the recipe."""
         return self.plan.recipe.seed
 
     @property

@@ -35,7 +35,7 @@ class GroupRow:
 
     @property
     def is_noise(self) -> bool:
-        """Whether these rows are in no group."""
+        """Return whether these rows are in no group."""
         return self.group == NOISE
 
     @property
@@ -66,7 +66,7 @@ class WorstGroup:
 
     @property
     def pooled(self) -> bool:
-        """Whether it consists of several groups."""
+        """Return whether it consists of several groups."""
         return len(self.members) > 1
 
     @property

@@ -10,6 +10,7 @@ from engine.core.output_layout import version_folder
 from engine.plan.model import Plan
 from engine.publish.parts import DATA
 from engine.report.context import operator_sections, plan_operator, read_classes
+from engine.report.described_groups import describe_groups
 from engine.report.groups import GroupRow, group_rows, group_to_inspect, summary_sentences, worst_group
 from engine.report.pictures import NOISE_STYLE, data_uri, png, style, symbol
 from engine.report.point_maps import point_map_figures
@@ -18,7 +19,6 @@ from engine.report.scores import score
 from engine.report.survey import Survey, survey
 from engine.report.templates import template
 from engine.report.times import time_section
-from engine.report.words import words_of
 from operators.base import PREDICTION, Executor
 from operators.metrics.group_scores import MIN_ROWS
 from operators.report import (
@@ -53,10 +53,10 @@ def render(
     groups = group_rows(found, classes)
     contributed = operator_sections(plan, found, classes, metrics, executor)
     sections = [section for _, section in contributed]
-    words = words_of(descriptions)
-    asked = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
-    gallery = make_gallery(plan, found, groups, classes, [*words.central, *asked])
-    n_central = len(words.central)
+    described = describe_groups(descriptions)
+    contributed_rows = [item for one in sections for item in one.content if isinstance(item, ExampleRows)]
+    gallery = make_gallery(plan, found, groups, classes, [*described.central, *contributed_rows])
+    n_central = len(described.central)
     truth = plan.recipe.truth
     sources = sorted(plan.listing.identities.items())
     folder = str(version_folder(plan.output, plan.version) / DATA)
@@ -74,7 +74,7 @@ def render(
             *(finding for one in sections for finding in one.findings),
         ],
         **table_of_groups(found, groups),
-        words=words,
+        described=described,
         central=gallery.examples[:n_central],
         maps=point_map_figures(plan, [one for section in sections for one in section.point_maps], groups),
         sections=list(printable_sections(contributed, iter(gallery.examples[n_central:]))),

@@ -61,7 +61,7 @@ class OperatorRunner:
 
     @property
     def executor_is_open(self) -> bool:
-        """Whether the executor has been opened."""
+        """Return whether the executor has been opened."""
         return "executor" in vars(self)
 
     def run(self, plan: Plan, planned: PlannedOperator) -> OperatorResult:

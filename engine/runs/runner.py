@@ -123,7 +123,7 @@ class _Runner:
 
     @property
     def holds_lease(self) -> bool:
-        """Whether this run has taken the output's lease."""
+        """Return whether this run has taken the output's lease."""
         return self._lease is not None
 
     def run(self) -> RunResult:

@@ -24,6 +24,7 @@ from engine.training.registry import PromotionDecision, RegisteredModel, promote
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
 from operators.base import Executor
+from operators.values import is_number
 
 
 @dataclass(frozen=True)
@@ -162,20 +163,11 @@ def parse_grid(axes: Sequence[str]) -> dict[str, Axis]:
 
 def _range(axis: str, text: str) -> Range:
     ends = [_yaml(f"--grid {axis}", end.strip()) for end in text.split("..")]
-    ends = [float(end) if isinstance(end, str) and _is_float(end) else end for end in ends]
+    ends = [float(end) if isinstance(end, str) and is_number(end) else end for end in ends]
     usable = len(ends) == 2 and all(isinstance(end, int | float) and end > 0 for end in ends)
     if not usable or ends[0] >= ends[1]:
         raise InputError(f"--grid {axis}: write a range as low..high of two numbers above 0, lr=1e-3..1e-1.")
     return Range(*ends)
-
-
-def _is_float(text: str) -> bool:
-    # YAML reads 1e-3 as a text.
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _yaml(place: str, text: str) -> Any:

@@ -52,7 +52,7 @@ class Range:
     high: float
 
     def draw(self, generator: np.random.Generator) -> float | int:
-        """Draw one number."""
+        """Draw one number from the range."""
         found = float(np.exp(generator.uniform(np.log(self.low), np.log(self.high))))
         whole = isinstance(self.low, int) and isinstance(self.high, int)
         return round(found) if whole else float(f"{found:.4g}")

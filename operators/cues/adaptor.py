@@ -88,7 +88,7 @@ class Cues(Operator[CuesParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels."""
+        """Return the required columns: features and labels."""
         return FEATURES, LABEL
 
     @property
@@ -153,7 +153,7 @@ class Cues(Operator[CuesParams]):
         return dict(delta.metrics)
 
     def open(self, context: Context) -> Apply:
-        """Load the state."""
+        """Load the state once, and return the function that weighs rows."""
         from operators.cues.serialise import load_state
 
         weigh = partial(_weigh, load_state(context.state))

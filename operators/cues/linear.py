@@ -61,15 +61,16 @@ def predict(coef: Floats, Z: Floats) -> Floats:
 
     ``coef`` has shape (d + 1, C); its last row is the intercept.
     """
-    logits = (Z @ coef[:-1].astype(np.float32)).astype(np.float64) + coef[-1]
-    logits -= logits.max(axis=1, keepdims=True)
-    p = np.exp(logits)
-    return np.asarray(p / p.sum(axis=1, keepdims=True))
+    return _softmax((Z @ coef[:-1].astype(np.float32)).astype(np.float64) + coef[-1])
 
 
 def predict_exactly(coef: Floats, Z: Floats) -> Floats:
     """Return what ``predict`` does, computed in float64: batches of other sizes change no float32 of it."""
-    logits = Z.astype(np.float64) @ coef[:-1] + coef[-1]
+    return _softmax(Z.astype(np.float64) @ coef[:-1] + coef[-1])
+
+
+def _softmax(logits: Floats) -> Floats:
+    """Return the probabilities (n, C) of logits (n, C), which are overwritten."""
     logits -= logits.max(axis=1, keepdims=True)
     p = np.exp(logits)
     return np.asarray(p / p.sum(axis=1, keepdims=True))

@@ -227,7 +227,7 @@ def check_answers(
 
 
 def _is_label(name: str, column: str) -> bool:
-    """Whether a name is the label of a feature that `encode` makes of a column."""
+    """Return whether a name is the label of a feature that `encode` makes of a column."""
     rest = name.removeprefix(column)
     return rest != name and rest.startswith((*WORDS, ": "))
 

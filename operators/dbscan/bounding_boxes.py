@@ -22,7 +22,7 @@ WIDTH_SAMPLE = 128  # rows that show which coordinate is the widest
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows in blocks.
+    """Rows that are sorted into blocks, each with its bounding box.
 
     Attributes
     ----------

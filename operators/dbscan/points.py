@@ -47,7 +47,7 @@ class Operand(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FlatRows:
-    """(n, p) vectors."""
+    """Points as vectors, shape (n, p)."""
 
     vectors: Tensor
 

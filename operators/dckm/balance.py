@@ -136,7 +136,7 @@ class Coded:
 
     @property
     def width(self) -> int:
-        """Number of features."""
+        """Return the number of features."""
         return int(self.Z.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:

@@ -59,7 +59,7 @@ class Passes(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         ...
 
     def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:
@@ -265,7 +265,7 @@ class InMemory:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self._coded)
 
     def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:

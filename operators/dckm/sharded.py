@@ -91,7 +91,7 @@ class Sharded:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return self._n_rows
 
     def initialise(self, n_clusters: int, start: float, seed: int) -> InitialSums:

@@ -86,7 +86,7 @@ class LevelView:
 
     @property
     def _two_valued(self) -> bool:
-        """Whether every row has one of two values, so that a row without one value has the other."""
+        """Return whether every row has one of two values, so that a row without one value has the other."""
         return len(self.levels) == 2 and bool(np.isin(self.codes, (0, 1)).all())
 
     def holds(self, condition: Condition) -> npt.NDArray[np.bool_]:

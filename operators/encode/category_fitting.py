@@ -53,7 +53,7 @@ class CategoryPlan:
 
     @property
     def needs_pass(self) -> bool:
-        """Whether the rows have to be read again."""
+        """Return whether the rows have to be read again."""
         return self.with_targets or not self.exact
 
 

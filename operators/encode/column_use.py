@@ -95,7 +95,7 @@ class ColumnUse:
 
     @property
     def used(self) -> bool:
-        """Whether the column gives features."""
+        """Return whether the column gives features."""
         return self.kind != Kind.UNUSED
 
     def to_json(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class TableEncoding:
         return {place: word for place, word in enumerate(found) if word is not None}
 
     def transform(self, table: pa.Table, folds: npt.NDArray[np.int64] | None = None) -> tuple[Float32, Codes]:
-        """Encode n rows.
+        """Encode the rows of a table.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ Part = Literal["elapsed", "year", "month", "day", "weekday", "hour"]
 
 
 class NumericParams(OperatorParams):
-    """Numbers and booleans."""
+    """Columns with numbers or booleans."""
 
     missing: Missing = "median_and_indicator"
     """Value that a null or NaN gets. median: the median, for booleans the more frequent value;
@@ -113,7 +113,7 @@ class EncodeParams(OperatorParams):
     """How ordinary columns become features. Columns that are not named are encoded by their kind."""
 
     numeric: NumericParams = NumericParams()
-    """Numbers and booleans."""
+    """Columns with numbers or booleans."""
     categorical: CategoricalParams = CategoricalParams()
     """Categories."""
     datetime: DatetimeParams = DatetimeParams()

@@ -107,12 +107,12 @@ class Histogram:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return int(self.counts.sum())
 
     @property
     def is_exact(self) -> bool:
-        """Whether every bucket is a single value."""
+        """Return whether every bucket is a single value."""
         return self.shift == 0
 
     @property
@@ -206,7 +206,7 @@ class ValueCounts:
 
     @property
     def is_exact(self) -> bool:
-        """Whether all texts are kept, with all their rows."""
+        """Return whether all texts are kept, with all their rows."""
         return self.error == 0
 
     @property

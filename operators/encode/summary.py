@@ -145,7 +145,7 @@ class ColumnSummary:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the number of distinct values is exact."""
+        """Return whether the number of distinct values is exact."""
         sketch = self.values or self.histogram
         return (sketch is None or sketch.is_exact) and len(self.large) < MAX_HASHES
 

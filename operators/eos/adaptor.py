@@ -60,7 +60,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def by_class(self) -> bool:
-        """Whether every class has a model of its own."""
+        """Return whether every class has a model of its own."""
         return self.params.by_class and self.params.model in BY_CLASS
 
     @property
@@ -107,7 +107,7 @@ class Eos(Operator[EosParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether new rows can be weighed: yes; weights have mean 1 over the rows of ``fit``."""
+        """Return True: new rows are weighed, relative to a mean of 1 over the rows of ``fit``."""
         return True
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
@@ -117,7 +117,7 @@ class Eos(Operator[EosParams]):
         return eos_section(context)
 
     def open(self, context: Context) -> Apply:
-        """Load the models."""
+        """Load the models once, and return the function that weighs rows."""
         from operators.eos.state import Scorer
 
         scorer = Scorer.load(context.state)

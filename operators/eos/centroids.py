@@ -96,7 +96,7 @@ class Centroids:
 
     @property
     def rows_needed(self) -> int:
-        """Number of centroids."""
+        """Return the number of rows that are needed, which is that of the centroids."""
         return len(self.centres)
 
     def distances(self, X: npt.NDArray[np.floating]) -> tuple[Float64, Float64]:

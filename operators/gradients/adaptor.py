@@ -72,7 +72,7 @@ class Gradients(Operator[GradientsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels."""
+        """Return the required columns: features and labels."""
         return FEATURES, LABEL
 
     @property

@@ -81,7 +81,7 @@ class Call:
 
     @property
     def is_per_row(self) -> bool:
-        """Whether tensors come by position and go out as one, all as long as the batch."""
+        """Return whether tensors come by position and go out as one, all as long as the batch."""
         tensors = [arg for arg in self.args if isinstance(arg, Tensor)]
         named = any(isinstance(value, Tensor) for value in self.kwargs.values())
         lengths = {tensor.shape[:1] for tensor in (*tensors, self.output) if tensor is not None}

@@ -201,7 +201,7 @@ def remark_on_sample(grid: Grid) -> list[str]:
 
 
 def remark_on_pick(grid: Grid) -> str:
-    """Describe the pick."""
+    """Describe which cell was selected, and why."""
     i, j = grid.pick
     if np.isnan(grid.rule_scores).all():
         return "Every setting failed (one cluster, or only noise), so the class was not split."

@@ -74,7 +74,7 @@ class ClassWise(GroupsBase[OperatorParams]):
         return resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
-        """Split every class.
+        """Split every class into groups.
 
         Returns
         -------

@@ -56,7 +56,7 @@ class GroupsBase(Operator[P]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether the method can assign new rows to groups; ``oracle`` reads the groups from the source."""
+        """Return whether the method can place new rows in groups; ``oracle`` reads them from the source."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

@@ -51,7 +51,7 @@ class ByCue(GroupsBase[CueGroupsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels."""
+        """Return the required columns: features and labels."""
         return FEATURES, LABEL
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

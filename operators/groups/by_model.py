@@ -43,7 +43,7 @@ class ByModel(GroupsBase[P], Generic[P]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels."""
+        """Return the required columns: features and labels."""
         return FEATURES, LABEL
 
     def open(self, context: Context) -> Apply:

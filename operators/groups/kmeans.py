@@ -33,7 +33,7 @@ class KMeans(GroupMethod[KMeansParams]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The vectors clustered."""
+        """Return the column of the vectors that are clustered."""
         return (SPACES[self.params.space],)
 
     def fit(self, columns: Columns, seed: int) -> GroupResult:

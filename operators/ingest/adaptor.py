@@ -83,7 +83,7 @@ class Ingest(Operator[IngestParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """``valid``, ``y``, ``x``."""
+        """Return the added columns ``valid``, ``y`` and ``x``."""
         own = (pa.field(FEATURES, VECTOR),) if self.params.features else ()
         return (pa.field(VALID, pa.bool_()), pa.field(LABEL, pa.int32()), *own)
 

@@ -15,6 +15,7 @@ import yaml
 
 from operators.class_shares import class_shares
 from operators.ingest.kernel import shorten
+from operators.values import is_number
 
 FEW_ROWS = 50
 """Rows of a class below which it is named: a fifth of them validates, and each weighs much."""
@@ -211,7 +212,7 @@ STRIP = "source.strip: true"
 def _mixed(label: LabelCounts) -> list[LabelFinding]:
     """Numbers among words: usually two ways of writing one label, or a value that stands for missing."""
     texts = [value for value in label.counts if isinstance(value, str)]
-    numbers = [value for value in texts if _is_number(value)]
+    numbers = [value for value in texts if is_number(value)]
     if not texts or not numbers or len(numbers) == len(label.counts):
         return []
     words = [value for value in texts if value not in numbers]
@@ -263,14 +264,6 @@ def _missing(label: LabelCounts, tolerated: float) -> list[LabelFinding]:
 
 def _where(label: LabelCounts) -> str:
     return "" if label.is_exact else f" in a sample of {label.rows:,} rows"
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _above(share: float) -> float:

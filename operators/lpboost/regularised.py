@@ -124,14 +124,14 @@ def newton(
     """Solve equation 8 by Newton's method in lambda; see :func:`solve_regularised` for the parameters."""
     dual = _Dual(losses, tail, beta, copies)
     lam = 0.9 * model_weights + 0.1 / losses.shape[1]
-    lam, steps = _descend(dual, lam)
+    lam, steps = _minimise_dual(dual, lam)
     state = dual.at(losses @ lam)
     gradient = dual.gradient(state)
     gap = float(lam @ gradient - gradient.min())
     return Solution(state.weights, lam, state.value - gap, gap, "newton", steps)
 
 
-def _descend(dual: _Dual, lam: Float64) -> tuple[Float64, int]:
+def _minimise_dual(dual: _Dual, lam: Float64) -> tuple[Float64, int]:
     """Return the lambda with the least gap that was seen, and the number of steps."""
     t = len(lam)
     state = dual.at(dual.losses @ lam)

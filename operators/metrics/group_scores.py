@@ -33,7 +33,7 @@ class ComparedGroup:
 
     @property
     def pooled(self) -> bool:
-        """Whether it consists of several groups."""
+        """Return whether it consists of several groups."""
         return len(self.members) > 1
 
 

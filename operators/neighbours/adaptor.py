@@ -101,7 +101,7 @@ class Neighbours(Operator[NeighboursParams]):
         return {"rows": float(rows), "recall": recall, "mean_neighbours": edges / rows}
 
     def report_section(self, context: ReportContext) -> ReportSection | None:
-        """Count near duplicates."""
+        """Report how many near duplicates there are."""
         from operators.neighbours.report import duplicate_section
 
         return duplicate_section(context, self.params, NEIGHBOUR_IDS, NEIGHBOUR_DISTANCES)

@@ -61,7 +61,7 @@ class RowParts(Operator[PartsParams]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The column ``part``."""
+        """Return the added column ``part``."""
         return (pa.field(PART, pa.int8()),)
 
     @property
@@ -93,7 +93,7 @@ class RowParts(Operator[PartsParams]):
         return {name: float(totals[part]) for part, name in enumerate(NAMES)}
 
     def open(self, context: Context) -> Apply:
-        """Load the state."""
+        """Load the state once, and return the function that gives rows their part."""
         state = read_json(context.state / STATE)
         rows = _Rows(self.params, context.shards, context.seed, state["by"], tuple(state["small_classes"]))
         return lambda table: pa.table({PART: pa.array(rows.parts(table))})

@@ -41,7 +41,7 @@ class Probe(Operator[ProbeParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Features and labels."""
+        """Return the required columns: features and labels."""
         return FEATURES, LABEL
 
     @property
@@ -51,7 +51,7 @@ class Probe(Operator[ProbeParams]):
 
     @property
     def needs_ray(self) -> bool:
-        """Whether the recipe asks for Ray Train."""
+        """Return whether the recipe asks for Ray Train."""
         return self.params.trainer == "ray"
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -93,7 +93,7 @@ class Probe(Operator[ProbeParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether new rows can be placed without ``fit``: yes, by the trained model."""
+        """Return True: the trained model places new rows without ``fit``."""
         return True
 
     def explain(self, context: Context, row: ExplainedRow) -> list[Fact]:

@@ -17,7 +17,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Rows:
-    """n training rows."""
+    """Training rows with their labels and weights."""
 
     X: NDArray[np.float32]
     """(n, d)"""

@@ -80,12 +80,12 @@ class Split(Operator[P]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether new rows can be split without ``fit``: yes, with its shares on average, not exactly."""
+        """Return True: new rows are split without ``fit``, with its shares on average and not exactly."""
         return True
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The column ``split``."""
+        """Return the added column ``split``."""
         return (pa.field(SPLIT, CATEGORY),)
 
     def mark_held_out(self, columns: pa.Table, validation: npt.NDArray[np.bool_]) -> pa.Table:

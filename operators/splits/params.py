@@ -82,7 +82,7 @@ class RandomParams(SplitParams):
 
     @property
     def asks_for_strata(self) -> bool:
-        """Whether the recipe itself asks for shares within groups."""
+        """Return whether the recipe itself asks for shares within groups."""
         return "stratify_by_group" in self.model_fields_set and self.stratify_by_group
 
 

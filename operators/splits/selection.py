@@ -64,7 +64,7 @@ def make_quotas(names: Int64, sizes: Int64, holdout: float, tolerance: Tolerance
 
 
 class Selector(Protocol):
-    """Picks validation rows."""
+    """Selection of validation rows by the distance between distributions."""
 
     def select(self, gain: Float64) -> Mask:
         """Return the mask (n,) of the feasible rows with the smallest sum of ``gain`` (n,)."""

@@ -157,7 +157,7 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def can_predict(self) -> bool:
-        """Whether new rows can be weighed: yes, by the trained models; groups are counted again."""
+        """Return True: the trained models weigh new rows, and groups are counted again."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:

@@ -30,7 +30,7 @@ class LabelTrust:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
+        """Return the number of classes."""
         return len(self.priors)
 
 

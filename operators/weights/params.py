@@ -91,7 +91,7 @@ class WeightsParams(OperatorParams):
 
     @property
     def trusts_all(self) -> bool:
-        """Whether every row's label is taken as it is."""
+        """Return whether every row's label is taken as it is."""
         if self.trust is None:
             return self.method in ("robust", "class_balanced")
         return self.trust == "all"

@@ -131,7 +131,7 @@ class Scales:
 
     @classmethod
     def load(cls, state: Path) -> Scales:
-        """Read :meth:`save`'s file."""
+        """Read the file that :meth:`save` wrote."""
         record = read_json(state / STATE)
         trust, sizes = record["trust"], record["sizes"]
         factors = record["factors"]

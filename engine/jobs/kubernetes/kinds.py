@@ -72,7 +72,7 @@ def to_yaml(manifests: Sequence[Manifest], about: str) -> str:
 
 class _Plain(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
-        """Write everything out."""
+        """Write repeated values out instead of as YAML aliases."""
         return True
 
 

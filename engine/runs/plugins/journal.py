@@ -41,7 +41,7 @@ class Journal(RunPlugin):
         self._failed = False
 
     def operator_started(self, run: RunContext, event: Event) -> None:
-        """Write the event."""
+        """Write the event into the journal."""
         self._note(run, event)
 
     def operator_progressed(self, run: RunContext, event: Event) -> None:
@@ -50,7 +50,7 @@ class Journal(RunPlugin):
             self._note(run, event)
 
     def operator_finished(self, run: RunContext, event: Event) -> None:
-        """Write the event."""
+        """Write the event into the journal."""
         self._note(run, event)
 
     def failed(self, run: RunContext, error: BaseException) -> None:

@@ -53,15 +53,15 @@ class Prometheus(RunPlugin):
         self._gauges: dict[str, Gauge] = {}
 
     def operator_started(self, run: RunContext, event: Event) -> None:
-        """Set the gauges."""
+        """Set the gauges to the progress of the run."""
         self._set(run, event)
 
     def operator_progressed(self, run: RunContext, event: Event) -> None:
-        """Set the gauges."""
+        """Set the gauges to the progress of the run."""
         self._set(run, event)
 
     def operator_finished(self, run: RunContext, event: Event) -> None:
-        """Set the gauges."""
+        """Set the gauges to the progress of the run."""
         self._set(run, event)
 
     def _set(self, run: RunContext, event: Event) -> None:

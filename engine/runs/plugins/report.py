@@ -19,7 +19,7 @@ class Report(RunPlugin):
     name: ClassVar[str] = "report"
 
     def published(self, run: RunContext) -> None:
-        """Write the report."""
+        """Write the report of the published version."""
         plan, version = run.plan, run.publication
         if not plan.recipe.report.enabled:
             return

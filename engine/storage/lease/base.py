@@ -69,7 +69,7 @@ class Lease:
 
     @property
     def file(self) -> Place:
-        """The lease file."""
+        """Return the path of the lease file."""
         return self.folder / FOLDER / f"{self.token:08d}.json"
 
     @property

@@ -43,7 +43,7 @@ class FolderLease(Lease):
 
     @property
     def file(self) -> Path:
-        """The lease file."""
+        """Return the path of the lease file."""
         return self.folder / FOLDER / f"{self.token:08d}.json"
 
     @property

@@ -75,7 +75,7 @@ class ObjectLease(Lease):
 
     @property
     def file(self) -> ObjectPath:
-        """The lease file."""
+        """Return the path of the lease file."""
         return self.folder / FOLDER / f"{self.token:08d}.json"
 
     @property

@@ -71,7 +71,7 @@ class Layout:
         return np.arange(block * self.block_rows, min((block + 1) * self.block_rows, self.n))
 
     def save(self, name: str, key: int, array: npt.NDArray[Any]) -> None:
-        """Store one array."""
+        """Store one array in a file."""
         save_array(self.folder / f"{name}-{key}.npy", array)
 
     def load(self, name: str, key: int, *, mapped: bool = False) -> npt.NDArray[Any]:
@@ -82,7 +82,7 @@ class Layout:
         return array
 
     def pack(self, name: str, key: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Store several arrays."""
+        """Store several arrays in one file."""
         save_array(self.folder / f"{name}-{key}.npz", arrays)
 
     def unpack(self, name: str, key: int) -> Arrays:

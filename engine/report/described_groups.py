@@ -22,38 +22,39 @@ class DescribedGroup:
     noise: bool
     text: str
     terms: list[str]
-    """A line for each text column: its most telling terms."""
+    """A line for each text column: the terms that distinguish the group most."""
     rule: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
-class Words:
-    """The whole part; without groups it is left out."""
+class DescribedGroups:
+    """Content of the part "Groups in words"; without groups and slices the report has no such part."""
 
     groups: list[DescribedGroup] = field(default_factory=list)
     checked: int = 0
+    """Drawn rows on which the rules were tested."""
     slices: list[tuple[str, str]] = field(default_factory=list)
-    """Suspected shortcuts on entries of vectors, and what tells their rows from others."""
+    """Suspected shortcuts on entries of vectors, each with the rule that describes its rows."""
     central: list[ExampleRows] = field(default_factory=list)
     """Rows nearest to the centre of their group."""
 
 
-def words_of(descriptions: Mapping[str, Any] | None) -> Words:
+def describe_groups(descriptions: Mapping[str, Any] | None) -> DescribedGroups:
     """Convert descriptions, as ``reports/<version>.groups.json`` holds them, for the template.
 
-    Where no class is split into groups, there is nothing to say of them.
+    Where no class is split into groups, groups are not described.
     """
     if descriptions is None:
-        return Words()
+        return DescribedGroups()
     entries = descriptions["groups"][:MAX_GROUPS]
     by_class = {entry["class"]: entry["rule"]["checked"] for entry in entries if entry["rule"]}
     inferred = [entry for entry in entries if entry["group"] >= 0 and entry["central_rows"]]
     slices = [(", ".join([one["slice"], *one["also"]]), one["description"]) for one in descriptions["slices"]]
     classes = [entry["class"] for entry in entries]
-    if len(set(classes)) == len(classes):  # no class is split: there is nothing to tell apart
-        return Words(slices=slices)
+    if len(set(classes)) == len(classes):  # no class is split
+        return DescribedGroups(slices=slices)
     groups = [_described(entry) for entry in entries]
-    return Words(groups, sum(by_class.values()), slices, _central(inferred))
+    return DescribedGroups(groups, sum(by_class.values()), slices, _central(inferred))
 
 
 def _described(entry: Mapping[str, Any]) -> DescribedGroup:
@@ -78,6 +79,7 @@ def term_lines(terms: list[Mapping[str, Any]]) -> list[str]:
 
 
 def _central(entries: list[Mapping[str, Any]]) -> list[ExampleRows]:
+    """Return the rows nearest to the centre of each of the first groups, for the gallery."""
     return [
         ExampleRows(
             f"Group {entry['group']} of class {entry['class']}: rows nearest to its centre",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.report.words import term_lines, words_of
+from engine.report.described_groups import describe_groups, term_lines
 
 
 def entry(class_name: str, group: int, rule: dict[str, Any] | None, central: list[int]) -> dict[str, Any]:
@@ -23,8 +23,8 @@ RULE = {"coverage": 0.8, "purity": 0.5, "lift": 2.0, "checked": 300}
 
 def test_groups_rules_and_central_rows_are_shown() -> None:
     groups = [entry("a", 0, RULE, [4, 5]), entry("a", 1, None, []), entry("a", -1, None, [9])]
-    told = {"slice": "x[1] > 0", "also": ["x[2] > 1"], "description": "hours < 3"}
-    found = words_of({"groups": groups, "slices": [told]})
+    shortcut = {"slice": "x[1] > 0", "also": ["x[2] > 1"], "description": "hours < 3"}
+    found = describe_groups({"groups": groups, "slices": [shortcut]})
     assert [(one.name, one.text, one.noise) for one in found.groups] == [
         ("0", "age < 30", False),
         ("1", "no rule", False),
@@ -35,10 +35,10 @@ def test_groups_rules_and_central_rows_are_shown() -> None:
     assert found.slices == [("x[1] > 0, x[2] > 1", "hours < 3")]
 
 
-def test_classes_that_are_not_split_need_no_words() -> None:
-    whole = words_of({"groups": [entry("a", 0, None, [1]), entry("b", 1, None, [2])], "slices": []})
+def test_classes_that_are_not_split_are_not_described() -> None:
+    whole = describe_groups({"groups": [entry("a", 0, None, [1]), entry("b", 1, None, [2])], "slices": []})
     assert (whole.groups, whole.central) == ([], [])
-    assert words_of(None).groups == []
+    assert describe_groups(None).groups == []
 
 
 def test_terms_are_listed_by_column_with_their_frequencies() -> None:
