@@ -20,7 +20,7 @@ B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeTable:
     """A table as a recipe names it: format, path, options."""
 
     format: str
@@ -33,14 +33,14 @@ class Made:
         return {"format": self.format, "path": self.path, "options": self.options}
 
 
-def append(made: Made, table: pa.Table) -> None:
+def append(made: MadeTable, table: pa.Table) -> None:
     """Write rows to the table, which is made if it is not there."""
     {"lance": _lance, "delta": _delta, "iceberg": _iceberg, "sqlite": _sqlite, "duckdb": _duckdb}[kind(made)](
         made, table
     )
 
 
-def delete(made: Made, condition: str) -> None:
+def delete(made: MadeTable, condition: str) -> None:
     """Delete rows as the format's library does it."""
     if made.format == "lance":
         import lance
@@ -56,15 +56,15 @@ def delete(made: Made, condition: str) -> None:
         _execute(made, f"DELETE FROM rows WHERE {condition}")
 
 
-def kind(made: Made) -> str:
+def kind(made: MadeTable) -> str:
     """Name of the library's format: of ``sql``, the database."""
     return made.path.partition("://")[0] if made.format == "sql" else made.format
 
 
-def new(name: str, folder: Path) -> Made:
+def new(name: str, folder: Path) -> MadeTable:
     """Return the place at which a table of this kind is to be written."""
     if name in ("sqlite", "duckdb"):
-        return Made(
+        return MadeTable(
             "sql", f"{name}:///{folder}/rows.{name}", {"table": "rows", "key": "a", "rows_per_shard": 40}
         )
     if name == "iceberg":
@@ -74,30 +74,30 @@ def new(name: str, folder: Path) -> Made:
             "uri": f"sqlite:///{folder}/catalog.db",
             "warehouse": f"file://{folder}/lake",
         }
-        return Made("iceberg", "shop.rows", {"catalog": catalog})
-    return Made(name, str(folder / f"rows.{name}"))
+        return MadeTable("iceberg", "shop.rows", {"catalog": catalog})
+    return MadeTable(name, str(folder / f"rows.{name}"))
 
 
-def catalog_of(made: Made) -> Any:
+def catalog_of(made: MadeTable) -> Any:
     """Its Iceberg catalog."""
     from pyiceberg.catalog import load_catalog
 
     return load_catalog("default", **made.options["catalog"])
 
 
-def _lance(made: Made, table: pa.Table) -> None:
+def _lance(made: MadeTable, table: pa.Table) -> None:
     import lance
 
     lance.write_dataset(table, made.path, mode="append" if Path(made.path).exists() else "create")
 
 
-def _delta(made: Made, table: pa.Table) -> None:
+def _delta(made: MadeTable, table: pa.Table) -> None:
     from deltalake import write_deltalake
 
     write_deltalake(made.path, table, mode="append", configuration={"delta.enableDeletionVectors": "true"})
 
 
-def _iceberg(made: Made, table: pa.Table) -> None:
+def _iceberg(made: MadeTable, table: pa.Table) -> None:
     catalog = catalog_of(made)
     if not catalog.table_exists(made.path):
         catalog.create_namespace_if_not_exists(made.path.partition(".")[0])
@@ -105,7 +105,7 @@ def _iceberg(made: Made, table: pa.Table) -> None:
     catalog.load_table(made.path).append(table)
 
 
-def _sqlite(made: Made, table: pa.Table) -> None:
+def _sqlite(made: MadeTable, table: pa.Table) -> None:
     names = ", ".join(table.column_names)
     types = {"string": "TEXT", "int64": "INTEGER", "double": "REAL"}
     columns = ", ".join(f"{f.name} {types[str(f.type)]}" for f in table.schema)
@@ -116,7 +116,7 @@ def _sqlite(made: Made, table: pa.Table) -> None:
         connection.executemany(f"INSERT INTO rows ({names}) VALUES ({marks})", rows)
 
 
-def _duckdb(made: Made, table: pa.Table) -> None:
+def _duckdb(made: MadeTable, table: pa.Table) -> None:
     import duckdb
 
     with duckdb.connect(made.path.removeprefix("duckdb:///")) as connection:
@@ -125,7 +125,7 @@ def _duckdb(made: Made, table: pa.Table) -> None:
         connection.execute("INSERT INTO rows SELECT * FROM more")
 
 
-def _execute(made: Made, statement: str) -> None:
+def _execute(made: MadeTable, statement: str) -> None:
     import duckdb
 
     connect = duckdb.connect if kind(made) == "duckdb" else sqlite3.connect

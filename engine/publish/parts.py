@@ -60,7 +60,11 @@ class PartJob:
 
 
 def write_part(job: PartJob) -> dict[str, Any]:
-    """Write the part of one shard and return its record. Runs on a worker."""
+    """Write the part of one shard and return its record. Runs on a worker.
+
+    A part joins the columns of the source with those of the sidecars. A row that lacks a value in any of the
+    published columns, because it was quarantined, gets the values of ``QUARANTINED`` in all of them.
+    """
     place = job.folder / f"{DATA}/part-{job.shard:05d}.parquet"
     if job.reusable is not None and job.reusable.is_intact():
         return _reuse_part(job, job.reusable, place)

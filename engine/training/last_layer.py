@@ -81,6 +81,7 @@ class Dfr:
         return 1
 
     def _held_out(self, session: Session, row_ids: Int64) -> npt.NDArray[np.bool_]:
+        """Return which train rows (n,) the first phase leaves out, drawn by a hash of their ids."""
         drawn = uniform(row_hashes(row_ids, session.seed, "train/last layer"))
         found: npt.NDArray[np.bool_] = drawn < self._params.held_out
         return found
@@ -152,6 +153,7 @@ def activations(
 
 @torch.no_grad()
 def _in_chunks(model: nn.Module, X: npt.NDArray[np.float32]) -> list[Tensor]:
+    """Return the outputs of the model for rows X (n, d), in pieces of ``CHUNK`` rows."""
     place = next(model.parameters()).device
     return [model(torch.tensor(X[i : i + CHUNK], device=place)) for i in range(0, len(X), CHUNK)]
 

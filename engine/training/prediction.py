@@ -186,7 +186,7 @@ class ModelFiles:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of names and bytes."""
+        """Return the digest of the files' names and bytes."""
         found = hashlib.sha256()
         for name, data in self.files.items():
             found.update(f"{name}:{len(data)}:".encode() + data)
@@ -194,11 +194,11 @@ class ModelFiles:
 
     def open(self) -> Served:
         """Return the model, which a worker keeps open between shards."""
-        return _opened(self.digest, _EqualFiles(self))
+        return _open_files(self.digest, _EqualFiles(self))
 
 
 class _EqualFiles:
-    """Argument that the cache of :func:`_opened` ignores: all are equal, and the digest is the key."""
+    """Argument that the cache of :func:`_open_files` ignores: all are equal, and the digest is the key."""
 
     def __init__(self, model: ModelFiles) -> None:
         self.model = model
@@ -211,7 +211,8 @@ class _EqualFiles:
 
 
 @lru_cache(maxsize=2)
-def _opened(digest: str, held: _EqualFiles) -> Served:
+def _open_files(digest: str, held: _EqualFiles) -> Served:
+    """Write the files of a model into a temporary folder and load it, once for each digest."""
     with tempfile.TemporaryDirectory() as folder:
         for name, data in held.model.files.items():
             path = Path(folder) / name
@@ -222,7 +223,7 @@ def _opened(digest: str, held: _EqualFiles) -> Served:
 
 @dataclass(frozen=True)
 class PredictShard:
-    """Predicts one shard and writes its file. Picklable."""
+    """Callable that predicts one shard and writes its file. Picklable."""
 
     model: ModelFiles
     source: Source
@@ -237,7 +238,7 @@ class PredictShard:
         served, shard = self.model.open(), self.shards[index]
         name = f"part-{index:05d}.parquet"
         if (self.output / name).exists():  # a file with its final name is complete
-            return _record_of(self.output / name, shard)
+            return _read_record(self.output / name, shard)
         wanted = served.schema.names if served.schema is not None else []
         present = [name for name in wanted if name in self.schema.names]
         table = self.source.read(shard, list(dict.fromkeys([*present, *self.keep])), self.schema)
@@ -256,7 +257,7 @@ class PredictShard:
         }
 
 
-def _record_of(path: Place, shard: SourceShard) -> dict[str, Any]:
+def _read_record(path: Place, shard: SourceShard) -> dict[str, Any]:
     """Return the record of a part that was written before."""
     data = path.read_bytes()
     reasons = pq.read_table(pa.BufferReader(data), columns=["reason"])
@@ -270,6 +271,7 @@ def _record_of(path: Place, shard: SourceShard) -> dict[str, Any]:
 
 
 def _predict_block(served: Served, table: pa.Table, keep: Sequence[str], decimal: str) -> pa.Table:
+    """Return the predictions of one block of rows, behind the columns of the source that are kept."""
     schema = served.schema or pa.schema([])
     rows, faults = conform(with_points(table, schema, decimal), schema, served.missing_texts)
     found = served.predict_table(with_missing(rows, served.names, schema), faults)
@@ -305,7 +307,7 @@ def _open_source(
             "columns. Register it again with `rowsieve retrain`."
         )
     try:
-        opened = _list(path, format, *settings, served)
+        opened = _open_and_list(path, format, *settings, served)
     except ConnectorError as error:
         raise InputError(str(error)) from None
     except ValidationError as error:
@@ -316,12 +318,13 @@ def _open_source(
         if name in served.answers:
             raise InputError(f"--keep {name}: a column of the predictions has this name.")
         if name not in names:
-            raise InputError(f"{path} has no column {name!r} (--keep).{_near(name, names)}")
+            raise InputError(f"{path} has no column {name!r} (--keep).{_suggest(name, names)}")
     _check_missing(path, names, served, allow_missing)
     return opened
 
 
-def _near(name: str, names: Sequence[str]) -> str:
+def _suggest(name: str, names: Sequence[str]) -> str:
+    """Return the nearest name as a sentence, or the list of all names."""
     return nearest(name, names) or f" The columns are: {', '.join(names)}."
 
 
@@ -329,8 +332,8 @@ def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Seq
     """Raise InputError for a column of the model that the source lacks, unless it is allowed to."""
     for name in allowed:
         if name not in served.names:
-            hint = _near(name, served.names)
-            raise InputError(f"--allow-missing {name}: the model has no such column.{hint}")
+            suggestion = _suggest(name, served.names)
+            raise InputError(f"--allow-missing {name}: the model has no such column.{suggestion}")
         if name not in names and name not in served.optional:
             raise InputError(
                 f"{path} has no column {name!r}, and --allow-missing cannot help: the model has no rule for "
@@ -342,7 +345,7 @@ def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Seq
     text = f"{path} has no column {missing[0]!r} (the model reads it)."
     if missing[1:]:
         text += f" It lacks {', '.join(map(repr, missing[1:6]))}{', ...' * (len(missing) > 6)} too."
-    text += _near(missing[0], names)
+    text += _suggest(missing[0], names)
     if not served.reading:
         text += (
             " The model does not say how the source that it was trained on was read, since an earlier "
@@ -355,7 +358,7 @@ def _check_missing(path: str, names: Sequence[str], served: Served, allowed: Seq
     raise InputError(text)
 
 
-def _list(
+def _open_and_list(
     path: str, format: str, options: Mapping[str, Any] | None, encoding: str | None, served: Served
 ) -> _Opened:
     """Open and list the source, a CSV with the model's columns as text: a bad value is then one row's fault.
@@ -369,12 +372,12 @@ def _list(
     if encoding is None:
         encoding = reading.get("encoding", UTF8) if connector.has_encoding else UTF8
     given: dict[str, Any] = {"options": dict(options or {}), "encoding": encoding}
-    given |= _names(path, format, given, reading)
+    given |= _applicable_renames(path, format, given, reading)
     opened = open_source(path, format, **given)
     if name != "csv":
         return _Opened(opened, opened.list())
     decimal = str(given["options"].get("decimal", "."))
-    scalars = _as_text(served, served.schema.names if served.schema is not None else [])
+    scalars = _scalar_columns(served, served.schema.names if served.schema is not None else [])
     stored = {new: old for old, new in given.get("rename", {}).items()}
     try:
         names = opened.list().schema.names
@@ -389,7 +392,9 @@ def _list(
     return _Opened(opened, opened.list(), decimal)
 
 
-def _names(path: str, format: str, given: Mapping[str, Any], reading: Mapping[str, Any]) -> dict[str, Any]:
+def _applicable_renames(
+    path: str, format: str, given: Mapping[str, Any], reading: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the keys ``rename`` and ``flatten`` of the recipe, as far as this source has such columns."""
     rename, flatten = reading.get("rename") or {}, reading.get("flatten") or []
     if not rename and not flatten:
@@ -398,12 +403,12 @@ def _names(path: str, format: str, given: Mapping[str, Any], reading: Mapping[st
         stored = open_source(path, format, **given).list().schema.names
     except ConnectorError:  # as for two columns of one name, which are renamed
         return {"rename": rename, "flatten": flatten}
-    taken = {old: new for old, new in rename.items() if old.split(".")[0] in stored and new not in stored}
-    shown = {*stored, *taken.values()}
-    return {"rename": taken, "flatten": tuple(name for name in flatten if name.split(".")[0] in shown)}
+    renamed = {old: new for old, new in rename.items() if old.split(".")[0] in stored and new not in stored}
+    shown = {*stored, *renamed.values()}
+    return {"rename": renamed, "flatten": tuple(name for name in flatten if name.split(".")[0] in shown)}
 
 
-def _as_text(served: Served, names: Sequence[str]) -> list[str]:
+def _scalar_columns(served: Served, names: Sequence[str]) -> list[str]:
     """Return the scalar columns among ``names``: read as text, a faulty value is a fault of its row alone."""
     schema = served.schema or pa.schema([])
     return [name for name in names if not pa.types.is_nested(schema.field(name).type)]

@@ -94,7 +94,7 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
         tags = {VERSION_TAG: result.version.name, OUTPUT_TAG: str(output.resolve())}
         run = found.create_run(experiment_id(found, EXPERIMENT, output), tags=tags)
         run_id: str = run.info.run_id
-        with _terminated(found, run_id):
+        with _set_final_status(found, run_id):
             check_artifacts(found, run_id, output)
             found.update_run(run_id, name=f"{trainer_of(params)} {result.version.name}")
             _log(result, params, seed, found, run_id)
@@ -111,7 +111,7 @@ def register(result: TrainResult, params: TrainParams, name: str, *, seed: int) 
 
 
 @contextmanager
-def _terminated(mlflow_client: MlflowClient, run_id: str) -> Iterator[None]:
+def _set_final_status(mlflow_client: MlflowClient, run_id: str) -> Iterator[None]:
     """Give the MLflow run its final status when the block ends, also after an error."""
     try:
         yield
@@ -167,7 +167,7 @@ def promote(
                 source = rows_for(folder, job)
             except CannotCompareError as error:
                 reason = f"champion {version} cannot answer for the new rows: {error}. Set the alias by hand."
-                return _recorded(found, registered, PromotionDecision(False, reason))
+                return _record_decision(found, registered, PromotionDecision(False, reason))
             champion = Ensemble.load(folder)
             with synced_executor(executor or LocalExecutor(), result.place, result.folder) as opened:
                 scored = score(
@@ -180,16 +180,16 @@ def promote(
         reason += "; on validation rows, which the challenger may have been selected on: hold rows out"
     if holds:
         found.set_registered_model_alias(registered.name, CHAMPION, registered.version)
-    return _recorded(found, registered, PromotionDecision(holds, reason))
+    return _record_decision(found, registered, PromotionDecision(holds, reason))
 
 
-def _recorded(
-    mlflow_client: MlflowClient, registered: RegisteredModel, verdict: PromotionDecision
+def _record_decision(
+    mlflow_client: MlflowClient, registered: RegisteredModel, decision: PromotionDecision
 ) -> PromotionDecision:
-    """Write a verdict to the challenger's run; MLflow cuts tags at 5,000 characters."""
-    text = ("promoted: " if verdict.promoted else "kept: ") + verdict.reason
+    """Write a decision to the challenger's run and return it; MLflow cuts tags at 5,000 characters."""
+    text = ("promoted: " if decision.promoted else "kept: ") + decision.reason
     mlflow_client.set_tag(registered.run_id, "rowsieve.promotion", text[:5000])
-    return verdict
+    return decision
 
 
 def trained_on(mlflow_client: MlflowClient, name: str) -> str | None:
@@ -384,7 +384,7 @@ def _log_model(
                 },
             )
         mlflow_client.log_artifacts(run_id, str(Path(scratch) / MODEL), MODEL)
-    _make_sure_of(name, mlflow_client)
+    _create_if_missing(name, mlflow_client)
     source = f"{mlflow_client.get_run(run_id).info.artifact_uri}/{MODEL}"
     tags = {
         VERSION_TAG: result.version.name,
@@ -394,7 +394,8 @@ def _log_model(
     return str(mlflow_client.create_model_version(name, source, run_id, tags=tags).version)
 
 
-def _make_sure_of(name: str, mlflow_client: MlflowClient) -> None:
+def _create_if_missing(name: str, mlflow_client: MlflowClient) -> None:
+    """Create the registered model unless MLflow has it."""
     from mlflow.exceptions import MlflowException
 
     try:

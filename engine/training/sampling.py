@@ -121,21 +121,21 @@ def _windows(
 
     A window of whole shards would hold one class alone where the source is sorted by class.
     """
-    taken = _taken(shards, mine, times)
+    positions = _positions(shards, mine, times)
     order = generator.permutation(np.asarray(mine)).tolist()
-    n_windows = max(1, -(-sum(len(rows) for rows in taken.values()) // WINDOW))
+    n_windows = max(1, -(-sum(len(rows) for rows in positions.values()) // WINDOW))
     if n_windows > 1:
-        taken = {shard: generator.permutation(taken[shard]) for shard in order}
-    cuts = {shard: np.array_split(taken[shard], n_windows) for shard in order}
+        positions = {shard: generator.permutation(positions[shard]) for shard in order}
+    cuts = {shard: np.array_split(positions[shard], n_windows) for shard in order}
     for window in range(n_windows):
         # Rotated, so that the longer pieces of ``array_split`` do not all fall into the first window.
         held = [
             shards[shard].take(cuts[shard][(window + place) % n_windows]) for place, shard in enumerate(order)
         ]
-        yield _shuffled(held, generator)
+        yield _join_shuffled(held, generator)
 
 
-def _taken(shards: Shards, mine: Sequence[int], times: Int64 | None) -> dict[int, Int64]:
+def _positions(shards: Shards, mine: Sequence[int], times: Int64 | None) -> dict[int, Int64]:
     """Return the positions of the rows that an epoch takes of each shard, repeated as ``times`` says."""
     found, start = {}, 0
     for shard in mine:
@@ -146,6 +146,7 @@ def _taken(shards: Shards, mine: Sequence[int], times: Int64 | None) -> dict[int
     return found
 
 
-def _shuffled(held: list[GroupedRows], generator: np.random.Generator) -> GroupedRows:
+def _join_shuffled(held: list[GroupedRows], generator: np.random.Generator) -> GroupedRows:
+    """Return all rows of several sets in one random order."""
     window = join(held)
     return window.take(generator.permutation(len(window)))

@@ -24,7 +24,7 @@ from engine.training.version import open_version
 from operators.base import Executor
 
 SEEDS = 3
-"""Trainings of each random candidate: fewer do not tell a better one from luck."""
+"""Trainings of each random candidate: fewer do not distinguish a better one from chance."""
 Criterion = Literal["worst_inferred_group", "oracle_worst_true_group"]
 
 
@@ -35,9 +35,9 @@ class Candidate:
     values: dict[str, Any]
     folder: str
     score: float | None
-    """Of the criterion on the validation rows; None where the training failed."""
+    """Value of the criterion on the validation rows; None where the training failed."""
     accuracy: float | None
-    """Plain accuracy there; it breaks ties."""
+    """Accuracy over all validation rows; it breaks ties."""
     fault: str = ""
     """Reason of a failed training, such as a step size that diverges; empty if it succeeded."""
     by_seed: tuple[float, ...] = ()
@@ -69,7 +69,7 @@ class Selection:
     candidates: tuple[Candidate, ...]
     best: int
     spec: TrainSpec
-    """That of the winner: ``train`` finds its model."""
+    """Training of the winner, whose model ``train`` finds."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the selection as JSON-able values."""
@@ -95,12 +95,12 @@ def select(
 
     Parameters
     ----------
-    spec : what all cells have in common; ``folder`` is ignored.
+    spec : the training that all cells share; ``folder`` is ignored.
     grid : parameter -> values, such as ``{"lr": [.01, .1], "weight_decay": [0, 1e-3]}``.
     trials : number of random candidates; default: every cell of the grid, which then has no range.
     seeds : trainings of each candidate, with the seeds from ``spec.seed`` on; default: 1 for a grid, 3 for
         random candidates. The winner is that of ``spec.seed``.
-    criterion : ``oracle_worst_true_group`` looks at ``spec.truth`` and is no inference: for tables alone.
+    criterion : ``oracle_worst_true_group`` reads the true groups in ``spec.truth``, for comparisons only.
 
     Raises
     ------
@@ -113,16 +113,16 @@ def select(
     # Workers may have another working directory.
     spec = replace(spec, dataset=version.folder, folder=None)
     cells = candidates_of(grid, trials, spec.seed)
-    specs = [replace(spec, params=_params(spec.params, cell)) for cell in cells]
+    specs = [replace(spec, params=_with_values(spec.params, cell)) for cell in cells]
     n_seeds = seeds or (1 if trials is None else SEEDS)
     every = [replace(one, seed=spec.seed + more) for one in specs for more in range(n_seeds)]
     if trains_on_ray(version, spec.params, executor):
         tried = [try_one(one, criterion, executor) for one in every]
     else:
         jobs = [(one, criterion) for one in every]
-        tried = list(executor.map(_try_alone, jobs, resources=spec.params.resources))
+        tried = list(executor.map(_try_in_process, jobs, resources=spec.params.resources))
     by_cell = [tried[start : start + n_seeds] for start in range(0, len(tried), n_seeds)]
-    found = tuple(replace(_mean(own), values=cell) for own, cell in zip(by_cell, cells, strict=True))
+    found = tuple(replace(_average(own), values=cell) for own, cell in zip(by_cell, cells, strict=True))
     good = [index for index, one in enumerate(found) if one.score is not None]
     if not good:
         raise InputError(
@@ -161,10 +161,10 @@ def candidates_of(grid: Mapping[str, Axis], trials: int | None, seed: int) -> li
     return found
 
 
-def _mean(tried: Sequence[Candidate]) -> Candidate:
+def _average(tried: Sequence[Candidate]) -> Candidate:
     """Return one candidate for its trainings with several seeds: the first one with mean scores.
 
-    A seed that fails makes the candidate fail: a step size that diverges now and then is none to take.
+    If one seed fails, the candidate fails: a step size that diverges for some seeds should not be chosen.
     """
     failed = next((one for one in tried if one.score is None), None)
     if failed is not None:
@@ -189,13 +189,13 @@ def try_one(spec: TrainSpec, criterion: Criterion, executor: Executor) -> Candid
     return Candidate({}, result.folder.name, table.worst_group_accuracy, found.accuracy)
 
 
-def _try_alone(job: tuple[TrainSpec, Criterion]) -> Candidate:
+def _try_in_process(job: tuple[TrainSpec, Criterion]) -> Candidate:
     """Train and score one candidate in this process. Runs on a worker."""
     spec, criterion = job
-    alone = spec.params.model_copy(update={"where": "in_process"})
-    return try_one(replace(spec, params=alone), criterion, LocalExecutor())
+    in_process = spec.params.model_copy(update={"where": "in_process"})
+    return try_one(replace(spec, params=in_process), criterion, LocalExecutor())
 
 
-def _params(params: TrainParams, cell: Mapping[str, Any]) -> TrainParams:
+def _with_values(params: TrainParams, cell: Mapping[str, Any]) -> TrainParams:
     given = params.model_dump(mode="json", exclude_unset=True) | {"trainer": trainer_of(params)}
     return parse_params({**given, **cell})

@@ -68,7 +68,7 @@ def describe_features(version: Version, maker: FeatureMaker, folder: Path) -> No
     record = {
         "version": version.name,
         "classes": state["classes"],
-        "features": _columns(version, folder / ENCODING),
+        "features": _feature_columns(version, folder / ENCODING),
         "widths": state["widths"],
         "encoder": encoders[0] if encoders else None,
         "texts": version.manifest["source"].get("texts"),
@@ -96,7 +96,7 @@ def image_columns(maker: FeatureMaker) -> frozenset[str]:
 
 
 class Served:
-    """The object that ``mlflow.pyfunc.load_model`` wraps."""
+    """Registered model, as ``mlflow.pyfunc.load_model`` wraps it."""
 
     schema: pa.Schema | None = None
     """Types of the model's input columns; None for a model that was registered before they were kept."""
@@ -120,7 +120,7 @@ class Served:
         check_columns(folder / COLUMNS, self.schema, self.names)
         encoder = self._about["encoder"]
         with naming(folder / (SERVING if encoder is None else ENCODING)):
-            self._encoder = None if encoder is None else _open(encoder, folder / ENCODING)
+            self._encoder = None if encoder is None else _open_encoder(encoder, folder / ENCODING)
             if encoder is not None and encoder["name"] == "encode":
                 self.optional, self.missing_texts = _optional_columns(encoder["params"], folder / ENCODING)
             self.networks = encoder is not None and _has_network(encoder, folder / ENCODING)
@@ -129,7 +129,7 @@ class Served:
             self.missing_texts = (*self.missing_texts, *texts["missing"])
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-        """``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
+        """Return ``prediction`` (label), ``probability_<label>`` and ``reason`` of each row.
 
         A row that cannot be used has null predictions and the reason; it never keeps the others from theirs.
         With ``params={"sample": True, "seed": ...}`` the prediction is that of one base model, drawn for the
@@ -143,11 +143,11 @@ class Served:
             if REQUEST not in model_input.columns:
                 raise ValueError(f"sample: give each row's id in a column {REQUEST!r}")
             ids = model_input[REQUEST].astype(str).tolist()
-        apart = self.schema is None or REQUEST not in self.schema.names
-        columns = [name for name in model_input.columns if name != REQUEST or not apart]
+        is_feature = self.schema is not None and REQUEST in self.schema.names
+        columns = [name for name in model_input.columns if name != REQUEST or is_feature]
         table, faults = table_of(model_input[columns], self.schema, self.missing_texts)
         found = self.predict_table(table, faults, request_ids=ids, seed=int(params["seed"])).to_pandas()
-        # JSON knows null, and no NaN.
+        # JSON has null, but no NaN.
         nulls = found.columns if found["reason"].notna().any() else ["reason"]
         for name in nulls:
             found[name] = found[name].astype(object).where(found[name].notna(), None)
@@ -183,8 +183,8 @@ class Served:
                 chosen = self.model.sample(X, [request_ids[row] for row in good.tolist()], seed=seed)
             for row, index in zip(good.tolist(), chosen.tolist(), strict=True):
                 predicted[row] = classes[index]
-        chances = [pa.array(probabilities[:, index], from_pandas=True) for index in range(len(classes))]
-        columns = [pa.array(predicted, pa.array(classes).type), *chances, pa.array(reasons, pa.string())]
+        by_class = [pa.array(probabilities[:, index], from_pandas=True) for index in range(len(classes))]
+        columns = [pa.array(predicted, pa.array(classes).type), *by_class, pa.array(reasons, pa.string())]
         return pa.table(dict(zip(self.answers, columns, strict=True)))
 
     @property
@@ -194,17 +194,17 @@ class Served:
 
     @property
     def version(self) -> str:
-        """The dataset version that the model was trained on."""
+        """Return the name of the dataset version that the model was trained on."""
         return str(self._about["version"])
 
     @property
     def names(self) -> list[str]:
-        """Source columns that the features are made of. Values may be missing, a whole column may not."""
+        """Return the source columns of the features: values may be missing, a whole column may not."""
         return list(self._about["features"])
 
     @property
     def answers(self) -> list[str]:
-        """Names of the columns of a prediction."""
+        """Return the names of the columns of a prediction."""
         return ["prediction", *(f"probability_{label}" for label in self._about["classes"]), "reason"]
 
     def features(
@@ -258,8 +258,8 @@ class _OneShard:
     read_source = read
 
 
-def _columns(version: Version, encoding: Path) -> list[str]:
-    """Return the source columns that the features are made of; those that `encode` leaves out are none."""
+def _feature_columns(version: Version, encoding: Path) -> list[str]:
+    """Return the source columns that features are made of, without those that `encode` leaves out."""
     names: list[str] = version.manifest["source"]["features"]
     if not encoding.exists():
         return names
@@ -284,6 +284,7 @@ def _optional_columns(params: Mapping[str, Any], encoding: Path) -> tuple[frozen
 
 
 def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
+    """Return whether the features come from a pretrained network for texts or images."""
     if encoder["name"] != "encode":
         return bool(encoder["name"] == "embed")
     from operators.encode.column_use import Kind
@@ -292,7 +293,8 @@ def _has_network(encoder: Mapping[str, Any], encoding: Path) -> bool:
     return any(output.kind in (Kind.TEXT, Kind.IMAGE) for output in provenance(encoding))
 
 
-def _open(encoder: Mapping[str, Any], state: Path | None = None) -> Any:
+def _open_encoder(encoder: Mapping[str, Any], state: Path | None = None) -> Any:
+    """Return the function that makes features of new rows, of the operator that ``serving.json`` names."""
     try:
         found = operator_class(encoder["name"])
     except KeyError:

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-WAYS = ((1, 1), (3, 2), (16, 1))
+SETTINGS = ((1, 1), (3, 2), (16, 1))
 """Shards in flight, workers of the probe."""
 
 
@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
         address="local", num_cpus=16, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
     )
     found = {}
-    for in_flight, workers in WAYS:
+    for in_flight, workers in SETTINGS:
         settings = {"executor": "ray", "shards_in_flight": in_flight}
         probe = {"l2": 0.05, "trainer": "ray", "workers": workers}
         recipe = many_shards(folder, f"{in_flight}-{workers}", run=settings, operators={"probe": probe})

@@ -78,7 +78,7 @@ def killed_at(s3: S3Server, folder: Path, recipe: dict[str, Any], moment: int, d
         finish(process)
 
 
-def goes_on(s3: S3Server, folder: Path, recipe: dict[str, Any], reference: dict[str, bytes]) -> int:
+def resume(s3: S3Server, folder: Path, recipe: dict[str, Any], reference: dict[str, bytes]) -> int:
     """Run it to the end; returns how many committed objects it found there."""
     output = output_of(recipe["output"]["path"])
     assert isinstance(output, ObjectPath)
@@ -104,7 +104,7 @@ def check_moments(s3: S3Server, folder: Path, n_moments: int, seed: int) -> None
     for moment in [*rng.integers(1, len(puts), n_moments - 1).tolist(), len(puts) - 6]:
         recipe = recipe_on(s3, folder)
         killed_at(s3, folder, recipe, moment, rng.uniform(0, 0.01))
-        kept.append(goes_on(s3, folder, recipe, expected))
+        kept.append(resume(s3, folder, recipe, expected))
     assert max(kept) > 0
 
 

@@ -36,7 +36,7 @@ def output(s3: S3Server) -> ObjectPath:
 
 
 @pytest.fixture
-def taken(output: ObjectPath) -> Callable[[ExitStack, str], Lease]:
+def acquire(output: ObjectPath) -> Callable[[ExitStack, str], Lease]:
     """Take the lease although somebody has it, as if its heart had stood still."""
 
     def take(stack: ExitStack, who: str) -> Lease:
@@ -139,11 +139,11 @@ def test_the_heart_of_a_holder_beats(output: ObjectPath) -> None:
 
 
 def test_who_sleeps_before_a_step_cannot_do_it(
-    output: ObjectPath, taken: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ExitStack() as stack:
         old = stack.enter_context(hold_lease(output, "old"))
-        taken(stack, "new")
+        acquire(stack, "new")
         sleepless(monkeypatch)
         with pytest.raises(LockedError, match="taken over by new"):
             old.publish(version_folder(output, "vold"), MANIFEST)
@@ -154,7 +154,7 @@ def test_who_sleeps_before_a_step_cannot_do_it(
 
 
 def test_what_was_decided_is_published_by_the_next(
-    output: ObjectPath, taken: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old writer sleeps between its decision and the manifest; later it finds it made, and stops."""
     manifest = version_folder(output, "vold") / "manifest.json"
@@ -166,7 +166,7 @@ def test_what_was_decided_is_published_by_the_next(
         def asleep(self: ObjectPath, data: bytes) -> None:
             if self == manifest and not late:
                 late.append(data)
-                taken(stack, "new")
+                acquire(stack, "new")
             original(self, data)
 
         monkeypatch.setattr(ObjectPath, "create", asleep)
@@ -179,7 +179,7 @@ def test_what_was_decided_is_published_by_the_next(
 
 
 def test_the_late_part_of_an_old_writer_changes_nothing(
-    output: ObjectPath, taken: Callable[[ExitStack, str], Lease]
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease]
 ) -> None:
     part = version_folder(output, "v1") / "data" / "part-00000.parquet"
     one, two = pa.table({"a": [1]}), pa.table({"a": [2]})
@@ -187,7 +187,7 @@ def test_the_late_part_of_an_old_writer_changes_nothing(
         old = stack.enter_context(hold_lease(output, "old"))
         old.put_part(part, one)  # of a run that was killed: the same bytes are kept, others replaced
         old.put_part(part, two)
-        new = taken(stack, "new")
+        new = acquire(stack, "new")
         written = new.put_part(part, one)
         old.put_part(part, one)
         with pytest.raises(LockedError):
@@ -232,7 +232,7 @@ def test_a_key_that_may_not_write_is_told_so(output: ObjectPath, s3: S3Server) -
         assert isinstance(lease, ObjectLease)
 
 
-def begun(output: ObjectPath, name: str) -> ObjectPath:
+def start_version(output: ObjectPath, name: str) -> ObjectPath:
     """A part of a version that has no manifest."""
     part = version_folder(output, name) / "data" / "part-00000.parquet"
     part.write_bytes(b"rows")
@@ -241,9 +241,9 @@ def begun(output: ObjectPath, name: str) -> ObjectPath:
 
 def test_unfinished_versions_are_swept_but_not_the_writers_own(output: ObjectPath) -> None:
     with hold_lease(output, "old") as lease:
-        begun(output, "vold")
+        start_version(output, "vold")
         lease.publish(version_folder(output, "vold"), MANIFEST)
-    own, other = begun(output, "vown"), begun(output, "vother")
+    own, other = start_version(output, "vown"), start_version(output, "vother")
     with hold_lease(output, "new") as lease:
         assert lease.remove_unfinished_versions(output / "versions", "vown") == ("vother",)
         assert (own.exists(), other.exists()) == (True, False)
@@ -253,28 +253,28 @@ def test_unfinished_versions_are_swept_but_not_the_writers_own(output: ObjectPat
 
 
 def test_a_sweeper_that_lost_the_lease_removes_nothing(
-    output: ObjectPath, taken: Callable[[ExitStack, str], Lease]
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease]
 ) -> None:
-    part = begun(output, "vx")
+    part = start_version(output, "vx")
     with ExitStack() as stack:
         old = stack.enter_context(hold_lease(output, "old"))
-        taken(stack, "new")
+        acquire(stack, "new")
         with pytest.raises(LockedError, match="taken over by new"):
             old.remove_unfinished_versions(output / "versions", "")
     assert [place.name for place in version_folder(output, "vx").below()] == [part.name]
 
 
 def test_nobody_writes_where_a_sweeper_may_yet_remove(
-    output: ObjectPath, taken: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
+    output: ObjectPath, acquire: Callable[[ExitStack, str], Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old one sleeps right after it has seen that the lease is its own."""
-    part, below = begun(output, "vx"), ObjectPath.below
+    part, below = start_version(output, "vx"), ObjectPath.below
     with ExitStack() as stack:
         old = stack.enter_context(hold_lease(output, "old"))
 
         def sleepy(place: ObjectPath) -> list[ObjectPath]:
             monkeypatch.undo()
-            new = taken(stack, "new")
+            new = acquire(stack, "new")
             with pytest.raises(LockedError, match=r"being removed as unfinished by old .*vx/.sweeping"):
                 new.parts_folder(version_folder(output, "vx"))
             assert new.remove_unfinished_versions(output / "versions", "") == ()

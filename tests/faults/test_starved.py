@@ -36,10 +36,10 @@ def test_a_disk_that_takes_no_more(limit: int, tmp_path: Path) -> None:
     path.write_text(json.dumps(recipe))
     process = start(limited, ["run", str(path)], str(tmp_path / "limited.log"), limit)
     code = finish(process)
-    said = (tmp_path / "limited.log").read_text()
-    assert code == 2, said
-    assert "Traceback" not in said
-    assert "too large" in said
+    output_text = (tmp_path / "limited.log").read_text()
+    assert code == 2, output_text
+    assert "Traceback" not in output_text
+    assert "too large" in output_text
     assert not (tmp_path / "out" / "CURRENT").exists()
     kept = len(committed(tmp_path / "out"))
     reference = bytes_of(run(Recipe.parse(recipe_in(tmp_path, "reference"))).path.parent.parent)

@@ -165,8 +165,8 @@ def mislabel_tables(splits: Iterable[int], shares: Sequence[float], kinds: Itera
         }
         lines += ["", f"**{kind}**: {mislabel.KINDS[kind]}.", "", *head("", *(short(p, 1) for p in shares))]
         for name, values in mislabel.PUBLISHED.items():
-            told = [short(values[mislabel.SHARES.index(share)], 3) for share in shares]
-            lines.append(line(f"{name}, published", *told))
+            published_cells = [short(values[mislabel.SHARES.index(share)], 3) for share in shares]
+            lines.append(line(f"{name}, published", *published_cells))
         for name in runs[shares[0]][0]:
             lines.append(line(name, *(mean_sd([run[name] for run in runs[p]]) for p in shares)))
     return lines

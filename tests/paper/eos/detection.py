@@ -47,18 +47,20 @@ def detectors(d: int, share: float, seed: int) -> dict[str, Callable[[Rows], Mas
         model = EntropicOutlierSparsification(alpha=alpha, tol=1e-12, random_state=seed)
         return lambda X: model.fit(X).outlier_mask_
 
-    told = max(share, 1e-3)
+    given_share = max(share, 1e-3)
     found = {
         HAND: eos(ALPHAS[d]),
         AUTO: eos("auto"),
-        "IsolationForest, p given": flags(IsolationForest(contamination=told, random_state=seed)),
+        "IsolationForest, p given": flags(IsolationForest(contamination=given_share, random_state=seed)),
         "IsolationForest": flags(IsolationForest(random_state=seed)),
-        "LOF, p given": flags(LocalOutlierFactor(contamination=told)),
+        "LOF, p given": flags(LocalOutlierFactor(contamination=given_share)),
         "LOF": flags(LocalOutlierFactor()),
-        "OneClassSVM, p given": flags(OneClassSVM(nu=told)),
+        "OneClassSVM, p given": flags(OneClassSVM(nu=given_share)),
     }
     if d <= WIDEST:
-        found["EllipticEnvelope, p given"] = flags(EllipticEnvelope(contamination=told, random_state=seed))
+        found["EllipticEnvelope, p given"] = flags(
+            EllipticEnvelope(contamination=given_share, random_state=seed)
+        )
     return found
 
 

@@ -41,7 +41,7 @@ def score(problem: Problem, w: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float((hits[large] / count[large]).min()), float(right.mean())
 
 
-def leaning(problem: Problem) -> tuple[Named, float]:
+def strongest_correlate(problem: Problem) -> tuple[Named, float]:
     """Return the feature that correlates most with the hidden attribute, and that correlation.
 
     Where every value of the attribute has a column of zeros and ones of its own, all of these are named as
@@ -63,9 +63,9 @@ def leaning(problem: Problem) -> tuple[Named, float]:
 def outcome(problem: Problem, seed: int, *, named: bool = False) -> dict[str, float]:
     """Return worst and mean accuracy of ERM, CB, the oracle and the weights, and the gate.
 
-    With ``named`` the feature of ``leaning`` is named as spurious.
+    With ``named`` the feature of ``strongest_correlate`` is named as spurious.
     """
-    name, correlation = leaning(problem)
+    name, correlation = strongest_correlate(problem)
     settings = CueSettings(seed=seed, spurious=(name,) if named else ())
     n, C = len(problem.y), problem.classes
     counts, ids = np.bincount(problem.y, minlength=C), np.arange(n)

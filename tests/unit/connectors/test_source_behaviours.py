@@ -44,13 +44,13 @@ def test_every_registered_source_is_covered() -> None:
     assert found == {*BUILT_IN}
 
 
-def table_at(kind: str, folder: Path, shard_bytes: int = 2**20) -> tables.Made:
+def table_at(kind: str, folder: Path, shard_bytes: int = 2**20) -> tables.MadeTable:
     for package in ("lance", "deltalake", "pyiceberg", "duckdb", "adbc_driver_postgresql"):
         pytest.importorskip(package)
     made = tables.new(kind, folder)
     if made.format == "sql":
         options = {"table": "rows", "key": "n", "rows_per_shard": max(1, shard_bytes // 100)}
-        return tables.Made("sql", made.path, options)
+        return tables.MadeTable("sql", made.path, options)
     return made
 
 

@@ -63,7 +63,7 @@ def test_a_version_goes_there_and_comes_back(name: str, bucket: str, endpoint: s
         target.path = f"s3://{bucket}/{name}/people"
     else:
         target.catalog |= {"warehouse": f"s3://{bucket}/{name}", "s3.endpoint": endpoint}
-    target.made = tables.Made(name, target.path, target.made.options)
+    target.made = tables.MadeTable(name, target.path, target.made.options)
     assert target.export(old, "create").written
     assert target.ids() == [*range(5)]
     assert target.export(new, "overwrite").written

@@ -35,7 +35,7 @@ def rows(start: int, stop: int) -> pa.Table:
     return pa.table({"a": pa.array(values, pa.int64()), "x": [i / 2 for i in values], "s": texts})
 
 
-def opened(made: tables.Made, **settings: Any) -> tuple[Source, Listing]:
+def opened(made: tables.MadeTable, **settings: Any) -> tuple[Source, Listing]:
     source = open_source(made.path, made.format, options=made.options, **settings)
     return source, source.list()
 
@@ -51,14 +51,14 @@ def read(source: Source, listing: Listing, columns: Sequence[str] = ("a", "x", "
 
 
 @pytest.fixture(params=KINDS)
-def made(request: pytest.FixtureRequest, tmp_path: Path) -> tables.Made:
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> tables.MadeTable:
     made = tables.new(request.param, tmp_path)
     tables.append(made, rows(0, 60))
     tables.append(made, rows(60, 100))
     return made
 
 
-def test_every_row_once_with_plain_types_and_only_the_columns_asked_for(made: tables.Made) -> None:
+def test_every_row_once_with_plain_types_and_only_the_columns_asked_for(made: tables.MadeTable) -> None:
     source, listing = opened(made)
     assert [str(field.type) for field in listing.schema] == ["int64", "double", "string"]
     assert len(listing.shards) > 1
@@ -68,7 +68,7 @@ def test_every_row_once_with_plain_types_and_only_the_columns_asked_for(made: ta
         source.read(listing.shards[0], ["b"], listing.schema)
 
 
-def test_deleted_rows_are_gone_and_what_did_not_change_keeps_its_identity(made: tables.Made) -> None:
+def test_deleted_rows_are_gone_and_what_did_not_change_keeps_its_identity(made: tables.MadeTable) -> None:
     source, before = opened(made)
     tables.delete(made, "a IN (70, 75, 99)")
     left = [row for row in rows(0, 100).to_pylist() if row["a"] not in (70, 75, 99)]
@@ -85,7 +85,7 @@ def test_deleted_rows_are_gone_and_what_did_not_change_keeps_its_identity(made: 
         assert len(before.identities) == len(paths) + 1  # and its number is on record
 
 
-def test_a_filter_takes_its_rows(made: tables.Made) -> None:
+def test_a_filter_takes_its_rows(made: tables.MadeTable) -> None:
     for clauses in (
         [["a", "<", 12]],
         [["s", "=", 'it\'s "2"'], ["x", ">=", 40]],
@@ -98,7 +98,7 @@ def test_a_filter_takes_its_rows(made: tables.Made) -> None:
         assert read(*opened(made, filter=predicate)) == wanted
 
 
-def test_a_filter_rules_files_out_before_they_are_read(made: tables.Made) -> None:
+def test_a_filter_rules_files_out_before_they_are_read(made: tables.MadeTable) -> None:
     if made.format == "lance":
         pytest.skip("Lance keeps no statistics of fragments")
     spec = {"filter": parse([["a", "<", 12]])}
@@ -151,12 +151,12 @@ def test_deltas_deletion_vectors_and_partitions(tmp_path: Path) -> None:
     small = WriterProperties(max_row_group_size=10)
     write_deltalake(path, table.slice(0, 50), mode="append", writer_properties=small)
     tables.mark_deleted(path, [0, 9, 10, 33, 49])
-    source, listing = opened(tables.Made("auto", path), shard_bytes=1)
+    source, listing = opened(tables.MadeTable("auto", path), shard_bytes=1)
     wanted = [row for row in table.to_pylist() if row["a"] not in (0, 9, 10, 33, 49)]
     assert read(source, listing, ["a", "p", "x", "s"]) == [
         {name: row[name] for name in ("a", "p", "x", "s")} for row in wanted
     ]
-    source, listing = opened(tables.Made("delta", path), filter=parse([["p", "=", "a b/c%"]]))
+    source, listing = opened(tables.MadeTable("delta", path), filter=parse([["p", "=", "a b/c%"]]))
     assert [row["a"] for row in read(source, listing)] == [row["a"] for row in wanted if row["a"] < 50]
 
 
@@ -178,7 +178,7 @@ def test_deletion_vectors_of_files_of_one_name(tmp_path: Path, monkeypatch: pyte
     tables.mark_deleted(str(folder), [0, 3])  # of the file that the log names first
     first = next(action["add"] for action in actions if "add" in action)["partitionValues"]["p"]
     gone = (0, 3) if first == "a b" else (10, 13)
-    made = tables.Made("delta", str(folder))
+    made = tables.MadeTable("delta", str(folder))
     found = read(*opened(made), ["a", "p"])
     assert [row["a"] for row in found] == [i for i in range(20) if i not in gone]
 
@@ -226,19 +226,19 @@ def test_versions_can_be_named(tmp_path: Path) -> None:
         made = tables.new(name, tmp_path)
         tables.append(made, rows(0, 5))
         tables.append(made, rows(5, 9))
-        assert len(read(*opened(tables.Made(name, made.path, option)))) == 5
+        assert len(read(*opened(tables.MadeTable(name, made.path, option)))) == 5
         with pytest.raises(ConnectorError):
-            opened(tables.Made(name, made.path, {"version": 77}))
+            opened(tables.MadeTable(name, made.path, {"version": 77}))
     made = tables.new("iceberg", tmp_path)
     tables.append(made, rows(0, 5))
     first = tables.catalog_of(made).load_table(made.path).current_snapshot().snapshot_id
     tables.append(made, rows(5, 9))
     chosen = made.options | {"snapshot": first}
-    assert len(read(*opened(tables.Made("iceberg", made.path, chosen)))) == 5
+    assert len(read(*opened(tables.MadeTable("iceberg", made.path, chosen)))) == 5
     with pytest.raises(ConnectorError, match="no snapshot 1;"):
-        opened(tables.Made("iceberg", made.path, made.options | {"snapshot": 1}))
+        opened(tables.MadeTable("iceberg", made.path, made.options | {"snapshot": 1}))
     metadata = tables.catalog_of(made).load_table(made.path).metadata_location
-    assert len(read(*opened(tables.Made("iceberg", metadata)))) == 9
+    assert len(read(*opened(tables.MadeTable("iceberg", metadata)))) == 9
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_bad_key_or_table_is_named(options: dict[str, Any], text: str, tmp_pat
     made = tables.new("sqlite", tmp_path)
     tables.append(made, rows(0, 100))
     with pytest.raises(ConnectorError, match=text):
-        opened(tables.Made("sql", made.path, options))
+        opened(tables.MadeTable("sql", made.path, options))
 
 
 def test_sql_queries_text_keys_changes_and_rows_by_key(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_sql_queries_text_keys_changes_and_rows_by_key(tmp_path: Path) -> None:
         "rows_per_shard": 30,
         "changed_by": "x",
     }
-    source, listing = opened(tables.Made("auto", made.path, options))
+    source, listing = opened(tables.MadeTable("auto", made.path, options))
     assert [shard.n_rows for shard in listing.shards] == [30, 30, 30, 10]
     assert read(source, listing, ["a"]) == rows(0, 100).select(["a"]).to_pylist()
     assert source.locate(listing.shards[1], 4) == "k = 'k034'"
@@ -324,7 +324,7 @@ def test_a_library_that_is_not_there_is_named_with_its_extra(monkeypatch: pytest
         library("no_such_library", "delta")
 
 
-def test_a_changed_table_is_another_plan(made: tables.Made, tmp_path: Path) -> None:
+def test_a_changed_table_is_another_plan(made: tables.MadeTable, tmp_path: Path) -> None:
     recipe = Recipe.parse(
         recipe_for(Path(), tmp_path / "out", source={**made.source, "label": "s"}, truth={})
     )

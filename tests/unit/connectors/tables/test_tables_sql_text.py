@@ -48,16 +48,18 @@ def test_a_condition_lets_through_all_that_the_filter_takes(names: list[str], da
             )
         return names[place], data.draw(operations), data.draw(some)
 
-    ways = tuple(tuple(clause() for _ in range(data.draw(st.integers(1, 2)))) for _ in range(2))
-    wanted = Predicate(ways)
+    alternatives = tuple(tuple(clause() for _ in range(data.draw(st.integers(1, 2)))) for _ in range(2))
+    predicate = Predicate(alternatives)
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE t (__n__ INTEGER, {', '.join(map(quoted, names))})")
     marks = ", ".join("?" * (len(names) + 1))
     connection.executemany(f"INSERT INTO t VALUES ({marks})", [(i, *row) for i, row in enumerate(rows)])
-    passed = {n for (n,) in connection.execute(f"SELECT __n__ FROM t WHERE {where(wanted, schema)}")}
-    taken = {i for i, keep in enumerate(wanted.mask(table).to_pylist()) if keep}
+    passed = {n for (n,) in connection.execute(f"SELECT __n__ FROM t WHERE {where(predicate, schema)}")}
+    taken = {i for i, keep in enumerate(predicate.mask(table).to_pylist()) if keep}
     assert taken <= passed
-    if pa.bool_() not in kinds and not any(op in ("<", "<=", ">", ">=") for way in ways for _, op, _ in way):
+    if pa.bool_() not in kinds and not any(
+        op in ("<", "<=", ">", ">=") for alternative in alternatives for _, op, _ in alternative
+    ):
         assert taken == passed
 
 

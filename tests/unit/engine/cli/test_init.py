@@ -272,13 +272,13 @@ def test_names_and_values_cannot_change_the_meaning_of_the_recipe(tmp_path: Path
     assert yaml.safe_load(text)["source"]["label"] == f"{name}?"
 
 
-@pytest.mark.parametrize(("encoding", "told"), [("cp1252", "cp1252"), ("utf-16", "utf-16")])
-def test_tables_in_other_encodings_run_unchanged(tmp_path: Path, encoding: str, told: str) -> None:
+@pytest.mark.parametrize(("encoding", "encoding_name"), [("cp1252", "cp1252"), ("utf-16", "utf-16")])
+def test_tables_in_other_encodings_run_unchanged(tmp_path: Path, encoding: str, encoding_name: str) -> None:
     text = people_csv(tmp_path / "p.csv").read_text().replace("smith", "Köln").replace("job", "Größe")
     (tmp_path / "p.csv").write_text(text, encoding)
     assert init("p.csv", "--label", "income", "-o", "p.yaml").exit_code == 0
     recipe = (tmp_path / "p.yaml").read_text("utf-8")
-    assert f"  encoding: {told} " in recipe
+    assert f"  encoding: {encoding_name} " in recipe
     assert "not UTF-8; a guess, in which it reads 'Größe'" in recipe or encoding == "utf-16"
     assert "Größe" in command("validate", "p.yaml").output
 

@@ -275,7 +275,7 @@ def test_variables_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
         variables([], ["NOT_THERE"])
 
 
-class Told:
+class ScriptedClient:
     """A client whose job prints one line and then breaks off, or is left by the user."""
 
     def __init__(self, fault: BaseException, state: str) -> None:
@@ -292,30 +292,30 @@ class Told:
 
 
 def test_a_line_that_breaks_is_no_end_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    handle = JobHandle("http://head", "k", Told(RuntimeError("WebSocket closed"), "FAILED"))
+    handle = JobHandle("http://head", "k", ScriptedClient(RuntimeError("WebSocket closed"), "FAILED"))
     with pytest.raises(typer.Exit) as found:
         _wait(handle)
     assert found.value.exit_code == Exit.BUDGET
-    said = capsys.readouterr()
-    assert said.out == "k begins\n"
-    assert "was lost (The cluster at http://head says: WebSocket closed)" in said.err
-    assert "k: failed at 1970-01-01T00:00:02+00:00" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == "k begins\n"
+    assert "was lost (The cluster at http://head says: WebSocket closed)" in printed.err
+    assert "k: failed at 1970-01-01T00:00:02+00:00" in printed.err
 
 
 def test_who_looks_away_is_told_that_the_job_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as found:
-        _wait(JobHandle("http://head", "k", Told(KeyboardInterrupt(), "RUNNING")))
+        _wait(JobHandle("http://head", "k", ScriptedClient(KeyboardInterrupt(), "RUNNING")))
     assert found.value.exit_code == 130
     assert "k keeps running; to stop it: rowsieve cancel k --address http://head" in capsys.readouterr().err
 
 
 def test_the_reason_is_the_run_s_last_error() -> None:
-    def told(message: str) -> str:
+    def reason_in(message: str) -> str:
         return reason(JobInfo("k", JobState.FAILED, message, None, None, 2, {}))
 
     assert (
-        told("Job failed with exit code 2, last logs:\nplan\nerror: source.path: no.\n")
+        reason_in("Job failed with exit code 2, last logs:\nplan\nerror: source.path: no.\n")
         == "error: source.path: no."
     )
-    assert told("Job supervisor actor died.\n") == "Job supervisor actor died."
-    assert told("") == "no reason is known"
+    assert reason_in("Job supervisor actor died.\n") == "Job supervisor actor died."
+    assert reason_in("") == "no reason is known"

@@ -125,7 +125,7 @@ def test_whole_numbers_and_fractions_are_one_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         (with_column([], label=pa.array([], pa.string())), "holds no rows"),
         (with_column(NUMBERS, label=["a"] * N), "has one value, 'a'"),
@@ -134,10 +134,10 @@ def test_whole_numbers_and_fractions_are_one_type(tmp_path: Path) -> None:
         (with_column(NUMBERS, label=[[1]] * N), "The label column has type list"),
     ],
 )
-def test_labels_that_name_no_classes_are_refused(table: pa.Table, said: str, tmp_path: Path) -> None:
+def test_labels_that_name_no_classes_are_refused(table: pa.Table, message: str, tmp_path: Path) -> None:
     done = validated(tmp_path, table)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_large_integers_are_categories_where_the_recipe_says_so(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_large_integers_are_categories_where_the_recipe_says_so(tmp_path: Path) 
 
 def test_values_that_end_the_run_are_warned_of(tmp_path: Path) -> None:
     table = with_column(np.where(np.arange(N) == 3, np.inf, NUMBERS))
-    told = "column 'c': 1 infinite: faults of their rows, 0.8% of the rows, and the run would stop"
-    assert told in validated(tmp_path, table).stdout
+    expected = "column 'c': 1 infinite: faults of their rows, 0.8% of the rows, and the run would stop"
+    assert expected in validated(tmp_path, table).stdout
     aside = ["--set", "source.on_error=quarantine", "--set", "source.max_error_rate=0.01"]
     done = CliRunner().invoke(app, ["validate", str(tmp_path / "r.yaml"), *aside])
     assert done.exit_code == 0

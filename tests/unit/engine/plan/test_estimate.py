@@ -46,15 +46,15 @@ def test_time_grows_with_rows_and_features_and_memory_with_the_shard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "expected"),
     [
         (100, "about 5 s of one core"),
         (1_000_000, "about 5 min of one core and 660 MiB, mostly for `outliers`"),
         (10**9, "about 76 h"),
     ],
 )
-def test_the_text_is_rounded(rows: int, said: str) -> None:
-    assert said in estimate(COSTS, rows, 64, [50_000]).text
+def test_the_text_is_rounded(rows: int, expected: str) -> None:
+    assert expected in estimate(COSTS, rows, 64, [50_000]).text
 
 
 def test_free_text_is_told_apart() -> None:

@@ -76,9 +76,9 @@ def test_validate_warns_and_has_them_as_json(tmp_path: Path) -> None:
     assert re.search(
         r"warning: likely leak: 'refund' alone is right on (99\.\d|100\.0)% of unseen", done.stdout
     )
-    told = json.loads(CliRunner().invoke(app, ["validate", str(path), "--json"]).stdout)
-    assert {leak["name"] for leak in told["likely_leaks"]} == {"closed_on", "refund"}
-    assert [warning["kind"] for warning in told["warnings"]] == ["leak", "leak"]
+    printed = json.loads(CliRunner().invoke(app, ["validate", str(path), "--json"]).stdout)
+    assert {leak["name"] for leak in printed["likely_leaks"]} == {"closed_on", "refund"}
+    assert [warning["kind"] for warning in printed["warnings"]] == ["leak", "leak"]
 
 
 def test_a_run_warns_and_its_report_shows_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -59,7 +59,7 @@ class Target:
         made = tables.new(format, folder) if format == "iceberg" else None
         self.path = made.path if made else str(folder / "table")
         self.catalog = made.options["catalog"] if made else None
-        self.made = made or tables.Made(format, self.path)
+        self.made = made or tables.MadeTable(format, self.path)
 
     def section(self, mode: Mode) -> dict[str, Any]:
         return {"format": self.format, "path": self.path, "mode": mode, "catalog": self.catalog}
@@ -80,7 +80,7 @@ class Target:
             assert (row["v"], row["small"]) == ([2.0 * i, 2.0 * i + 1], i % 100)
         return sorted(table["row_id"].to_pylist())
 
-    def said(self) -> dict[str, str]:
+    def tags(self) -> dict[str, str]:
         """Return what the table's own metadata say of its newest state."""
         if self.format == "delta":
             from deltalake import DeltaTable
@@ -106,14 +106,14 @@ def test_versions_come_once_and_go_as_the_mode_says(target: Target, tmp_path: Pa
     old, new = Version(tmp_path, "v1", 5), Version(tmp_path, "v2", 8)
     assert target.export(old, "create").written
     assert target.ids() == [*range(5)]
-    assert target.said() == {VERSION: "v1", CONTENT: "c0ffee5"}
+    assert target.tags() == {VERSION: "v1", CONTENT: "c0ffee5"}
     for mode in ("create", "append", "overwrite"):
         assert not target.export(old, mode).written
     with pytest.raises(InputError, match="is there already"):
         target.export(new, "create")
     assert target.export(new, "append").written
     assert target.ids() == sorted([*range(5), *range(8)])
-    assert target.said() == {VERSION: "v2", CONTENT: "c0ffee8"}
+    assert target.tags() == {VERSION: "v2", CONTENT: "c0ffee8"}
     assert not target.export(old, "append").written
     assert target.export(old, "overwrite").written
     assert target.ids() == [*range(5)]
@@ -121,7 +121,7 @@ def test_versions_come_once_and_go_as_the_mode_says(target: Target, tmp_path: Pa
     state = target.export(new, "overwrite")
     assert not state.written
     assert target.ids() == [*range(8)]
-    assert target.said() == {VERSION: "v2", CONTENT: "c0ffee8"}
+    assert target.tags() == {VERSION: "v2", CONTENT: "c0ffee8"}
 
 
 class Killed(LocalExecutor):
@@ -225,7 +225,7 @@ def test_a_recipe_writes_what_it_publishes_and_the_command_an_older_version(tmp_
     value = recipe.model_dump(mode="json", exclude_defaults=True)
     value["output"]["export"] = [target.section("append")]
     result = run(Recipe.parse(value))
-    assert target.said() == {VERSION: result.version, CONTENT: result.manifest["content"]}
+    assert target.tags() == {VERSION: result.version, CONTENT: result.manifest["content"]}
     files = sorted(tmp_path.glob("table/*.parquet"))
     assert [one.state for one in result.exports if one.written] == ["version 0"]
     again = run(Recipe.parse(value))

@@ -32,13 +32,13 @@ from engine.recipe.recipe import ExportSection
 
 section, folder, manifest, gate = json.loads(sys.argv[1])
 whole = PendingExport.commit
-def commit(begun, records):
+def commit(pending, records):
     if gate == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     Path(gate, str(os.getpid())).touch()
     while len(os.listdir(gate)) < 2:
         time.sleep(0.001)
-    return whole(begun, records)
+    return whole(pending, records)
 PendingExport.commit = commit
 (table,) = open_exports([ExportSection.model_validate(section)])
 print(export(Path(folder), manifest, table, lambda: LocalExecutor()).written)
@@ -142,8 +142,8 @@ def test_two_processes_are_one_commit(target: Target, mode: Mode, tmp_path: Path
     if mode == "append":
         target.export(old, "create")
     both = [start(target, new, mode, str(gate)) for _ in range(2)]
-    said = sorted(one.communicate(timeout=120)[0].strip() for one in both)
-    assert said == ["False", "True"]
+    outcomes = sorted(one.communicate(timeout=120)[0].strip() for one in both)
+    assert outcomes == ["False", "True"]
     assert target.ids() == expected(mode)
 
 

@@ -69,9 +69,9 @@ def update(out: Path, statement: str, *values: str) -> None:
 def waiting(out: Path, **values: Any) -> Record:
     """Write a record as an attacker does."""
     pending_folder(out).mkdir(parents=True)
-    told = {"id": ID, "experiment": "rowsieve", "name": "x", "start_ms": 1, "end_ms": 2} | values
-    (pending_folder(out) / f"{told['id']}.json").write_text(json.dumps({"status": "FINISHED"} | told))
-    return Record(**told)
+    fields = {"id": ID, "experiment": "rowsieve", "name": "x", "start_ms": 1, "end_ms": 2} | values
+    (pending_folder(out) / f"{fields['id']}.json").write_text(json.dumps({"status": "FINISHED"} | fields))
+    return Record(**fields)
 
 
 def below(folder: Path) -> list[str]:

@@ -149,12 +149,12 @@ def row(y: int, group: int, rows: int, right: int, *, worse: bool = False, outli
     return GroupRow(y, group, "ab"[y], RowStatistics(rows, right), rows / 100, {}, outliers, 0, worse)
 
 
-def said(*groups: GroupRow, quarantined: int = 0) -> str:
+def summary_text(*groups: GroupRow, quarantined: int = 0) -> str:
     return " ".join(summary_sentences(list(groups), 2, quarantined)).replace("\u00a0", " ")
 
 
 def test_the_worst_group_is_named_with_its_numbers() -> None:
-    text = said(row(0, 0, 500, 500), row(0, 1, 100, 10, worse=True), row(1, 2, 400, 400))
+    text = summary_text(row(0, 0, 500, 500), row(0, 1, 100, 10, worse=True), row(1, 2, 400, 400))
     assert "1,000 rows in 2 classes; 3 groups were inferred." in text
     assert (
         "lowest accuracy on the smallest group, group 1 (class a, 100 rows, 100 %): 10 %, against 91 %"
@@ -170,7 +170,7 @@ def test_a_handful_of_rows_is_never_the_worst_group() -> None:
     worst = worst_group([*large, handful])
     assert worst is not None
     assert worst.members == (large[1],)
-    assert "accuracy on group 1 (class b" in said(*large, handful)
+    assert "accuracy on group 1 (class b" in summary_text(*large, handful)
     pool = [row(0, group, 20, 2) for group in (2, 3, 4)]
     worst = worst_group([*large, *pool])
     assert worst is not None
@@ -178,16 +178,16 @@ def test_a_handful_of_rows_is_never_the_worst_group() -> None:
     assert worst.clearly_worse
     assert worst.stat.rows == 60
     assert worst.pooled
-    text = said(*large, *pool)
+    text = summary_text(*large, *pool)
     assert "the groups with fewer than 50 rows taken together (groups 2, 3, 4; 60 rows, 60 %): 10 %" in text
     assert group_to_inspect([*large, *pool]) is pool[0]
     assert worst_group(pool[:2]) is None
-    assert "Every group has fewer than 50 rows, too few to say on which" in said(*pool[:2])
+    assert "Every group has fewer than 50 rows, too few to say on which" in summary_text(*pool[:2])
 
 
 def test_groups_that_all_do_well_are_not_called_worst() -> None:
     groups = [row(0, 0, 50, 50), row(1, 1, 60, 59), row(1, -1, 10, 1, worse=True, outliers=10)]
-    text = said(*groups)
+    text = summary_text(*groups)
     assert "No group stands out" in text
     assert "No class was split" in text
     assert "likely to fail" not in text
@@ -198,7 +198,7 @@ def test_groups_that_all_do_well_are_not_called_worst() -> None:
 
 
 def test_a_class_of_noise_and_rejected_rows_are_said() -> None:
-    text = said(row(0, 0, 50, 50, outliers=1), row(1, 1, 10, 10), row(1, -1, 40, 40), quarantined=2)
+    text = summary_text(row(0, 0, 50, 50, outliers=1), row(1, 1, 10, 10), row(1, -1, 40, 40), quarantined=2)
     assert "More than half of class b (40 of 50 rows) is in no group" in text
     assert "1 row (1 %) is marked as an outlier." in text
     assert "2 rows could not be used and are quarantined" in text

@@ -74,25 +74,25 @@ def test_every_fit_over_the_shards_is_heard(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_gauges_say_what_the_event_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, tuple[float, dict[str, str]]] = {}
+    samples: dict[str, tuple[float, dict[str, str]]] = {}
 
     class Gauge:
         def __init__(self, name: str, **_: object) -> None:
             self.name = name
 
         def set(self, value: float, tags: dict[str, str]) -> None:
-            told[self.name] = (value, tags)
+            samples[self.name] = (value, tags)
 
     plan = SimpleNamespace(recipe=SimpleNamespace(name="digits"), version="v1")
     run_context = cast(RunContext, SimpleNamespace(plan=plan))
     plugin = Prometheus()
     event = Event("progress", "probe", rows=30, total_rows=60, seconds=2.0, quarantined=4)
     plugin.operator_progressed(run_context, event)  # without Ray there is no exporter
-    assert not told
+    assert not samples
     monkeypatch.setattr("engine.runs.plugins.prometheus._ray_is_up", lambda: True)
     monkeypatch.setattr(plugin, "_gauge", Gauge)
     plugin.operator_progressed(run_context, event)
-    assert set(told) == set(DESCRIPTIONS)
+    assert set(samples) == set(DESCRIPTIONS)
     tags = {"recipe": "digits", "version": "v1", "operator": "probe"}
-    assert told["rowsieve_rows_per_second"] == (15.0, tags)
-    assert told["rowsieve_rows_quarantined"] == (4.0, tags)
+    assert samples["rowsieve_rows_per_second"] == (15.0, tags)
+    assert samples["rowsieve_rows_quarantined"] == (4.0, tags)

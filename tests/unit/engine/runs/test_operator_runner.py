@@ -89,7 +89,7 @@ def raising_on(*rows: int) -> Callable[..., Apply]:
 
 def test_a_second_replay_computes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small_recipe(tmp_path, source={"on_error": "quarantine", "max_error_rate": 0.02})
-    versions, mended = [], []
+    versions, outcomes = [], []
     for step, rows in enumerate([(70, 130), (130,), ()]):
         with monkeypatch.context() as patched:
             patched.setattr(Gradients, "open", raising_on(*rows))
@@ -98,6 +98,6 @@ def test_a_second_replay_computes_again(tmp_path: Path, monkeypatch: pytest.Monk
             else:
                 found = replay(recipe)
                 versions.append(found.result.version)
-                mended.append((found.rows, found.recovered, found.new))
-    assert mended == [(2, 1, 0), (1, 1, 0)]
+                outcomes.append((found.rows, found.recovered, found.new))
+    assert outcomes == [(2, 1, 0), (1, 1, 0)]
     assert len(set(versions)) == 3

@@ -83,8 +83,8 @@ def test_the_same_bytes_as_on_a_disk_and_nothing_twice(s3: S3Server, on_disk: Ru
     assert read_quarantine(make_plan(recipe)).num_rows == 1
     names = {path.key for path in output.below()}
     assert not [name for name in names if name.endswith(".tmp") or ("/.lease/" in name and ".d/" in name)]
-    told = [path.read_bytes() for path in output.below()]
-    assert not [text for text in told if SECRET.encode() in text or USER.encode() in text]
+    contents = [path.read_bytes() for path in output.below()]
+    assert not [text for text in contents if SECRET.encode() in text or USER.encode() in text]
 
 
 def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
@@ -118,11 +118,11 @@ def test_a_right_that_is_taken_away_midway_stops_it_and_it_goes_on_later(
 
 @pytest.mark.slow
 def test_a_busy_store_only_slows_a_run_down(s3: S3Server, on_disk: RunResult) -> None:
-    asked = [0]
+    n_requests = [0]
 
     def now_and_then(method: str, path: str) -> int | None:
-        asked[0] += 1
-        return 503 if asked[0] % 23 == 0 else None
+        n_requests[0] += 1
+        return 503 if n_requests[0] % 23 == 0 else None
 
     recipe = recipe_at(folder_of(on_disk), s3.uri(s3.bucket(), "out"))
     with s3.faults.answering(now_and_then):

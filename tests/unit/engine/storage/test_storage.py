@@ -149,10 +149,10 @@ def test_a_change_that_came_between_is_noticed(key: ObjectPath) -> None:
 
 
 def test_no_secret_in_its_texts(key: ObjectPath) -> None:
-    told = [str(key), repr(key), str(key.parent)]
+    texts = [str(key), repr(key), str(key.parent)]
     with pytest.raises(FileNotFoundError) as caught:
         key.read_bytes()
-    assert not [text for text in [*told, str(caught.value)] if SECRET in text or USER in text]
+    assert not [text for text in [*texts, str(caught.value)] if SECRET in text or USER in text]
     assert pickle.loads(pickle.dumps(key)) == key
 
 
@@ -184,15 +184,15 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_store_that_is_busy_is_asked_again(key: ObjectPath, s3: S3Server) -> None:
-    asked: list[str] = []
+    methods: list[str] = []
 
     def slow_down(method: str, path: str) -> int | None:
-        asked.append(method)
-        return 503 if len(asked) < 3 else None
+        methods.append(method)
+        return 503 if len(methods) < 3 else None
 
     with s3.faults.answering(slow_down):
         key.create(b"1")
-    assert asked == ["PUT"] * 3
+    assert methods == ["PUT"] * 3
     assert key.read_bytes() == b"1"
 
 

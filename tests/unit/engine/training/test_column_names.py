@@ -49,9 +49,9 @@ def test_columns_may_have_the_names_of_what_operators_make(
     command("run", "rows.yaml", *(word for key in QUIET for word in ("--set", key)))
     command("retrain", "--dataset", "curated/rows", "--register", "m", *QUICK)
     where = ["--tracking", "curated/rows", "--executor", "local"]
-    said = command("predict", "models:/m/1", "rows.csv", "predicted", *where)
-    assert "240 rows predicted" in said
-    assert "0 rows have no prediction" in said
+    printed = command("predict", "models:/m/1", "rows.csv", "predicted", *where)
+    assert "240 rows predicted" in printed
+    assert "0 rows have no prediction" in printed
     found = pq.read_table("predicted/part-00000.parquet")
     expected = table("y", FEATURES)["y"].to_pylist()
     assert np.mean(np.array(found["prediction"].to_pylist()) == np.array(expected)) > 0.7

@@ -192,9 +192,9 @@ def test_a_column_is_imputed_only_where_this_is_allowed(model: Path, tmp_path: P
     write_shards(tmp_path / "in", rows.drop_columns(["a"]).append_column("A", rows["a"]), 2)
     refused = command(str(model), str(tmp_path / "in"), str(tmp_path / "o"))
     assert refused.exit_code == 2
-    said = " ".join(refused.output.split())
-    assert "no column 'a' (the model reads it). Did you mean 'A'?" in said
-    assert "give --allow-missing a." in said
+    refusal = " ".join(refused.output.split())
+    assert "no column 'a' (the model reads it). Did you mean 'A'?" in refusal
+    assert "give --allow-missing a." in refusal
     assert not (tmp_path / "o").exists()
     done = command(str(model), str(tmp_path / "in"), str(tmp_path / "o"), "--allow-missing", "a")
     assert done.exit_code == 0, done.output

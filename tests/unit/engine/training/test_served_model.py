@@ -191,8 +191,8 @@ def check_requests(port: int, model: Path) -> None:
         post(port, {"dataframe_records": without})
     empty = [dict.fromkeys(row) for row in rows]
     assert all(row["reason"] is None for row in post(port, {"dataframe_records": empty})["predictions"])
-    asked = [{**rows[0], "member": value} for value in ("perhaps", None, True, False)]
-    wrong, gap, yes, no = post(port, {"dataframe_records": asked})["predictions"]
+    posted = [{**rows[0], "member": value} for value in ("perhaps", None, True, False)]
+    wrong, gap, yes, no = post(port, {"dataframe_records": posted})["predictions"]
     assert wrong["reason"] == "column 'member' is neither true nor false (value: 'perhaps')"
     assert [one["reason"] for one in (gap, yes, no)] == [None] * 3
     assert yes["probability_yes"] != no["probability_yes"]

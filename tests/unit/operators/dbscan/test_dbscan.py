@@ -29,7 +29,7 @@ COSINE_EPS = st.sampled_from([0.125, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0])
 
 
 @pytest.fixture(autouse=True, scope="module", params=["all pairs", "search"])
-def way(request: pytest.FixtureRequest) -> Iterator[None]:
+def search(request: pytest.FixtureRequest) -> Iterator[None]:
     """Few rows have all their pairs compared; they are searched as many would be, too."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "search":

@@ -177,22 +177,22 @@ def test_random_clusters(metric: Any, dtype: Any, n_features: int, sizes: pytest
 
 
 def test_a_call_asks_for_no_more_than_a_block(sizes: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     within = index_module.Index.within
 
     def counted(self: Any, queries: Any, gap: float) -> Any:
-        asked.append(len(queries))
+        requested.append(len(queries))
         return within(self, queries, gap)
 
     sizes.setattr(index_module.Index, "within", counted)
     sizes.setattr(kernel_module, "QUERIES", 50)
     X = np.random.default_rng(0).normal(size=(200, 2))
     whole = NeighbourGraph(eps=9).fit(X).graph_
-    assert max(asked) == 50
-    asked.clear()
+    assert max(requested) == 50
+    requested.clear()
     sizes.setattr(kernel_module, "PAIRS", 1000)
     np.testing.assert_array_equal(NeighbourGraph(eps=9).fit(X).graph_.indices, whole.indices)
-    assert max(asked) == 1000 // 200
+    assert max(requested) == 1000 // 200
 
 
 def test_near_ties_are_decided_in_float64() -> None:

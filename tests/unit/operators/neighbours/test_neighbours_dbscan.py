@@ -128,14 +128,14 @@ def test_many_rows_are_compared_on_a_thinned_sample(monkeypatch: pytest.MonkeyPa
     X, parameters = poor("ivf")
     whole = DBSCAN(**parameters, random_state=0).fit(X).quality_
     monkeypatch.setattr(approximate_module, "EXACT_ROWS", 2000)
-    asked: list[Any] = []
+    requested: list[Any] = []
     cluster = approximate_module.cluster
-    monkeypatch.setattr(approximate_module, "cluster", lambda *a: asked.append(a) or cluster(*a))
+    monkeypatch.setattr(approximate_module, "cluster", lambda *a: requested.append(a) or cluster(*a))
     thinned = DBSCAN(**parameters, random_state=0).fit(X).quality_
     assert whole is not None
     assert thinned is not None
     assert (whole.ari_rows, thinned.ari_rows) == (3000, 2000)
-    assert [(a[0].n, *a[1:]) for a in asked] == [(2000, [1.75], [17])]
+    assert [(a[0].n, *a[1:]) for a in requested] == [(2000, [1.75], [17])]
     assert (thinned.recall, thinned.wrong_cores) == (whole.recall, whole.wrong_cores)
     assert thinned.ari < 1
 

@@ -120,7 +120,7 @@ def test_the_gpu_is_asked_where_there_is_one(
     """No GPU here: a CPU copy in its place takes the same calls, FAISS's range_search_gpu included."""
     X = clusters(400)
     expected = NeighbourGraph(metric=metric, **reach).fit(X).graph_
-    asked: list[int] = []
+    requested: list[int] = []
 
     class Copy:
         def __init__(self, index: Any) -> None:
@@ -128,7 +128,7 @@ def test_the_gpu_is_asked_where_there_is_one(
             self.ntotal, self.metric_type = index.ntotal, index.metric_type
 
         def search(self, queries: Any, k: int) -> Any:
-            asked.append(k)
+            requested.append(k)
             return self._index.search(queries, k)
 
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
@@ -136,7 +136,7 @@ def test_the_gpu_is_asked_where_there_is_one(
     monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, device, index: Copy(index), raising=False)
     monkeypatch.setattr(index_module, "MAX_GPU_NEIGHBOURS", 200)
     same(NeighbourGraph(metric=metric, **reach).fit(X).graph_, expected)
-    assert bool(asked) == (reach.get("n_neighbors", 0) < 200)
+    assert bool(requested) == (reach.get("n_neighbors", 0) < 200)
 
 
 def test_dbscan_loses_clusters_with_the_edges() -> None:

@@ -77,19 +77,19 @@ def test_the_rule_decides_and_conflicts_are_counted(
     }
 
 
-def stand_in(name: str, *columns: tuple[str, Any]) -> Written:
-    class Made(Written):
+def fake_operator(name: str, *columns: tuple[str, Any]) -> Written:
+    class FakeOperator(Written):
         @property
         def adds(self) -> tuple[pa.Field, ...]:
             return tuple(pa.field(*column) for column in columns)
 
-    return Made(name, [])
+    return FakeOperator(name, [])
 
 
 def test_judges_are_those_of_the_recipe() -> None:
     groups, eos = (
-        stand_in("groups", ("group_outlier", CATEGORY)),
-        stand_in("eos", ("eos_outlier", pa.bool_())),
+        fake_operator("groups", ("group_outlier", CATEGORY)),
+        fake_operator("eos", ("eos_outlier", pa.bool_())),
     )
     alone = Outliers(OutliersParams()).in_chain([groups])
     assert alone.requires == (LABEL, "group_outlier")
@@ -125,7 +125,10 @@ def test_other_weights_multiply_and_kept_rows_have_mean_one(tmp_path: Path) -> N
             "eos_weight": pa.array(eos.astype(np.float32)),
         }
     )
-    chain = [stand_in("eos", ("eos_weight", pa.float32())), stand_in("dckm", ("dckm_weight", pa.float32()))]
+    chain = [
+        fake_operator("eos", ("eos_weight", pa.float32())),
+        fake_operator("dckm", ("dckm_weight", pa.float32())),
+    ]
     operator = Weights(WeightsParams(method="uniform", trust="all", drop_outliers=True)).in_chain(chain)
     result, metrics = run_operator(operator, split_table(table, [7, 31]), tmp_path)
     expected = np.where(outlier, 0.0, eos * dckm)
@@ -149,7 +152,7 @@ def test_a_weight_of_a_voter_that_was_overruled_does_not_count(tmp_path: Path) -
             "eos_outlier": pa.array([True, True, False, False]),
         }
     )
-    chain = [stand_in("eos", ("eos_weight", pa.float32()), ("eos_outlier", pa.bool_()))]
+    chain = [fake_operator("eos", ("eos_weight", pa.float32()), ("eos_outlier", pa.bool_()))]
     even, _ = run_operator(Weights(UNIFORM).in_chain(chain), [table], tmp_path)
     np.testing.assert_allclose(even["weight"].to_numpy(), np.array([0, 1, 1.2, 0.8]) * 4 / 3, rtol=1e-6)
     params = WeightsParams(trust="all", method="group_balanced")
@@ -165,20 +168,25 @@ class Dropping(OperatorParams):
 
 
 def test_weights_follow_split_and_name_an_unknown_factor() -> None:
-    split = stand_in("split", ("split", CATEGORY))
+    split = fake_operator("split", ("split", CATEGORY))
     split.params = Dropping()
     assert Weights(WeightsParams()).in_chain([split]).params.drop_outliers is True
     assert Weights(WeightsParams()).in_chain([]).params.drop_outliers is False
     assert Weights(WeightsParams(drop_outliers=False)).in_chain([split]).params.drop_outliers is False
     with pytest.raises(OperatorError, match="no weights named 'eso'; there are: eos"):
-        Weights(WeightsParams(factors=("eso",))).in_chain([stand_in("eos", ("eos_weight", pa.float32()))])
+        Weights(WeightsParams(factors=("eso",))).in_chain(
+            [fake_operator("eos", ("eos_weight", pa.float32()))]
+        )
 
 
 def test_weights_that_rest_on_few_rows_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     wild = np.where(np.arange(50) < 2, 25.0, 0.0)
     columns = {"dckm_weight": wild, "eos_weight": np.ones(50), LABEL: np.zeros(50, np.int32)}
     table = pa.table({**columns, "group": np.zeros(50, np.int32), IS_OUTLIER: np.zeros(50, bool)})
-    chain = [stand_in("eos", ("eos_weight", pa.float32())), stand_in("dckm", ("dckm_weight", pa.float32()))]
+    chain = [
+        fake_operator("eos", ("eos_weight", pa.float32())),
+        fake_operator("dckm", ("dckm_weight", pa.float32())),
+    ]
     _, metrics = run_operator(Weights(UNIFORM).in_chain(chain), [table], tmp_path)
     assert metrics["effective_sample_size"] == pytest.approx(2)
     assert "worth 2 of 50 rows" in caplog.text
