@@ -24,11 +24,11 @@ from connectors.schema import (
     cast_table,
     check_names,
     check_types,
-    how_to_tell_apart,
     merged,
+    number_if_renamed,
     pick,
     plain_schema,
-    told_apart,
+    rename_remedy,
     with_names,
 )
 
@@ -106,7 +106,7 @@ class ArrowSource(FileSource):
         with self._opened(path) as reader:
             check_types(path, reader.schema)
             names = self._names(reader.schema)
-            check_names(path, names, how_to_tell_apart(names))
+            check_names(path, names, rename_remedy(names))
             index = -1
             for index, batch in enumerate(_batches(reader)):
                 if rows and held + batch.nbytes > self.spec.shard_bytes:
@@ -118,7 +118,7 @@ class ArrowSource(FileSource):
             return self._schema(with_names(reader.schema, names)), shards
 
     def _names(self, stored: pa.Schema) -> Sequence[str]:
-        return told_apart(stored.names, self.spec.renamed)
+        return number_if_renamed(stored.names, self.spec.renamed)
 
     @contextmanager
     def _opened(self, path: str, fields: Sequence[int] | None = None) -> Iterator[Reader]:

@@ -20,7 +20,7 @@ from connectors.cells import CellRules, clean_texts, read_rows
 from connectors.files import each, find_names
 from connectors.locations import extension
 from connectors.row_ranges import RowScanError, RowScanner, n_fields
-from connectors.schema import check_names, check_same_names, how_to_tell_apart, number_repeated, told_apart
+from connectors.schema import check_names, check_same_names, number_if_renamed, number_repeated, rename_remedy
 from connectors.text_source import CODECS, TextSource, compression, quote_value
 
 MOSTLY = 0.8
@@ -117,14 +117,14 @@ class CsvSource(TextSource):
 
     def _body(self, path: str, first_path: str) -> int:
         names, start = self._header(path)
-        check_names(path, names, self._how_to_tell_apart(names), "source.options.empty_names: number")
+        check_names(path, names, self._duplicate_remedy(names), "source.options.empty_names: number")
         if path != first_path:
             check_same_names(path, names, first_path, self._header(first_path)[0])
         return start
 
-    def _how_to_tell_apart(self, names: list[str]) -> str:
+    def _duplicate_remedy(self, names: list[str]) -> str:
         """Return the remedies for two columns of one name."""
-        text = f"{how_to_tell_apart(names)}, or number them with source.options.duplicate_names: number"
+        text = f"{rename_remedy(names)}, or number them with source.options.duplicate_names: number"
         short = [name for name in names if 0 < len(name) <= MAX_DIGITS]
         if any(re.fullmatch(self._rules.number, name) for name in short):
             return f"If line 1 is a row of data, set source.options.header: false; else n{text[1:]}"
@@ -161,7 +161,7 @@ class CsvSource(TextSource):
             names = [name or f"column_{place}" for place, name in enumerate(names, 1)]
         if self.options.duplicate_names == "number":
             return number_repeated(names)
-        return told_apart(names, self.spec.renamed)
+        return number_if_renamed(names, self.spec.renamed)
 
     def _header_end(self, path: str, begin: int) -> int:
         encoding = self._encoding(path)

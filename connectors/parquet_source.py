@@ -31,11 +31,11 @@ from connectors.schema import (
     cast_table,
     check_names,
     check_types,
-    how_to_tell_apart,
     merged,
+    number_if_renamed,
     pick,
     plain_schema,
-    told_apart,
+    rename_remedy,
     with_names,
 )
 
@@ -100,7 +100,7 @@ class ParquetSource(FileSource):
         stored = [name for name in columns if name not in folders]
         with self._opened(shard.path) as file:
             held = file.schema_arrow.names
-            names = told_apart(held, self.spec.renamed)
+            names = number_if_renamed(held, self.spec.renamed)
             pick(with_names(file.schema_arrow, names), stored, shard.path)
             if shard.stop > file.num_row_groups:
                 raise _changed(shard)
@@ -135,8 +135,8 @@ class ParquetSource(FileSource):
         with self._opened(path) as file:
             check_types(path, file.schema_arrow)
             held = file.schema_arrow.names
-            names = told_apart(held, self.spec.renamed)
-            check_names(path, names, how_to_tell_apart(names))
+            names = number_if_renamed(held, self.spec.renamed)
+            check_names(path, names, rename_remedy(names))
             schema = plain_schema(with_names(file.schema_arrow, names))
             twice = [name for name in folders.names if name in schema.names]
             if twice:

@@ -20,7 +20,7 @@ def number_repeated(names: Sequence[str]) -> list[str]:
     return found
 
 
-def told_apart(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
+def number_if_renamed(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
     """Return the names of a file's columns, numbered where ``source.rename`` names all that come later.
 
     ``renamed`` are the old names of ``source.rename``, such as ``x.1`` for the second column ``x``.
@@ -29,7 +29,7 @@ def told_apart(names: Sequence[str], renamed: Sequence[str]) -> list[str]:
     return numbered if {*numbered} - {*names} <= {*renamed} else [*names]
 
 
-def how_to_tell_apart(names: Sequence[str]) -> str:
+def rename_remedy(names: Sequence[str]) -> str:
     """Return the remedy for columns of one name."""
     later = [new for old, new in zip(names, number_repeated(names), strict=True) if old != new]
     pairs = ", ".join(f"{name}: NAME" for name in later[:3]) + (", ..." if len(later) > 3 else "")

@@ -148,7 +148,7 @@ def _importance(result: TrainResult) -> dict[str, Any] | None:
 
 def strength_sentence(found: Mapping[str, Any]) -> str:
     """Say which strength was chosen, by which rule, and what it comes to on held-out train rows."""
-    from operators.cues.curve_report import worst_word
+    from operators.cues.curve_report import group_word
 
     curve = found["trade_off"]
     best = max(point["mean_accuracy"] for point in curve["points"])
@@ -160,7 +160,7 @@ def strength_sentence(found: Mapping[str, Any]) -> str:
         f"The strength of weighting is {found['strength']:g}, the largest whose mean accuracy is at most "
         f"{found['max_mean_loss']:g} below the best ({best:.3f}): by linear models on "
         f"{count(curve['rows'], 'train row')}, each scored on rows that it has not seen, it is "
-        f"{point['mean_accuracy']:.3f} and the worst {worst_word(curve)} has "
+        f"{point['mean_accuracy']:.3f} and the worst {group_word(curve)} has "
         f"{point['worst_accuracy']:.3f}.{end}"
     )
 

@@ -107,7 +107,7 @@ def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def baseline_sentence(record: Mapping[str, Any]) -> str:
     """Say what the published weights win and cost against the baseline, in the figures of the curve."""
-    word, base = worst_word(record), baseline_of(record)
+    word, base = group_word(record), baseline_of(record)
     text = (
         f"On held-out rows the better of no weights and class balance is {base['name']}: the worst {word} "
         f"({base['worst_group']}) has an accuracy of {base['worst_accuracy']:.3f}, all rows "
@@ -124,7 +124,7 @@ def baseline_sentence(record: Mapping[str, Any]) -> str:
     )
 
 
-def worst_word(record: Mapping[str, Any]) -> str:
+def group_word(record: Mapping[str, Any]) -> str:
     """Return what the worst is looked for among: "class" or "group"."""
     return "class" if record["grouping"] == "classes" else "group"
 
@@ -155,7 +155,7 @@ def _mark(strength: float, record: Mapping[str, Any], chosen: float | None) -> s
 
 def summary_sentence(record: Mapping[str, Any]) -> str:
     """Say where the baseline lies and how far the curve goes beyond it."""
-    points, word, base = record["points"], worst_word(record), baseline_of(record)
+    points, word, base = record["points"], group_word(record), baseline_of(record)
     best = max(points, key=lambda point: (point["worst_accuracy"], -point["strength"]))
     text = (
         f"Baseline is the better of no weights and class balance, here {base['name']}: the worst {word} has "
@@ -185,7 +185,7 @@ def draw(record: Mapping[str, Any], chosen: float | None = None) -> Figure:
 def _over_strength(axes: Axes, record: Mapping[str, Any]) -> None:
     points = record["points"]
     x = [point["strength"] for point in points]
-    for key, label, color in (("mean", "mean", "C0"), ("worst", f"worst {worst_word(record)}", "C1")):
+    for key, label, color in (("mean", "mean", "C0"), ("worst", f"worst {group_word(record)}", "C1")):
         axes.plot(x, [point[f"{key}_accuracy"] for point in points], marker="o", label=label, color=color)
         low, high = ([point[f"{key}_{end}"] for point in points] for end in ("low", "high"))
         axes.fill_between(x, low, high, color=color, alpha=0.15, lw=0)
@@ -207,4 +207,4 @@ def _over_mean(axes: Axes, record: Mapping[str, Any], chosen: float | None) -> N
             place = ([point["mean_accuracy"]], [point["worst_accuracy"]])
             axes.plot(*place, marker="o", ms=12, mfc="none", color="black", ls="none", label="chosen")
             axes.legend(frameon=False, fontsize=8)
-    axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {worst_word(record)}")
+    axes.set(xlabel="mean accuracy", ylabel=f"accuracy of the worst {group_word(record)}")

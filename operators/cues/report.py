@@ -10,9 +10,9 @@ from operators.cues.curve_report import (
     RULE,
     baseline_sentence,
     draw,
+    group_word,
     summary_sentence,
     table_rows,
-    worst_word,
 )
 from operators.cues.curve_report import EXPLANATION as EXPLANATION_OF_CURVE
 from operators.cues.listing import yaml_reference
@@ -76,12 +76,12 @@ def cue_section(found: Mapping[str, Any], importance: Mapping[str, Any] | None =
 
 def importance_sentences(record: Mapping[str, Any]) -> list[str]:
     """Say on which source columns a linear model and its worst group rest."""
-    return summary_sentences(record, worst_word(record))
+    return summary_sentences(record, group_word(record))
 
 
 def _importance(record: Mapping[str, Any]) -> list[Any]:
     """Return picture and table of the importance by source column."""
-    word = worst_word(record)
+    word = group_word(record)
     description = "Accuracy that a linear model loses when the values of each source column are shuffled"
     hidden = len(record["columns"]) - len(shown_columns(record))
     more = (
@@ -100,7 +100,7 @@ def _trade_off(record: Mapping[str, Any]) -> list[Any]:
     """Return picture and table of the trade-off over the strength of weighting."""
     description = "Mean and worst accuracy on held-out rows over the strength of weighting"
     caption = (
-        f"Left: over the strength, with 95 % intervals. Right: worst {worst_word(record)} over the mean."
+        f"Left: over the strength, with 95 % intervals. Right: worst {group_word(record)} over the mean."
     )
     pooled = record["pooled"]
     return [

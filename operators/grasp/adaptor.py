@@ -51,7 +51,7 @@ from operators.grasp.state import (
     write_grid,
     write_selection,
 )
-from operators.groups.base import GroupsBase, LabelClass, by_class, gather_class, stored_labels
+from operators.groups.base import GroupsBase, LabelClass, apply_by_class, gather_class, stored_labels
 from operators.groups.merging import least_rows, to_groups
 from operators.groups.state import (
     class_names,
@@ -276,7 +276,7 @@ class Groups(GroupsBase[GroupsParams]):
         def grouped(index: int, rows: pa.Table) -> Labels:
             return to_groups(label(index, rows), group_of.get(index))
 
-        return by_class(read_offsets(state), grouped, marked_by, state)
+        return apply_by_class(read_offsets(state), grouped, marked_by, state)
 
 
 def _own_labels(state: Path, column: str, index: int, rows: pa.Table) -> Labels:

@@ -26,7 +26,7 @@ from operators.dbscan.sharded.solve import Map
 from operators.grasp.class_model import ClassModel, draw_cores, load_model
 from operators.grasp.kernel import MAX_CORES, group_fields, stability_of
 from operators.grasp.params import GroupsParams
-from operators.grasp.rows_on_disk import SpilledRows, in_order, spill_shard
+from operators.grasp.rows_on_disk import SpilledRows, shards_in_order, spill_shard
 from operators.grasp.selection import (
     FAILED,
     GridFacts,
@@ -37,7 +37,7 @@ from operators.grasp.selection import (
 )
 from operators.grasp.stability import checked_rows
 from operators.grasp.state import class_record, keeps_grid, write_grid
-from operators.groups.base import other_lengths
+from operators.groups.base import describe_length_mismatch
 from operators.groups.merging import least_rows, to_groups
 from operators.groups.state import model_path, write_label_part, write_label_starts
 from operators.metrics.silhouette_sums import TILE, cluster_sums, coefficients, mean_and_error
@@ -369,7 +369,7 @@ def large_classes(
     large = np.flatnonzero(sizes > params.block_rows).tolist()
     if (fit_rows := params.rows_to_fit()) is not None:  # a class of more is drawn from, and one worker's
         large = [i for i in large if sizes[i] <= fit_rows]
-    order = in_order(shards)
+    order = shards_in_order(shards)
     return {i: [(s, n) for s, n in zip(order, counts[:, i].tolist(), strict=True) if n] for i in large}
 
 
@@ -389,7 +389,7 @@ def infer_in_blocks(
     if len(lengths) > 1:
         (some, _), (others, second) = list(lengths.items())[:2]
         paths = {shard.index: shard.path for shard in context.shards.shards}
-        raise OperatorError(other_lengths(paths[second], column, others, some))
+        raise OperatorError(describe_length_mismatch(paths[second], column, others, some))
     records = []
     for i, (name, parts) in large.items():
         source = SpilledRows(folders[i], parts)

@@ -24,7 +24,7 @@ from operators.factored.packing import parts_of
 from operators.grasp.class_model import FactoredModel, load_model
 from operators.grasp.kernel import group_fields
 from operators.grasp.params import GroupsParams
-from operators.grasp.rows_on_disk import Map, in_order
+from operators.grasp.rows_on_disk import Map, shards_in_order
 from operators.groups.merging import least_rows
 from operators.groups.state import model_path, write_label_part, write_label_starts
 
@@ -68,7 +68,7 @@ def place_shards(
     parts = {index: np.cumsum(sizes > 0) - 1 for index, sizes in counts.items()}
     jobs = [
         (shard, {index: int(parts[index][at]) for index, sizes in counts.items() if sizes[at]})
-        for at, shard in enumerate(in_order(context.shards))
+        for at, shard in enumerate(shards_in_order(context.shards))
     ]
     totals = {index: np.zeros(n_clusters[index] + 1, np.intp) for index in counts}
     starts: dict[int, list[int]] = {index: [] for index in counts}

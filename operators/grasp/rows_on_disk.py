@@ -21,7 +21,7 @@ from operators.arrays import Ids, Index
 from operators.base import LABEL, ROW_ID, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.dbscan.sharded.blocks import save_array
-from operators.groups.base import other_lengths
+from operators.groups.base import describe_length_mismatch
 from operators.hashing import END, row_hashes
 
 
@@ -36,11 +36,11 @@ def count_rows(shards: ShardReader, run: Map, n_classes: int) -> npt.NDArray[np.
     """Count the rows (n_shards, n_classes) of every class in every shard, in the order of the shards' first
     rows.
     """
-    counts = list(run(partial(count_classes, shards, n_classes), in_order(shards)))
+    counts = list(run(partial(count_classes, shards, n_classes), shards_in_order(shards)))
     return np.array(counts, np.intp).reshape(-1, n_classes)
 
 
-def in_order(shards: ShardReader) -> list[int]:
+def shards_in_order(shards: ShardReader) -> list[int]:
     """Sort the shards by their first rows."""
     return [shard.index for shard in sorted(shards.shards, key=lambda shard: shard.first_row)]
 
@@ -163,7 +163,7 @@ def draw_classes(
     for path in folders.values():
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-    order = in_order(shards)
+    order = shards_in_order(shards)
     jobs = [
         (shard, {i: int(sizes.sum()) for i, sizes in large.items() if sizes[at]})
         for at, shard in enumerate(order)
@@ -174,7 +174,7 @@ def draw_classes(
     if len(lengths) > 1:
         (some, _), (others, second) = list(lengths.items())[:2]
         path = next(shard.path for shard in shards.shards if shard.index == second)
-        raise OperatorError(other_lengths(path, column, others, some))
+        raise OperatorError(describe_length_mismatch(path, column, others, some))
     return {
         i: DrawnClass(folders[i], tuple(s for s, some in jobs if i in some), int(sizes.sum()), fit_rows, seed)
         for i, sizes in large.items()

@@ -26,13 +26,13 @@ from operators.base import (
 from operators.groups.base import (
     GroupsBase,
     LabelClass,
-    by_class,
+    apply_by_class,
     column_to_numpy,
     gather_class,
     stored_labels,
 )
 from operators.groups.kernel import GroupMethod, GroupResult
-from operators.groups.merging import between_centres, least_rows, merge_small, to_groups
+from operators.groups.merging import centre_distances, least_rows, merge_small, to_groups
 from operators.groups.state import (
     class_names,
     number_groups,
@@ -123,7 +123,7 @@ class ClassWise(GroupsBase[OperatorParams]):
         def grouped(index: int, rows: pa.Table) -> Labels:
             return to_groups(label(index, rows), group_of[index])
 
-        return by_class(offsets, grouped, str(record["params"]["method"]), state)
+        return apply_by_class(offsets, grouped, str(record["params"]["method"]), state)
 
 
 @cache
@@ -174,5 +174,5 @@ def _merged(result: GroupResult, labels: Labels, params: OperatorParams) -> Labe
     least = least_rows(len(labels), getattr(params, "min_rows", 0), getattr(params, "min_share", 0.0))
     apart = np.full((result.n_groups, result.n_groups), np.inf)
     if result.centres is not None:
-        apart = between_centres(result.centres)
+        apart = centre_distances(result.centres)
     return merge_small(np.bincount(labels[labels != NOISE], minlength=result.n_groups), apart, least)

@@ -47,7 +47,7 @@ class GroupsBase(Operator[P]):
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """Group, and why this method takes the row for an outlier; empty where it does not."""
+        """Return the added columns: the group, and why the method takes the row for an outlier."""
         return (pa.field(GROUP, pa.int32()), pa.field(GROUP_OUTLIER, CATEGORY))
 
     def as_fitted(self, record: Mapping[str, Any]) -> GroupsBase[P]:
@@ -81,7 +81,9 @@ class GroupsBase(Operator[P]):
         return self.open(context)
 
 
-def by_class(offsets: Mapping[int, int], label: LabelClass, marked_by: str | None, state: Path) -> Apply:
+def apply_by_class(
+    offsets: Mapping[int, int], label: LabelClass, marked_by: str | None, state: Path
+) -> Apply:
     """Label rows class by class.
 
     Parameters
@@ -152,13 +154,13 @@ def gather_class(
             rows = column_to_numpy(table.column(name))
             whole = found.setdefault(name, np.empty((len(row_ids), *rows.shape[1:]), rows.dtype))
             if rows.shape[1:] != whole.shape[1:]:
-                raise OperatorError(other_lengths(shard.path, name, rows.shape[1], whole.shape[1]))
+                raise OperatorError(describe_length_mismatch(shard.path, name, rows.shape[1], whole.shape[1]))
             whole[start : start + size] = rows
         start += size
     return row_ids, found
 
 
-def other_lengths(path: str, column: str, length: int, expected: int) -> str:
+def describe_length_mismatch(path: str, column: str, length: int, expected: int) -> str:
     """Return the error text for a shard whose vectors differ in length from those of earlier shards."""
     return (
         f"{path}: {column!r} has {length} entries, in earlier shards {expected}. They come from different "

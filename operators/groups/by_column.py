@@ -29,14 +29,14 @@ MAX_VALUES = 10_000
 
 
 class ClassLabel(GroupsBase[NoneParams]):
-    """Group = class: what is known without any method."""
+    """Groups that equal the classes, which are known without any method."""
 
     version = 2
     Params: ClassVar[type[OperatorParams]] = NoneParams
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The label column is needed to separate the classes."""
+        """Return the label column, which separates the classes."""
         return (LABEL,)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -61,12 +61,12 @@ class Oracle(GroupsBase[OracleParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Labels: to know which rows are valid."""
+        """Return the label column: it says which rows are valid."""
         return (LABEL,)
 
     @property
     def oracle_columns(self) -> tuple[str, ...]:
-        """The column, which may be named under ``truth``."""
+        """Return the column with the groups, which may be named under ``truth``."""
         return (self.params.column,)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:

@@ -26,7 +26,7 @@ from operators.base import (
     ShardReader,
 )
 from operators.columns import vectors_to_numpy
-from operators.groups.base import GroupsBase, by_class
+from operators.groups.base import GroupsBase, apply_by_class
 from operators.groups.merging import least_rows
 from operators.groups.params import CueGroupsParams
 from operators.groups.state import number_groups, read_group_record, write_group_record
@@ -88,7 +88,9 @@ class ByCue(GroupsBase[CueGroupsParams]):
                 return np.zeros(rows.num_rows, np.int32)
             return breaks(rows).astype(np.int32)
 
-        return by_class({record["class"]: record["offset"] for record in records}, label, None, context.state)
+        return apply_by_class(
+            {record["class"]: record["offset"] for record in records}, label, None, context.state
+        )
 
     def _record(self, index: int, counts: Counter[tuple[int, int]]) -> dict[str, Any]:
         sizes = [counts[index, side] for side in (FOLLOWS, BREAKS)]
@@ -109,7 +111,7 @@ def breaks_shortcut(folder: Path) -> Breaks:
     state = load_state(folder)
     rows = max(BLOCK_VALUES // max(len(state.scaler.mean), 1), 1)
 
-    def of(table: pa.Table) -> npt.NDArray[np.bool_]:
+    def find_breaks(table: pa.Table) -> npt.NDArray[np.bool_]:
         y = table.column(LABEL).to_numpy().astype(np.int64)
         known = ROW_ID in table.column_names
         ids = table.column(ROW_ID).to_numpy() if known else np.arange(table.num_rows)
@@ -120,7 +122,7 @@ def breaks_shortcut(folder: Path) -> Breaks:
             found[block] = breaks(state, X, y[block], ids[block])
         return found
 
-    return of
+    return find_breaks
 
 
 def _count(reader: ShardReader, state: Path, shard: int) -> dict[tuple[int, int], int]:

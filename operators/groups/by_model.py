@@ -1,4 +1,4 @@
-"""Methods that split each class by what a model makes of a row: EIIL and JTT."""
+"""Methods that split each class by the predictions of a model: EIIL and JTT."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ a class:
    silhouette coefficient above 0 becomes a group of its own; all other rows stay in their first cluster.
    Of several F the largest mean silhouette wins; F = 1 keeps the first clusters.
 
-What is ours: the paper reduces the activations before the last layer by UMAP. Here the features ``x``
+Deviation: the paper reduces the activations before the last layer by UMAP. Here the features ``x``
 are reduced by principal components, so that new rows are placed by the same linear map; for a linear
 probe ``x`` is what lies before its last layer. Components are divided by the deviation of the first,
 the loss by its own.
@@ -28,7 +28,7 @@ from operators.arrays import Labels
 from operators.base import FEATURES, LOSS, OperatorParams
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import GeorgeParams
-from operators.groups.silhouette_choice import ScoredRows, ascending, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, keep_below_distinct, sort_unique
 
 MIXTURE = ("weights_", "means_", "covariances_", "precisions_cholesky_")
 
@@ -41,7 +41,7 @@ class George(GroupMethod[GeorgeParams]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Features and the probe's loss."""
+        """Return the columns that are clustered: features and the probe's loss."""
         return FEATURES, LOSS
 
     def fit(self, columns: Columns, seed: int) -> GroupResult:
@@ -78,10 +78,10 @@ def fit_george(X: Array, loss: Array, params: GeorgeParams, random_state: int = 
         sample = ScoredRows(Z, params.silhouette_rows, random_state)
         first, k = _first_clusters(Z, sample, params, random_state)
         choices: list[tuple[int, State]] = []
-        for factor in ascending(params.overcluster):
+        for factor in sort_unique(params.overcluster):
             if factor == 1:
                 choices.append((1, state | first))
-            elif fewer_than_distinct(Z, [factor * k]) == [factor * k]:
+            elif keep_below_distinct(Z, [factor * k]) == [factor * k]:
                 over = _over_clusters(Z, sample, factor * k, params, random_state)
                 choices.append((factor, state | first | over))
         choices = choices or [(1, state | first)]
@@ -136,7 +136,7 @@ def _first_clusters(
     Z: npt.NDArray[np.float64], sample: ScoredRows, params: GeorgeParams, seed: int
 ) -> tuple[dict[str, Array], int]:
     """Return the mixture with the largest mean silhouette, the first of equals, and its k."""
-    tried = fewer_than_distinct(Z, ascending(params.k))
+    tried = keep_below_distinct(Z, sort_unique(params.k))
     models = [_fit_mixture(Z, k, params.n_init, seed) for k in tried]
     best = int(np.argmax(sample.silhouettes([model.predict(Z) for model in models])))
     return _stored(models[best], "first_"), tried[best]

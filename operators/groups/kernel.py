@@ -31,7 +31,7 @@ class GroupResult:
     Attributes
     ----------
     labels : (n,) int32 from 0 within the class; -1 is noise: in no group.
-    n_groups : how many numbers a label may take; more than appear where a group is empty.
+    n_groups : number of values that a label may have; groups may be empty.
     state : named arrays from which ``predict`` places new rows. Stored without pickle.
     scores : figures to record, such as a silhouette.
     centres : (n_groups, q) a point for each group, by which groups with few rows are merged; without, they
@@ -46,7 +46,7 @@ class GroupResult:
 
 
 class GroupMethod(ABC, Generic[P]):
-    """A way of splitting one class into groups.
+    """Method that splits one class into groups.
 
     ``Params`` has a field ``method`` with the method's name as its only value. If it also has ``min_rows``
     and ``min_share``, groups with fewer rows are merged, see :mod:`operators.groups.merging`. Modules of
@@ -63,7 +63,7 @@ class GroupMethod(ABC, Generic[P]):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """Sidecar columns that are looked at, such as ``gradient``, ``x`` or ``loss``."""
+        """Return the sidecar columns that the method reads, such as ``gradient``, ``x`` or ``loss``."""
 
     @abstractmethod
     def fit(self, columns: Columns, seed: int) -> GroupResult:

@@ -19,7 +19,7 @@ from operators.base import FEATURES, GRADIENT, OperatorParams
 from operators.distances import nearest_centres
 from operators.groups.kernel import Array, Columns, GroupMethod, GroupResult, State
 from operators.groups.params import KMeansParams
-from operators.groups.silhouette_choice import ScoredRows, ascending, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, keep_below_distinct, sort_unique
 
 BLOCK = 4096  # rows converted to float64 at a time
 SPACES = {"gradients": GRADIENT, "features": FEATURES}
@@ -79,7 +79,7 @@ def fit_kmeans(
     """
     from sklearn.cluster import KMeans as Lloyd
 
-    tried = fewer_than_distinct(X, ascending(k))
+    tried = keep_below_distinct(X, sort_unique(k))
     # One thread: scikit-learn's threads add up centres in the order in which they come.
     # And float64, rounded below: float32 sums also depend on where the memory happens to lie.
     wide = X.astype(np.float64)

@@ -70,16 +70,16 @@ def merge_small(sizes: npt.ArrayLike, distances: Float64, least: float) -> Label
         # A merged cluster is neither small nor near to anything any more.
         size[small], apart[small], apart[:, small] = np.inf, np.inf, np.inf
         n_left -= 1
-    return in_order(group)
+    return number_in_order(group)
 
 
-def in_order(group: npt.NDArray[np.integer]) -> Labels:
+def number_in_order(group: npt.NDArray[np.integer]) -> Labels:
     """Number groups (k,) from 0 in the order in which they first appear."""
     _, first, which = np.unique(group, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int32)[which]
 
 
-def between_centres(centres: npt.ArrayLike) -> Float64:
+def centre_distances(centres: npt.ArrayLike) -> Float64:
     """Return the Euclidean distances (k, k) of centres (k, q)."""
     at = np.asarray(centres, np.float64)
     return np.asarray(np.sqrt(((at[:, None] - at[None]) ** 2).sum(axis=2)))

@@ -72,8 +72,8 @@ def method_class(name: str) -> type[Operator[Any]]:
         if point.name == name and (plugin := _load(point)) is not None:
             return plugin
     others = [known for known in method_names() if known != name]
-    hint = nearest(name, others) or f" Known: {', '.join(others)}."
-    raise OperatorError(f"operators.groups.method: there is no usable method {name!r}.{hint}")
+    suggestion = nearest(name, others) or f" Known: {', '.join(others)}."
+    raise OperatorError(f"operators.groups.method: there is no usable method {name!r}.{suggestion}")
 
 
 def _plugins() -> tuple[EntryPoint, ...]:
@@ -96,8 +96,9 @@ def _load(point: EntryPoint) -> type[Operator[Any]] | None:
     return _as_operator(found)
 
 
-def _skip(point: EntryPoint, why: str) -> None:
-    _log.warning("The group method %s (%s) %s; it is skipped.", point.name, point.value, why)
+def _skip(point: EntryPoint, reason: str) -> None:
+    """Log that a plugin is left out, and why."""
+    _log.warning("The group method %s (%s) %s; it is skipped.", point.name, point.value, reason)
 
 
 def _as_operator(found: type[Any]) -> type[Operator[Any]]:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from operators.groups.kernel import Array
 
 
-def ascending(values: int | list[int]) -> list[int]:
+def sort_unique(values: int | list[int]) -> list[int]:
     """Return one value or several, without repeats, in ascending order."""
     return sorted(set(values)) if isinstance(values, list) else [values]
 
 
-def fewer_than_distinct(X: Array, values: list[int]) -> list[int]:
+def keep_below_distinct(X: Array, values: list[int]) -> list[int]:
     """Keep those of ascending ``values`` that are smaller than the number of distinct rows of X; else [1]."""
     left, n_distinct = X, 0
     while len(left) and n_distinct <= values[-1]:

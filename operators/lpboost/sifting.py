@@ -62,7 +62,7 @@ class _Window:
         self.fixed = _weighted_sum(losses, np.where(self.capped, self.caps, 0.0))
         self.budget = tail - float(self.caps[self.capped].sum())
 
-    def let_in(self, wrong: Mask) -> None:
+    def admit_rows(self, wrong: Mask) -> None:
         """Make rows (n,) variables of the LP; those that were capped give their weight back to the budget."""
         leaving = wrong & self.capped
         self.fixed = self.fixed - (self.losses[leaving] * self.caps[leaving, None]).sum(axis=0)
@@ -165,7 +165,7 @@ def sift(losses: Float64, start: Start, tail: float, copies: Float64 | None = No
         count = int(wrong.sum())
         if stalled and not count and (models == window.models).all():
             break
-        window.let_in(wrong & largest(off_side, min(count, limit)))
+        window.admit_rows(wrong & largest(off_side, min(count, limit)))
     return best
 
 

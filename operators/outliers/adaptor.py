@@ -39,7 +39,7 @@ from operators.base import (
 from operators.columns import vectors_to_numpy
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.outliers.params import EVIDENCE, EvidenceParams, OutliersParams
-from operators.outliers.votes import ALL, ANY, Text, decide, joined
+from operators.outliers.votes import ALL, ANY, Text, decide, join_reasons
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
@@ -105,17 +105,17 @@ class Outliers(Operator[OutliersParams]):
 
     @property
     def _voters(self) -> tuple[str, ...]:
-        """Columns of the marks of other operators."""
+        """Return the columns with the marks of other operators."""
         return tuple(voter + MARK for voter in self.voters if voter != EVIDENCE)
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Labels and marks; by ``rule: evidence`` features too."""
+        """Return the required columns: labels and marks; by ``rule: evidence`` features too."""
         return (LABEL, *self._voters, *((FEATURES,) if self._by_evidence else ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The verdict, its reason where it is yes, every mark whatever the verdict, and the score."""
+        """Return the added columns: verdict, its reason if it is yes, all marks, and the score."""
         fields = (
             pa.field(IS_OUTLIER, pa.bool_()),
             pa.field(OUTLIER_SOURCE, CATEGORY),
@@ -125,7 +125,7 @@ class Outliers(Operator[OutliersParams]):
 
     @property
     def resources(self) -> Resources:
-        """The resources of one task."""
+        """Return the resources of one task."""
         return self.params.resources
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -168,7 +168,7 @@ class Outliers(Operator[OutliersParams]):
 
     @property
     def can_predict(self) -> bool:
-        """A verdict is of one row."""
+        """Return True: each row is assessed by itself."""
         return True
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -196,7 +196,7 @@ class Outliers(Operator[OutliersParams]):
         def apply(table: pa.Table) -> pa.Table:
             reasons = _reasons(table)
             verdict = decide(_marks(reasons), rule)
-            marked = joined(reasons)
+            marked = join_reasons(reasons)
             return pa.table(_columns(verdict, np.where(verdict, marked, ""), marked))
 
         return apply
@@ -213,7 +213,7 @@ class Outliers(Operator[OutliersParams]):
         def apply(table: pa.Table) -> pa.Table:
             source, score = assess_rows(table)
             votes = _reasons(table) | {EVIDENCE: source}
-            marked = joined({name: votes[name] for name in sorted(votes)})
+            marked = join_reasons({name: votes[name] for name in sorted(votes)})
             return pa.table(_columns(source != "", source, marked) | {SCORE: score})
 
         return apply

@@ -49,12 +49,12 @@ def _fit_stages(Z: Float32, y: Int64, priors: Float64) -> tuple[Float64, Float64
     """Return coefficients (n_stages, n_classes, d) and intercepts (n_stages, n_classes) of all stages."""
     n_classes = len(priors)
     plain = fit_linear(Z, y, n_classes)
-    leaning = np.empty_like(y)
+    imitated = np.empty_like(y)
     for half in (slice(0, None, 2), slice(1, None, 2)):
         other = slice(1 - (half.start or 0), None, 2)
         twin = fit_linear(Z[other], y[other], n_classes)
-        leaning[half] = balanced_prediction(log_proba(Z[half], *twin), priors)
-    biased = fit_linear(Z, leaning, n_classes)
+        imitated[half] = balanced_prediction(log_proba(Z[half], *twin), priors)
+    biased = fit_linear(Z, imitated, n_classes)
     wrong = 1 - np.exp(log_proba(Z, *biased)[np.arange(len(y)), y])
     robust = fit_linear(Z, y, n_classes, balanced_weights(y, wrong))
     kept = np.ones(Z.shape[1], np.float32)

@@ -16,7 +16,7 @@ from sklearn.covariance import ledoit_wolf
 from operators.arrays import Float32, Float64, Int64
 from operators.outliers.cross_fit import STAGES, fit_stages
 from operators.outliers.linear import CrossFitted, principal_directions
-from operators.outliers.neighbours import NeighbourTable, clipped, cue_directions, principal_basis
+from operators.outliers.neighbours import NeighbourTable, clip_features, cue_directions, principal_basis
 from operators.outliers.trees import CrossFittedTrees, fit_trees
 
 MARGINS = (*STAGES, "votes", "cue_free_votes", "trees")
@@ -120,11 +120,11 @@ class Sources:
 
     def view_block(self, Z: Float32, folds: Int64, ids: Int64) -> View:
         """Look at exactly ``BLOCK`` rows; see :meth:`view`."""
-        view = self.glimpse(Z, folds)
-        self.look_up(view, Z, ids, np.arange(BLOCK))
+        view = self.view_without_neighbours(Z, folds)
+        self.add_neighbours(view, Z, ids, np.arange(BLOCK))
         return view
 
-    def glimpse(self, Z: Float32, folds: Int64) -> View:
+    def view_without_neighbours(self, Z: Float32, folds: Int64) -> View:
         """Look at exactly ``BLOCK`` rows without their neighbours, whose places hold 0."""
         models = self.models.log_proba(Z, folds)
         # Without trees the linear model stands in: its column then adds nothing.
@@ -135,8 +135,8 @@ class Sources:
         distances[:, DISTANCES.index("mahalanobis")] = np.log(self.mahalanobis(Z, folds) + 1e-6)
         return View(log_p, distances)
 
-    def look_up(self, view: View, Z: Float32, ids: Int64, rows: Int64) -> None:
-        """Write what the neighbours of some rows of a block say into a view of :meth:`glimpse`."""
+    def add_neighbours(self, view: View, Z: Float32, ids: Int64, rows: Int64) -> None:
+        """Write the votes and distances of the neighbours of some rows of a block into its view."""
         for table, votes, distance in zip((self.raw, self.cue_free), NEIGHBOURS, DISTANCES, strict=False):
             shares, near = table.search(Z, ids, rows)
             view.log_p[MARGINS.index(votes), rows] = np.log(shares)
@@ -159,15 +159,15 @@ def fit_sources(
     models = fit_stages(Z, y, folds, priors)
     breaks = breaks_cue(models, Z, y, folds)
 
-    def table(basis: Float32) -> NeighbourTable:
+    def make_table(basis: Float32) -> NeighbourTable:
         kept = slice(0, max_index)
-        points = np.ascontiguousarray(clipped(Z[kept]) @ basis)
+        points = np.ascontiguousarray(clip_features(Z[kept]) @ basis)
         return NeighbourTable(basis, points, y[kept], ids[kept], n_classes, k)
 
     cue_free = principal_basis(Z, cue_directions(Z, y, breaks, n_classes))
     trees = fit_trees(Z, y, folds, n_classes)
     return Sources(
-        models, trees, table(principal_basis(Z)), table(cue_free), Mahalanobis.fit(Z, folds), priors
+        models, trees, make_table(principal_basis(Z)), make_table(cue_free), Mahalanobis.fit(Z, folds), priors
     )
 
 

@@ -13,7 +13,7 @@ from operators.explanations import ExplainedRow, Fact
 from operators.outliers.evidence import MARGINS, NAMES
 from operators.outliers.planted import KINDS
 from operators.outliers.state import RECORD, load_state
-from operators.outliers.verdict import NOBODY, row_evidence
+from operators.outliers.verdict import UNREACHABLE, row_evidence
 
 
 def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
@@ -39,7 +39,7 @@ def evidence_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     total = float(by_kind.sum())
     bound = (
         "no row of this dataset is marked: damage is too rare, or does not stand out"
-        if state.threshold >= NOBODY
+        if state.threshold >= UNREACHABLE
         else f"marked from {state.threshold:.3g} on"
     )
     facts = [Fact("posterior", total, f"probability of being corrupt; {bound}")]

@@ -154,7 +154,7 @@ def flip_ratios(
     """Fit the density ratio of flipped labels, and estimate their share.
 
     The ratio is the mean of two: one of few columns, whose ranking is never far below that of the best of
-    them, and one of all columns on labels, which knows rows that break a cue.
+    them, and one of all columns on labels, which distinguishes rows that break a cue.
 
     Parameters
     ----------
@@ -175,11 +175,13 @@ def flip_ratios(
         bound = prevalence_bound(part.log_ratios(E)[:, 0], seen)
         # On rows without damage both agree that nothing is there; otherwise EM is low and the bound high.
         shares.append(np.sqrt(min(float(part.prevalence[0]), bound) * bound))
-    few, many = parts
-    coef, share = many.coef / 2, float(np.mean(shares))
-    coef[:, np.isin(many.columns, few.columns)] += few.coef / 2
-    intercept = (few.intercept + many.intercept) / 2
-    both = Ratios(many.columns, many.mean, many.deviation, coef, intercept, np.array([share]))
+    few, all_columns = parts
+    coef, share = all_columns.coef / 2, float(np.mean(shares))
+    coef[:, np.isin(all_columns.columns, few.columns)] += few.coef / 2
+    intercept = (few.intercept + all_columns.intercept) / 2
+    both = Ratios(
+        all_columns.columns, all_columns.mean, all_columns.deviation, coef, intercept, np.array([share])
+    )
     found = separation(both.log_ratios(E)[:, 0], both.log_ratios(flipped)[:, 0])
     return both, share if (found - share / 2) / (1 - share) >= min_separation else 0.0
 
@@ -193,7 +195,9 @@ def estimate_prevalence(E: Float64, planted: Float64, columns: Sequence[int], mi
     return share if from_clean >= min_separation else 0.0
 
 
-def label_check(wrong: Float64, planted_wrong: Float64, suspected: Mask, planted_suspected: Mask) -> float:
+def confirm_by_labels(
+    wrong: Float64, planted_wrong: Float64, suspected: Mask, planted_suspected: Mask
+) -> float:
     """Estimate the share of suspected rows whose features do not predict their labels, as damage has it.
 
     Naturally extreme rows have as informative features as others; scrambled ones have not. The contradicted
@@ -240,4 +244,4 @@ def damage_prevalence(
     ratios = fit_ratios(E, [planted], columns, prevalence=np.array([share]))
     suspected, seen = (posteriors(ratios.log_ratios(A), ratios.prevalence)[:, 0] >= 0.5 for A in (E, planted))
     wrong, planted_wrong = ((A[:, margins] > 0).mean(axis=1) for A in (E, planted))
-    return share * label_check(wrong, planted_wrong, suspected, seen)
+    return share * confirm_by_labels(wrong, planted_wrong, suspected, seen)

@@ -34,7 +34,7 @@ class NeighbourTable:
     """Rows of the sample after a linear map, searched exhaustively."""
 
     basis: Float32
-    """(d, r) map of standardised features, clipped at +-4, to the space of the search."""
+    """(d, r) map of standardised features, clip_features at +-4, to the space of the search."""
     points: Float32
     """(m, r) mapped sample rows."""
     labels: Int64
@@ -63,9 +63,9 @@ class NeighbourTable:
         distance : (j,) mean Euclidean distance of the neighbours, with the expected error of rounding.
         """
         # All rows are mapped: a product may round a row differently in a block of another shape.
-        Q, excess = self._rounded((clipped(Z) @ self.basis)[wanted])
+        Q, excess = self._rounded((clip_features(Z) @ self.basis)[wanted])
         k = min(self.k, len(self.points) - 1)
-        own_place, own_label = self._own(ids[wanted])
+        own_place, own_label = self._find_own(ids[wanted])
         votes, distance = np.empty((len(Q), self.n_classes)), np.empty(len(Q))
         gap_space = np.empty((ROWS, self._places.matrix.shape[1]), np.float32)
         for start in range(0, len(Q), ROWS):
@@ -74,7 +74,9 @@ class NeighbourTable:
             counts = self._places.counts[found]
             own = found == own_place[rows, None]
             counts[own, own_label[rows][own.any(axis=1)]] -= 1.0
-            votes[rows], distance[rows] = _tally(counts.astype(np.float64), self._lengths(Q[rows], gaps), k)
+            votes[rows], distance[rows] = _count_votes(
+                counts.astype(np.float64), self._lengths(Q[rows], gaps), k
+            )
         return (votes + self._mix) / (k + 1.0), distance / k + excess
 
     def _lengths(self, Q: Float32, gaps: Float64) -> Float64:
@@ -120,7 +122,7 @@ class NeighbourTable:
         # The sum turns -0 into 0.
         return np.rint(rows * shrunk[:, None]).astype(np.float32) + 0, np.maximum(norm - bound, 0.0)
 
-    def _own(self, ids: Int64) -> tuple[Int64, Int64]:
+    def _find_own(self, ids: Int64) -> tuple[Int64, Int64]:
         """Return (n,) the places of rows that are in the sample, -1 for others, and their classes there."""
         places = self._places
         at = np.minimum(np.searchsorted(places.ids, ids), len(places.ids) - 1)
@@ -180,7 +182,7 @@ def _gap_matrix(places: Float32) -> tuple[Float32, int]:
     return matrix, groups
 
 
-def _tally(counts: Float64, lengths: Float64, k: int) -> tuple[Float64, Float64]:
+def _count_votes(counts: Float64, lengths: Float64, k: int) -> tuple[Float64, Float64]:
     """Count the votes of k neighbours, and add up their distances.
 
     Parameters
@@ -204,7 +206,7 @@ def _tally(counts: Float64, lengths: Float64, k: int) -> tuple[Float64, Float64]
     return votes, total
 
 
-def clipped(Z: Float32) -> Float32:
+def clip_features(Z: Float32) -> Float32:
     """Bound standardised features, so that one long tail does not decide all distances."""
     return np.clip(Z, -CLIP, CLIP)
 
@@ -217,7 +219,7 @@ def principal_basis(Z: Float32, removed: Float32 | None = None) -> Float32:
     Z : (n, d) standardised features.
     removed : (d, q) orthonormal directions, which are projected out first.
     """
-    V = clipped(Z).astype(np.float64)
+    V = clip_features(Z).astype(np.float64)
     if removed is not None:
         V -= (V @ removed.astype(np.float64)) @ removed.T
     _, kept = principal_directions(V, MAX_DIMENSIONS)
@@ -236,7 +238,7 @@ def cue_directions(Z: Float32, y: Int64, breaks: Float64, n_classes: int, share:
         one right.
     share : directions are kept down to this share of the largest singular value, n_classes - 1 at most.
     """
-    V = clipped(Z)
+    V = clip_features(Z)
     patterns = []
     for c in range(n_classes):
         rows = np.flatnonzero(y == c)

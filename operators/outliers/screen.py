@@ -41,15 +41,15 @@ class Screen:
     needed: float
     """Log ratio that a row needs to be marked; infinite where no row is."""
 
-    def filled(self, E: Float64, y: Int64) -> Float64:
+    def fill_margins(self, E: Float64, y: Int64) -> Float64:
         """Return evidence (n, m) with estimated margins at labels (n,) in place of those of neighbours."""
         margins = E[:, KNOWN] @ self.coef[:, :-1].T + self.coef[:, -1]
         found = E.copy()
         found[:, COLUMNS] = np.clip(margins, self.least[:, y].T, self.largest[:, y].T)
         return found
 
-    def wanted(self, filled: Float64, y: Int64, ratios: Ratios) -> Int64:
-        """Return the positions of the rows to look up; ``filled`` as from :meth:`filled`."""
+    def select_rows(self, filled: Float64, y: Int64, ratios: Ratios) -> Int64:
+        """Return the positions of the rows to look up; ``filled`` as from :meth:`fill_margins`."""
         log_ratio = ratios.log_ratios(filled)[:, 0]
         weights = _weights(ratios)
         worst = np.where(weights > 0, self.largest[:, y].T, self.least[:, y].T)
@@ -92,7 +92,7 @@ def fit_screen(
     if threshold < 1 and prevalence > 0:
         needed = np.log(threshold / (1 - threshold)) + np.log((1 - prevalence) / prevalence)
     screen = Screen(coef, least, largest, np.inf, float(needed))
-    log_ratio = ratios.log_ratios(screen.filled(E, y))[:, 0]
+    log_ratio = ratios.log_ratios(screen.fill_margins(E, y))[:, 0]
     cut = float(np.quantile(log_ratio, 1 - SHARE))
     return Screen(coef, least, largest, cut, float(needed))
 

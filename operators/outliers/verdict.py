@@ -56,8 +56,8 @@ MIN_ROWS = 100
 """Rows of assessed classes below which there is no evidence."""
 MIN_CLASS = 20
 """Sampled rows of a class below which its rows are not assessed."""
-NOBODY = 2.0
-"""Threshold that no posterior reaches."""
+UNREACHABLE = 2.0
+"""Threshold above every posterior: no row is marked."""
 
 
 class NoEvidenceError(ValueError):
@@ -118,7 +118,7 @@ class VerdictState:
     screen: Screen | None
     """Which rows need their neighbours; None where all do."""
     threshold: float
-    """Least posterior of a marked row; ``NOBODY`` where no row is marked."""
+    """Least posterior of a marked row; ``UNREACHABLE`` where no row is marked."""
     classes: Int64
     """(n_classes,) ascending class indices that are assessed; evidence counts them from 0."""
     sample_ids: Int64
@@ -287,13 +287,13 @@ def choose_threshold(p: Float64, min_precision: float, min_posterior: float) -> 
     Returns
     -------
     float
-        ``NOBODY`` where no row can be marked.
+        ``UNREACHABLE`` where no row can be marked.
     """
     ordered = np.sort(p)[::-1]
     precise = np.cumsum(ordered) / np.arange(1, len(p) + 1) >= min_precision
     allowed = np.flatnonzero(precise & (ordered >= min_posterior))
     if not len(allowed):
-        return NOBODY
+        return UNREACHABLE
     last = int(allowed[-1])
     below = max(float(ordered[last + 1]), min_posterior) if last + 1 < len(p) else min_posterior
     return (float(ordered[last]) + below) / 2
@@ -358,13 +358,13 @@ def _block_evidence(
     block_ids[places] = ids
     labels[places] = np.searchsorted(state.classes, y)
     sources = state.sources
-    view, estimated = sources.glimpse(Z, folds), None
+    view, estimated = sources.view_without_neighbours(Z, folds), None
     wanted = places
     if screen is not None:
-        estimated = screen.filled(evidence(view, labels, sources.priors), labels)
-        wanted = np.union1d(screen.wanted(estimated, labels, state.ratios), places[inside])
+        estimated = screen.fill_margins(evidence(view, labels, sources.priors), labels)
+        wanted = np.union1d(screen.select_rows(estimated, labels, state.ratios), places[inside])
         wanted = np.intersect1d(wanted, places, assume_unique=True)
-    sources.look_up(view, Z, block_ids, wanted)
+    sources.add_neighbours(view, Z, block_ids, wanted)
     found = evidence(view, labels, sources.priors)
     if estimated is None:
         return found

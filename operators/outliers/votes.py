@@ -39,8 +39,8 @@ def decide(marks: Mapping[str, Mask], rule: str = ALL) -> Mask:
     return np.asarray(together.all(axis=0) if rule == ALL else together.any(axis=0))
 
 
-def joined(reasons: Mapping[str, Text]) -> Text:
-    """(n,) the reasons of all voters that mark a row, as ``grasp:noise+eos``; empty for none.
+def join_reasons(reasons: Mapping[str, Text]) -> Text:
+    """Return the reasons (n,) of all voters that mark a row, as ``grasp:noise+eos``; empty for none.
 
     Parameters
     ----------

@@ -65,8 +65,8 @@ from operators.weights.kernel import (
     largest_groups,
 )
 from operators.weights.params import WeightsParams
-from operators.weights.totals import LOW, Totals, add_up, all_shards, warning
-from operators.weights.weighing import COLUMNS, Factors, Scales, keys_of
+from operators.weights.totals import LOW, Totals, sum_shard, sum_totals, warning
+from operators.weights.weighing import COLUMNS, Factors, Scales, read_keys
 
 if TYPE_CHECKING:
     from operators.weights.cross_fit import FoldJob
@@ -132,12 +132,12 @@ class Weights(Operator[WeightsParams]):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """Class, group and outlier mark, and what a classifier learns from."""
+        """Return the required columns: class, group, outlier mark, factors, features for classifiers."""
         return (*COLUMNS, *self._factors.reads, *((FEATURES,) if self._doubts else ()))
 
     @property
     def adds(self) -> tuple[pa.Field, ...]:
-        """The published column ``weight``."""
+        """Return the published column ``weight``."""
         return (pa.field(WEIGHT, pa.float32()),)
 
     def fit(self, context: Context, executor: Executor) -> dict[str, float]:
@@ -152,8 +152,8 @@ class Weights(Operator[WeightsParams]):
         OperatorError
             Too few rows for the folds, or a training diverged.
         """
-        balanced, by_class = self._counts(context, executor)
-        return self._scaled(context, executor, balanced, self._train(context, executor, by_class))
+        balanced, by_class = self._count_groups(context, executor)
+        return self._scale(context, executor, balanced, self._train(context, executor, by_class))
 
     @property
     def can_predict(self) -> bool:
@@ -172,10 +172,10 @@ class Weights(Operator[WeightsParams]):
         if delta.rows_removed and trust is not None:
             raise CannotPredictError("rows are gone, so that rows are in other folds than their models have")
         copy_state(delta.state, context.state)
-        balanced, _ = self._counts(context, executor)
-        return self._scaled(context, executor, balanced, trust)
+        balanced, _ = self._count_groups(context, executor)
+        return self._scale(context, executor, balanced, trust)
 
-    def _counts(
+    def _count_groups(
         self, context: Context, executor: Executor
     ) -> tuple[dict[int, float], Counter[tuple[int, int]]]:
         balanced: dict[int, float] = {}
@@ -187,7 +187,7 @@ class Weights(Operator[WeightsParams]):
             by_class.update(pairs)
         return balanced if by else bound_noise(balanced, by_class), by_class
 
-    def _scaled(
+    def _scale(
         self, context: Context, executor: Executor, balanced: dict[int, float], trust: LabelTrust | None
     ) -> dict[str, float]:
         shards = range(len(context.shards.shards))
@@ -199,8 +199,8 @@ class Weights(Operator[WeightsParams]):
         elif method == "class_balanced":
             sizes, totals = self._sizes(context, executor, balanced)
         scales = Scales(sizes, trust, 1.0, self._factors, limits, method == "class_balanced")
-        work = partial(add_up, context.shards, self.requires, scales, context.state)
-        whole = all_shards(executor.map(work, shards))
+        work = partial(sum_shard, context.shards, self.requires, scales, context.state)
+        whole = sum_totals(executor.map(work, shards))
         replace(scales, scale=whole.scale).save(context.state)
         self._log_unusual(whole, totals)
         return {
@@ -306,13 +306,13 @@ class Weights(Operator[WeightsParams]):
         return trust
 
     def _trains_on_ray(self, job: FoldJob, executor: Executor) -> bool:
-        """Train on Ray Train's workers, if that is worth it; whether it was."""
+        """Train on Ray Train's workers if there are enough; return whether that was done."""
         n_rows = sum(shard.n_rows for shard in job.reader.shards)
         if executor.kind != "ray" or n_rows <= self.params.small_rows:
             return False
-        from operators.weights.folds_ray import train_folds, workers_a_fold
+        from operators.weights.folds_ray import count_workers_per_fold, train_folds
 
-        workers = workers_a_fold(job, self.params.resources)
+        workers = count_workers_per_fold(job, self.params.resources)
         if workers > 1:
             train_folds(job, self.params.resources, workers)
         return workers > 1
@@ -346,7 +346,7 @@ def _count(
     table = reader.read(shard, (*COLUMNS, *factors.reads))
     y, group = table.column(LABEL).to_numpy(), table.column(GROUP).to_numpy()
     pairs = Counter(zip(y.tolist(), group_keys(y, group).tolist(), strict=True))
-    return group_masses(keys_of(table, by_class=by_class), factors.product(table)), dict(pairs)
+    return group_masses(read_keys(table, by_class=by_class), factors.product(table)), dict(pairs)
 
 
 def _sum_products(reader: ShardReader, factors: Factors, shard: int) -> Moments:

@@ -8,7 +8,7 @@ from operators.probe.ray_train import count_workers, run_workers
 from operators.weights.cross_fit import FoldJob
 
 
-def workers_a_fold(job: FoldJob, resources: Resources) -> int:
+def count_workers_per_fold(job: FoldJob, resources: Resources) -> int:
     """Return how many workers can share the training without one fold; below 2 a task for each fold does as
     well.
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from operators.report import Finding, ReportSection
 from operators.report.text import count, number, percent
-from operators.weights.totals import few_rows
+from operators.weights.totals import rests_on_few_rows
 
 
 def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) -> ReportSection | None:
@@ -25,7 +25,7 @@ def weight_section(metrics: Mapping[str, float], sentences: Sequence[str] = ()) 
     )
     findings = []
     by_classes = metrics.get("class_effective_share", 0.0)
-    if share is not None and few_rows(share, 1, by_classes):
+    if share is not None and rests_on_few_rows(share, 1, by_classes):
         findings.append(
             Finding(
                 f"The weights are very unequal: training with them is worth only {rows} rows "

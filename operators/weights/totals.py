@@ -1,4 +1,4 @@
-"""Sums of weights over shards: what the scale, the metrics and the warning are made of."""
+"""Sums of weights over shards, from which scale, metrics and warning are computed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOW = 0.1
 
 @dataclass
 class Totals:
-    """Of some shards, in the order of summing. ``sums`` are of weights and of their squares, by factor."""
+    """Sums over some shards. ``sums`` has the sum of weights and that of their squares for each factor."""
 
     kept: int = 0
     doubted: int = 0
@@ -47,7 +47,7 @@ class Totals:
         return self.kept / weight if weight else 1.0
 
 
-def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int) -> Totals:
+def sum_shard(reader: ShardReader, columns: Sequence[str], scales: Scales, state: Path, shard: int) -> Totals:
     """Add up one shard: each factor by itself as well as the product, all over kept rows."""
     table = reader.read(shard, columns)
     weights, trusted = scales.open(state)(table)
@@ -61,7 +61,7 @@ def add_up(reader: ShardReader, columns: Sequence[str], scales: Scales, state: P
     )
 
 
-def all_shards(parts: Iterable[Totals]) -> Totals:
+def sum_totals(parts: Iterable[Totals]) -> Totals:
     """Add up the sums of all shards, in the given order."""
     whole = Totals()
     for part in parts:
@@ -69,7 +69,7 @@ def all_shards(parts: Iterable[Totals]) -> Totals:
     return whole
 
 
-def few_rows(effective: float, kept: int, by_classes: float) -> bool:
+def rests_on_few_rows(effective: float, kept: int, by_classes: float) -> bool:
     """Return whether weights worth ``effective`` of ``kept`` rows are more unequal than they should be.
 
     They are below a tenth of the rows, and below half of what class balance alone leaves (``by_classes``; 0
@@ -84,7 +84,7 @@ def warning(whole: Totals, by_classes: float = 0.0) -> str:
     ``by_classes`` is the effective sample size of class balance alone, 0 where classes are not balanced.
     """
     ess = whole.effective()
-    if not few_rows(ess, whole.kept, by_classes):
+    if not rests_on_few_rows(ess, whole.kept, by_classes):
         return ""
     text = (
         f"operators.weights: the weights are worth {ess:,.0f} of {whole.kept:,} rows (effective sample "

@@ -64,7 +64,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class Scales:
-    """All that decides a weight beside the models."""
+    """Everything but the models that decides a weight."""
 
     sizes: dict[int, float] | None
     """Sum of the factors' product over each group's rows, where groups are balanced."""
@@ -90,7 +90,7 @@ class Scales:
             if self.limits is not None:
                 base = self.limits.apply(base, table.column(LABEL).to_numpy(), self.factors.kept(table))
             if self.sizes is not None:
-                base *= balanced_weights(keys_of(table, by_class=self.by_class), self.sizes)
+                base *= balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             base *= self.scale
             trusted = share(table) if share else np.ones(table.num_rows)
             return base * trusted, trusted
@@ -111,7 +111,7 @@ class Scales:
             base = self.limits.apply(base, y, self.factors.kept(table))
             facts += self.limits.explain(c, float(before[0]), float(base[0]))
         if self.sizes is not None:
-            balance = balanced_weights(keys_of(table, by_class=self.by_class), self.sizes)
+            balance = balanced_weights(read_keys(table, by_class=self.by_class), self.sizes)
             of = "class" if self.by_class else "group"
             facts.append(Fact(f"{of} balance", float(balance[0]), f"every {of} weighs the same in sum"))
         facts.append(Fact("scale", self.scale, "brings the mean weight of the kept rows to 1"))
@@ -148,7 +148,7 @@ class Scales:
         return cls(sizes, trust, record["scale"], found, limits, record.get("by_class", False))
 
 
-def keys_of(table: pa.Table, *, by_class: bool) -> Keys:
+def read_keys(table: pa.Table, *, by_class: bool) -> Keys:
     """Return the class or the group (``balance_keys``) of each row, shape (n,)."""
     y, group, is_outlier = (table.column(name).to_numpy() for name in COLUMNS)
     return y.astype(np.int64) if by_class else balance_keys(y, group, is_outlier)

@@ -13,7 +13,7 @@ from operators.groups.eiil import environments, penalty, scale_derivatives
 from operators.groups.george import fit_george, place, reduced
 from operators.groups.kmeans import fit_kmeans, nearest_centre
 from operators.groups.params import GeorgeParams
-from operators.groups.silhouette_choice import ScoredRows, fewer_than_distinct
+from operators.groups.silhouette_choice import ScoredRows, keep_below_distinct
 
 
 def blobs(n: int = 300, seed: int = 0, d: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -62,9 +62,9 @@ def test_kmeans_without_enough_distinct_rows_is_one_group(rows: list[list[float]
 
 def test_numbers_of_clusters_that_the_rows_allow() -> None:
     X = np.array([[0, 0], [1, 0], [0, 0], [2, 1], [2, 1]], np.float32)
-    assert fewer_than_distinct(X, [2, 3, 4]) == [2]
-    assert fewer_than_distinct(X, [1, 2]) == [1, 2]
-    assert fewer_than_distinct(X[:1], [2]) == [1]
+    assert keep_below_distinct(X, [2, 3, 4]) == [2]
+    assert keep_below_distinct(X, [1, 2]) == [1, 2]
+    assert keep_below_distinct(X[:1], [2]) == [1]
 
 
 def test_silhouettes_are_scikit_learns_on_the_rows_drawn() -> None:

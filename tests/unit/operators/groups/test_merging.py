@@ -5,24 +5,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.groups.merging import between_centres, least_rows, merge_small, to_groups
+from operators.groups.merging import centre_distances, least_rows, merge_small, to_groups
 
 
 def test_a_speck_joins_the_nearest_group_not_the_largest() -> None:
     for at, expected in ((4.0, [0, 0, 1]), (7.0, [0, 1, 1])):
-        apart = between_centres(np.array([[0.0], [at], [10.0]]))
+        apart = centre_distances(np.array([[0.0], [at], [10.0]]))
         assert merge_small([500, 3, 200], apart, 100).tolist() == expected
 
 
 def test_specks_near_each_other_are_a_group_if_large_enough_together() -> None:
     centres = np.array([[0.0], [100.0], [101.0], [103.0]])
-    assert merge_small([500, 40, 40, 40], between_centres(centres), 100).tolist() == [0, 1, 1, 1]
-    assert merge_small([500, 30, 30, 30], between_centres(centres), 100).tolist() == [0, 0, 0, 0]
+    assert merge_small([500, 40, 40, 40], centre_distances(centres), 100).tolist() == [0, 1, 1, 1]
+    assert merge_small([500, 30, 30, 30], centre_distances(centres), 100).tolist() == [0, 0, 0, 0]
 
 
 def test_distances_of_a_merged_group_are_the_least_of_its_clusters() -> None:
     """0 joins 1; together they are nearer to 3 (through 1) than to 2."""
-    apart = between_centres(np.array([[0.0], [5.0], [-8.0], [9.0]]))
+    apart = centre_distances(np.array([[0.0], [5.0], [-8.0], [9.0]]))
     assert merge_small([1, 2, 100, 100], apart, 50).tolist() == [0, 0, 1, 0]
 
 
@@ -55,7 +55,7 @@ def test_groups_of_rows_and_their_noise() -> None:
 )
 def test_no_group_is_too_small_and_clusters_stay_whole(sizes: list[int], least: int, seed: int) -> None:
     centres = np.random.default_rng(seed).normal(size=(len(sizes), 3))
-    group_of = merge_small(sizes, between_centres(centres), least)
+    group_of = merge_small(sizes, centre_distances(centres), least)
     rows = np.bincount(group_of, sizes)
     assert rows.sum() == sum(sizes)
     assert len(rows) == 1 or rows.min() >= least
@@ -69,5 +69,5 @@ def test_no_group_is_too_small_and_clusters_stay_whole(sizes: list[int], least: 
 def test_units_of_distance_do_not_matter(scale: float) -> None:
     centres = np.random.default_rng(1).normal(size=(12, 4))
     sizes = np.random.default_rng(2).integers(1, 200, 12)
-    apart = between_centres(centres)
+    apart = centre_distances(centres)
     assert merge_small(sizes, apart, 90).tolist() == merge_small(sizes, apart * scale, 90).tolist()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from operators.outliers.mixture import (
+    confirm_by_labels,
     fit_ratios,
     flip_ratios,
-    label_check,
     mixture_shares,
     prevalence_bound,
     separation,
@@ -73,8 +73,8 @@ def test_suspected_rows_are_damaged_only_if_labels_contradict_them() -> None:
     suspected = rows < 100
     natural, damaged = (rows % 20 == 0).astype(float), rows % 2 * 1.0
     everyone = np.ones(1000, bool)
-    assert label_check(np.where(suspected, damaged, natural), damaged, suspected, everyone) > 0.8
-    assert label_check(natural, damaged, suspected, everyone) == 0
+    assert confirm_by_labels(np.where(suspected, damaged, natural), damaged, suspected, everyone) > 0.8
+    assert confirm_by_labels(natural, damaged, suspected, everyone) == 0
 
 
 def test_labels_that_are_hardly_predictable_confirm_nothing() -> None:
@@ -83,4 +83,4 @@ def test_labels_that_are_hardly_predictable_confirm_nothing() -> None:
     natural, damaged = (rows % 3 == 0).astype(float), (rows % 9 < 4).astype(float)  # .33 against .44
     wrong = np.where(suspected, damaged, natural)
     assert wrong[suspected].mean() > wrong[~suspected].mean() + 0.1
-    assert label_check(wrong, damaged, suspected, np.ones(1000, bool)) == 0
+    assert confirm_by_labels(wrong, damaged, suspected, np.ones(1000, bool)) == 0

@@ -7,7 +7,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from operators.arrays import Float32
-from operators.outliers.neighbours import CLIP, NeighbourTable, clipped, principal_basis
+from operators.outliers.neighbours import CLIP, NeighbourTable, clip_features, principal_basis
 
 
 def table_of(Z: Float32, m: int, n_classes: int = 3, k: int = 15) -> NeighbourTable:
@@ -15,7 +15,7 @@ def table_of(Z: Float32, m: int, n_classes: int = 3, k: int = 15) -> NeighbourTa
     rng = np.random.default_rng(1)
     basis = principal_basis(Z)
     labels, ids = rng.integers(0, n_classes, m), rng.permutation(len(Z))[:m]
-    return NeighbourTable(basis, clipped(Z[:m]) @ basis, labels, ids, n_classes, k)
+    return NeighbourTable(basis, clip_features(Z[:m]) @ basis, labels, ids, n_classes, k)
 
 
 @pytest.mark.parametrize(("m", "d"), [(40, 3), (700, 20), (2300, 80)])
@@ -28,7 +28,7 @@ def test_neighbours_are_those_of_an_exhaustive_search_without_the_row_itself(m: 
     near, found = (
         NearestNeighbors(n_neighbors=16, algorithm="brute")
         .fit(table.points)
-        .kneighbors(clipped(Z[rows]) @ table.basis)
+        .kneighbors(clip_features(Z[rows]) @ table.basis)
     )
     mix = np.bincount(table.labels, minlength=3) / m
     same = 0

@@ -14,7 +14,7 @@ from operators.outliers.mixture import fit_ratios, separation
 from operators.outliers.state import load_state, save_reason, save_state
 from operators.outliers.verdict import (
     FOLDS,
-    NOBODY,
+    UNREACHABLE,
     Config,
     NoEvidenceError,
     assess,
@@ -146,7 +146,7 @@ def test_the_threshold_lies_between_posteriors() -> None:
     p = np.array([0.99, 0.9, 0.6, 0.55, 0.2])
     assert choose_threshold(p, 0.8, 0.5) == pytest.approx(0.575)
     assert choose_threshold(p[:3], 0.8, 0.5) == pytest.approx(0.55)
-    assert choose_threshold(np.full(5, 0.3), 0.7, 0.5) == NOBODY
+    assert choose_threshold(np.full(5, 0.3), 0.7, 0.5) == UNREACHABLE
 
 
 def test_state_survives_files(tmp_path: Path) -> None:
