@@ -14,7 +14,9 @@ from engine.core.errors import InputError
 def lineage(
     version: Annotated[str | None, typer.Argument(help="A version's name or its folder")] = None,
     output: Annotated[str | None, typer.Option(help="Output of the recipe; default: search")] = None,
-    sync: Annotated[bool, typer.Option(help="First deliver records that MLflow lacks")] = False,
+    sync: Annotated[
+        bool, typer.Option(help="First deliver records that MLflow and events that OpenLineage lack")
+    ] = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:

@@ -15,7 +15,17 @@ POINTER = "CURRENT"
 FORMAT = 1
 """Version of the layout of published files."""
 
-FOLDERS = (".lease", "store", "versions", "runs", "runs/pending", "reports", "models", "registered")
+FOLDERS = (
+    ".lease",
+    "store",
+    "versions",
+    "runs",
+    "runs/pending",
+    "runs/lineage",
+    "reports",
+    "models",
+    "registered",
+)
 """Folders of an output below which files are written and removed."""
 FOLDERS_OF_FOLDERS = ("store", "versions", "models")
 """Those of them in which whole folders are replaced and removed."""

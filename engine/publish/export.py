@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,18 @@ from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
 from connectors.tables.export import Export, VersionTag
 from engine.core.errors import InputError
+from engine.publish.lineage_events import Datasets, recorded_job
+from engine.publish.lineage_facets import (
+    catalog_name,
+    dataset_name,
+    dataset_version_of,
+    identity_lineage,
+    manifest_facets,
+    output_name,
+    quality_facet,
+    schema_facet,
+    statistics_facet,
+)
 from operators.base import Executor
 
 TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -61,6 +74,38 @@ def export(
     InputError
         The table cannot be opened or written, exists although ``mode`` is create, or has other columns.
     """
+    job = f"{manifest.get('recipe', folder.name)}.export.{table.format}"
+    with recorded_job(
+        folder.parent.parent, job, "EXPORT", partial(_datasets, folder, manifest, table)
+    ) as seen:
+        seen.value = done = _export(folder, manifest, table, executor)
+    return done
+
+
+def _datasets(
+    folder: Place, manifest: Mapping[str, Any], table: Export, done: ExportResult | None
+) -> Datasets:
+    """Return version and table as datasets of OpenLineage; with facets of the table once it is written."""
+    from openlineage.client import event_v2
+
+    names = [column["name"] for column in manifest["schema"]]
+    place = catalog_name(table.path, table.catalog) if table.catalog else dataset_name(table.path)
+    version = output_name(folder.parent.parent)
+    metrics = {"dataQualityMetrics": quality_facet(manifest, as_input=True)}
+    facets, written = {"schema": schema_facet(manifest["schema"], manifest.get("outputs", ()))}, {}
+    if done is not None:
+        state = dataset_version_of(done.state)
+        facets |= {"version": state, "columnLineage": identity_lineage(version, names)}
+        written = statistics_facet(manifest["rows"] if done.written else 0)
+    return Datasets(
+        [event_v2.InputDataset(*version, facets=manifest_facets(manifest), inputFacets=metrics)],
+        [event_v2.OutputDataset(*place, facets=facets, outputFacets=written)],
+    )
+
+
+def _export(
+    folder: Place, manifest: Mapping[str, Any], table: Export, executor: Callable[[], Executor]
+) -> ExportResult:
     tag = VersionTag(manifest["version"], manifest["content"])
     try:
         known = table.committed_state(tag)

@@ -11,6 +11,7 @@ from engine.core.legacy import tag_names, tag_value
 from engine.core.output_layout import check_real_folders, output_of, version_folder
 from engine.core.redaction import redact
 from engine.core.suggestions import nearest
+from engine.publish.lineage_outbox import sync_events
 from engine.publish.mlflow_outbox import pending, pending_folder, sync
 from engine.publish.tracking import OUTPUT_TAG, VERSION_TAG, client, tracking_uri
 from engine.storage.manifest import is_published, read_manifest
@@ -37,7 +38,7 @@ def trace(version: str, output: Place | None) -> dict[str, Any]:
 
 
 def sync_records(version: str | None, output: Place | None) -> str:
-    """Deliver the waiting records of an output folder to MLflow and return a line that says how many.
+    """Deliver waiting events to OpenLineage and records to MLflow; return a line that says how many.
 
     Raises InputError if no folder is named, MLflow does not answer, a folder of the output is a link, or the
     output's own database names a place outside the output for artifacts.
@@ -48,8 +49,9 @@ def sync_records(version: str | None, output: Place | None) -> str:
         )
     output = output or _locate(str(version), None)[0]
     check_real_folders(output)
+    events = sync_events(output)
     if not pending(output):
-        return "No record waits for MLflow."
+        return f"No record waits for MLflow. {events}".rstrip()
     try:
         delivered, waiting = sync(client(output), output)
     except InputError:
@@ -59,8 +61,10 @@ def sync_records(version: str | None, output: Place | None) -> str:
             f"MLflow at {tracking_uri(output)} does not answer: {' '.join(str(error).split())[:300]}. The "
             f"records still wait in {pending_folder(output)}; check MLFLOW_TRACKING_URI."
         ) from None
-    return f"{delivered} records delivered to MLflow" + (
-        f", {waiting} of a run in progress are waiting." if waiting else "."
+    return (
+        f"{delivered} records delivered to MLflow"
+        + (f", {waiting} of a run in progress are waiting." if waiting else ".")
+        + (f" {events}" if events else "")
     )
 
 

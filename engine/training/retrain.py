@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,26 @@ import yaml
 from connectors.storage import ObjectPath
 from engine.core.errors import InputError
 from engine.core.legacy import tag_value
+from engine.publish.lineage_events import Datasets, recorded_job
+from engine.publish.lineage_facets import (
+    dataset_name,
+    dataset_version_of,
+    manifest_facets,
+    output_name,
+    promotion_tests,
+    quality_facet,
+)
 from engine.publish.own_artifacts import check_artifacts
 from engine.publish.tracking import OUTPUT_TAG, client, tracking_uri
 from engine.recipe.promotion import PromotionRule
+from engine.recipe.trainers import trainer_of
 from engine.training.job import TrainingJob
 from engine.training.page import write_page
 from engine.training.plots import PLOTS, draw, draw_importance, draw_strength
 from engine.training.registry import PromotionDecision, RegisteredModel, promote, register, registered_before
 from engine.training.running import TrainResult, TrainSpec, train
 from engine.training.selection import Axis, Range, Selection, select
+from engine.training.version import Version, open_version
 from operators.base import Executor
 from operators.values import is_number
 
@@ -81,6 +93,44 @@ def retrain(
 
     Raises InputError for anything the user can correct, before training where that is possible.
     """
+    version = open_version(spec.dataset)
+    job = f"{version.manifest['recipe']}.train.{trainer_of(spec.params)}"
+    with recorded_job(version.output, job, "TRAINING", partial(_datasets, version, promote_if)) as seen:
+        seen.value = found = _retrain(spec, executor, grid, trials, seeds, name, promote_if, once=once)
+    return found
+
+
+def _datasets(version: Version, promote_if: str | None, found: RetrainResult | None) -> Datasets:
+    """Return version, model and the promotion check for OpenLineage; the model once it is trained."""
+    from openlineage.client import event_v2
+
+    manifest = version.manifest
+    metrics = {"dataQualityMetrics": quality_facet(manifest, as_input=True)}
+    made = Datasets(
+        [
+            event_v2.InputDataset(
+                *output_name(version.output), facets=manifest_facets(manifest), inputFacets=metrics
+            )
+        ]
+    )
+    if found is not None:
+        state = {"version": dataset_version_of(found.result.place.name)}
+        made.outputs = [event_v2.OutputDataset(*dataset_name(found.result.place), facets=state)]
+        made.tests = promotion_tests(vars(found.verdict) if found.verdict else None, promote_if or "")
+    return made
+
+
+def _retrain(
+    spec: TrainSpec,
+    executor: Executor,
+    grid: Mapping[str, Axis] | None,
+    trials: int | None,
+    seeds: int | None,
+    name: str | None,
+    promote_if: str | None,
+    *,
+    once: bool,
+) -> RetrainResult:
     condition = PromotionRule.parse(promote_if) if promote_if else None
     if condition and not name:
         raise InputError("--promote-if compares with a registered champion: give --register NAME too.")

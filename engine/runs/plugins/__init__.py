@@ -6,6 +6,7 @@ from engine.runs.plugins.descriptions import Descriptions
 from engine.runs.plugins.exports import Exports
 from engine.runs.plugins.journal import Journal
 from engine.runs.plugins.leaks import Leaks
+from engine.runs.plugins.openlineage import OpenLineage
 from engine.runs.plugins.prometheus import Prometheus
 from engine.runs.plugins.report import Report
 from engine.runs.plugins.tracking import Tracking
@@ -13,6 +14,7 @@ from engine.runs.plugins.training import Training
 
 PLUGINS: tuple[type[RunPlugin], ...] = (
     Journal,
+    OpenLineage,
     Prometheus,
     Leaks,
     Cleanup,
@@ -32,6 +34,7 @@ __all__ = [
     "Exports",
     "Journal",
     "Leaks",
+    "OpenLineage",
     "Prometheus",
     "Publication",
     "Report",

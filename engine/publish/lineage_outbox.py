@@ -1,0 +1,283 @@
+"""The outbox for OpenLineage: events, kept as files in the output until the endpoint has them.
+
+``runs/lineage/<run id>-<number>.json`` is one event. ``runs/lineage/<run id>.open.json`` says that a run has
+started; a run that was killed leaves it, and is then reported as aborted. A thread delivers, so that an
+endpoint that is away or slow never delays or fails a run.
+
+The endpoint is configured by the client's own means alone: the variables ``OPENLINEAGE_...``, the file that
+``OPENLINEAGE_CONFIG`` names, or ``~/.openlineage/openlineage.yml``. The client would also read an
+``openlineage.yml`` in the working directory, which may be a folder of somebody's data; that file is not read.
+
+An output may be shared: an event is delivered only if its form is that of Rowsieve's events.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from connectors.base import ConnectorError
+from connectors.storage import Place, remove_file
+from engine.core.errors import InputError
+from engine.core.json_files import read_json, write_json
+from engine.core.redaction import redact, redact_all
+from engine.publish.lineage_facets import PRODUCER
+
+_log = logging.getLogger("rowsieve")
+FILE = "openlineage.yml"
+NAMES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+PREFIX = "OPENLINEAGE__TRANSPORT"
+EVENT = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(\d{6})\.json")
+OPEN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.open\.json")
+FINAL = ("COMPLETE", "FAIL", "ABORT")
+LAST_NUMBER = 999_999
+"""Number of the event that ends a run, so that it is delivered after all others."""
+WAIT_SECONDS = 2.0
+"""Longest time that the end of a run waits for the delivery of its last events."""
+
+
+def lineage_folder(output: Place) -> Place:
+    """Return the folder in which events wait."""
+    return output / "runs" / "lineage"
+
+
+def is_configured() -> bool:
+    """Return whether the environment names an endpoint and the client is installed. Imports nothing."""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    named = any(os.environ.get(name) for name in NAMES) or any(name.startswith(PREFIX) for name in os.environ)
+    if not (named or _home_file().is_file()):
+        return False
+    try:
+        return find_spec("openlineage.client") is not None
+    except ModuleNotFoundError:
+        _log.warning(
+            "The environment configures OpenLineage, but its client is not installed, so no events are sent: "
+            "pip install 'rowsieve[openlineage]'."
+        )
+        return False
+
+
+def _home_file() -> Path:
+    return Path("~/.openlineage").expanduser() / FILE
+
+
+def open_client() -> Any:
+    """Return the client that the environment configures. Raises ValueError for a wrong configuration."""
+    from openlineage.client import OpenLineageClient
+
+    class Client(OpenLineageClient):  # type: ignore[misc]
+        """The client without the file in the working directory."""
+
+        @staticmethod
+        def _find_yaml_config_path() -> str | None:
+            named = os.environ.get("OPENLINEAGE_CONFIG")
+            for path in (Path(named) if named else None, _home_file()):
+                if path is not None and path.is_file():
+                    return str(path)
+            return None
+
+    return Client()
+
+
+def keep(output: Place, event: Mapping[str, Any], number: int) -> Place:
+    """Write an event as a file of the outbox, without secrets; return its place."""
+    place = lineage_folder(output) / f"{event['run']['runId']}-{number:06d}.json"
+    write_json(place, redact_all(event), durable=False, root=output)
+    return place
+
+
+def keep_open(output: Place, abort: Mapping[str, Any], process: Mapping[str, Any]) -> None:
+    """Note that a run has started, with the event that reports it as aborted if it is never closed."""
+    place = lineage_folder(output) / f"{abort['run']['runId']}.open.json"
+    write_json(place, {"process": dict(process), "event": redact_all(abort)}, durable=False, root=output)
+
+
+def forget_open(output: Place, run_id: str) -> None:
+    """Remove the note of :func:`keep_open`."""
+    remove_file(lineage_folder(output) / f"{run_id}.open.json", root=output)
+
+
+def waiting(output: Place) -> list[Place]:
+    """Return the files of waiting events: runs in the order of their start, events in their order."""
+    found: list[Place] = list(lineage_folder(output).glob("*.json"))
+    return sorted((place for place in found if EVENT.fullmatch(place.name)), key=lambda place: place.name)
+
+
+def abort_killed(output: Place) -> None:
+    """Turn the notes of killed runs of this host into ABORT events of the outbox."""
+    notes: list[Place] = list(lineage_folder(output).glob("*.open.json"))
+    for place in notes:
+        match = OPEN.fullmatch(place.name)
+        try:
+            note = read_json(place, root=output)
+            event, process = note["event"], note["process"]
+            dead = process["host"] == os.uname().nodename and not _is_alive(int(process["pid"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if match and dead and _is_ours(event, match[1]):
+            keep(output, event, LAST_NUMBER)
+            remove_file(place, root=output)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _is_ours(event: Any, run_id: str) -> bool:
+    """Return whether a value has the form of an event of Rowsieve for this run."""
+    try:
+        return (
+            event["producer"] == PRODUCER
+            and event["run"]["runId"] == run_id
+            and event["eventType"] in ("START", "RUNNING", *FINAL)
+            and all(isinstance(event["job"][key], str) for key in ("namespace", "name"))
+            and all(isinstance(one, dict) for key in ("inputs", "outputs") for one in event[key])
+        )
+    except (KeyError, TypeError):
+        return False
+
+
+def deliver(client: Any, output: Place, place: Place) -> None:
+    """Deliver one waiting event and remove its file; a file that is no event of ours is left alone.
+
+    Raises an exception of the client's if the endpoint does not take it.
+    """
+    match = EVENT.fullmatch(place.name)
+    try:
+        event = read_json(place, root=output)
+    except FileNotFoundError:
+        return  # another process has delivered it
+    except (OSError, ValueError):
+        return
+    if match is None or not _is_ours(event, match[1]):
+        _log.warning("%s holds no event of Rowsieve and is not delivered. Remove it.", place)
+        return
+    client.emit(_as_event(event))
+    remove_file(place, root=output)
+
+
+def _as_event(event: Mapping[str, Any]) -> Any:
+    from openlineage.client import event_v2
+
+    return event_v2.RunEvent(
+        eventType=event_v2.RunState(event["eventType"]),
+        eventTime=event["eventTime"],
+        run=event_v2.Run(event["run"]["runId"], event["run"].get("facets") or {}),
+        job=event_v2.Job(event["job"]["namespace"], event["job"]["name"], event["job"].get("facets") or {}),
+        inputs=[
+            event_v2.InputDataset(
+                one["namespace"],
+                one["name"],
+                facets=one.get("facets") or {},
+                inputFacets=one.get("inputFacets") or {},
+            )
+            for one in event["inputs"]
+        ],
+        outputs=[
+            event_v2.OutputDataset(
+                one["namespace"],
+                one["name"],
+                facets=one.get("facets") or {},
+                outputFacets=one.get("outputFacets") or {},
+            )
+            for one in event["outputs"]
+        ],
+        producer=event["producer"],
+    )
+
+
+@dataclass
+class Sender:
+    """Delivers the outbox of one output in a thread. The first error ends it; the events then wait."""
+
+    output: Place
+    _queue: SimpleQueue[bool] = field(default_factory=SimpleQueue)
+    _thread: threading.Thread | None = None
+
+    def notify(self) -> None:
+        """Deliver what waits, soon."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="openlineage", daemon=True)
+            self._thread.start()
+        self._queue.put(False)
+
+    def close(self) -> None:
+        """Wait for the delivery, at most ``WAIT_SECONDS``. What is not delivered waits in the outbox."""
+        if self._thread is not None:
+            self._queue.put(True)
+            self._thread.join(WAIT_SECONDS)
+
+    def _work(self) -> None:
+        client = None
+        try:
+            client = open_client()
+            last = False
+            while not last:
+                last = self._next()
+                for place in waiting(self.output):
+                    deliver(client, self.output, place)
+        except Exception as error:  # the transports raise errors of many kinds, and none may end the run
+            _log.warning(
+                "OpenLineage's endpoint does not take events (%s). The run goes on; they wait in %s and are "
+                "delivered by the next run, or by `rowsieve lineage --sync --output %s`.",
+                redact(" ".join(str(error).split())[:300]),
+                lineage_folder(self.output),
+                self.output,
+            )
+        finally:
+            if client is not None:
+                client.close(WAIT_SECONDS)
+
+    def _next(self) -> bool:
+        """Wait for a notice and take those that have come since; return whether it is the last."""
+        last = self._queue.get()
+        while True:
+            try:
+                last = self._queue.get_nowait() or last
+            except Empty:
+                return last
+
+
+def sync_events(output: Place) -> str:
+    """Deliver the waiting events of an output; return a line that says how many, or nothing without any.
+
+    Raises InputError if no endpoint is configured or it does not take them.
+    """
+    abort_killed(output)
+    places = waiting(output)
+    if not places:
+        return ""
+    if not is_configured():
+        return (
+            f"{len(places)} events wait for OpenLineage: set OPENLINEAGE_URL, or OPENLINEAGE_CONFIG, and "
+            f"install 'rowsieve[openlineage]'."
+        )
+    try:
+        client = open_client()
+        for place in places:
+            deliver(client, output, place)
+        client.close(WAIT_SECONDS)
+    except (InputError, ConnectorError):
+        raise
+    except Exception as error:
+        reason = redact(" ".join(str(error).split())[:300])
+        raise InputError(
+            f"OpenLineage's endpoint does not take events: {reason}. They still "
+            f"wait in {lineage_folder(output)}; check OPENLINEAGE_URL."
+        ) from None
+    return f"{len(places) - len(waiting(output))} events delivered to OpenLineage."

@@ -1,0 +1,318 @@
+"""OpenLineage: events of runs, trainings and exports, received over HTTP or kept until they are."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from connectors.tables.export import open_export
+from engine.core.errors import InputError
+from engine.execution.local_executor import LocalExecutor
+from engine.publish import lineage_outbox
+from engine.publish.export import export
+from engine.publish.lineage import sync_records
+from engine.publish.lineage_events import Datasets, begin, finish, recorded_job
+from engine.publish.lineage_facets import PRODUCER, catalog_name, dataset_name, drift_tests, promotion_tests
+from engine.publish.lineage_outbox import abort_killed, is_configured, keep, lineage_folder, waiting
+from engine.publish.results import RunResult
+from engine.runs.runner import run
+from tests.data import free_port, small_recipe
+
+pytest.importorskip("openlineage.client", reason="needs openlineage-python, of rowsieve[openlineage]")
+Serde = importlib.import_module("openlineage.client.serde").Serde
+FINAL = {"COMPLETE", "FAIL", "ABORT"}
+
+
+class Endpoint(ThreadingHTTPServer):
+    """An endpoint that keeps what it receives."""
+
+    events: ClassVar[list[dict[str, Any]]]
+    headers: ClassVar[list[dict[str, str]]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Any = self.server
+        server.events.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        server.headers.append(dict(self.headers))
+        self.send_response(201)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("OPENLINEAGE")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server.events, server.headers = [], []  # type: ignore[attr-defined]
+        _configure(monkeypatch, server.server_address[1])
+        yield server
+        server.shutdown()
+
+
+def _configure(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+    settings = {"TYPE": "http", "URL": f"http://127.0.0.1:{port}", "RETRY": '{"total": 0}'}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"OPENLINEAGE__TRANSPORT__{name}", value)
+
+
+def _check_form(event: dict[str, Any]) -> None:
+    """Build every facet anew by its class, which the client generates from the facet's published JSON schema.
+
+    A field that the schema does not have, or that it requires and the facet lacks, is a TypeError. Keys that
+    nothing but another type would show are compared with what the class gives back.
+    """
+    datasets = [*event["inputs"], *event["outputs"]]
+    holders = [event["run"]["facets"], event["job"]["facets"]]
+    holders += [one.get(key) or {} for one in datasets for key in ("facets", "inputFacets", "outputFacets")]
+    event["run"]["facets"].pop("tags", None)  # the client's own, with its version
+    for name, facet in (pair for holder in holders for pair in holder.items()):
+        file, _, kind = facet["_schemaURL"].rpartition("/$defs/")
+        assert file.startswith("https://openlineage.io/spec/facets/"), name
+        module = re.sub(r"(?<!^)(?=[A-Z])", "_", kind.removesuffix("Facet")).lower()
+        made = getattr(importlib.import_module(f"openlineage.client.generated.{module}"), kind)
+        fields = {key: value for key, value in facet.items() if not key.startswith("_")}
+        assert Serde.to_dict(made(**fields))["_schemaURL"] == facet["_schemaURL"]
+        assert facet["_producer"] == PRODUCER
+
+
+def _of_run(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        found.setdefault(event["run"]["runId"], []).append(event)
+    return list(found.values())
+
+
+@pytest.fixture
+def curated(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> tuple[RunResult, list[list[dict[str, Any]]]]:
+    """A run with an export, started by an orchestrator, and its events by run."""
+    monkeypatch.setenv("OPENLINEAGE_PARENT_ID", "airflow/nightly.curate/01890a5d-ac96-774b-bcce-b302099a8057")
+    table = {"format": "parquet", "path": str(tmp_path / "table")}
+    output = {"path": str(tmp_path / "out"), "export": [table]}
+    result = run(_recipe(tmp_path, output))
+    assert not list(lineage_folder(tmp_path / "out").iterdir())
+    return result, _of_run(endpoint.events)
+
+
+def test_a_run_with_an_export_is_received(
+    curated: tuple[RunResult, list[list[dict[str, Any]]]], tmp_path: Path
+) -> None:
+    result, runs = curated
+    assert len(runs) == 2
+    main, child = runs
+    for event in (*main, *child):
+        _check_form(event)
+    kinds = [event["eventType"] for event in main]
+    assert kinds[0] == "START"
+    assert set(kinds[1:-1]) == {"RUNNING"}
+    assert kinds[-1] == "COMPLETE"
+    assert [event["eventType"] for event in child] == ["START", "COMPLETE"]
+    at = {entry["run"]["facets"]["executionParameters"]["parameters"][0]["value"] for entry in main[1:-1]}
+    assert at == {one.name for one in result.operators}
+
+    done = main[-1]
+    assert done["schemaURL"].startswith("https://openlineage.io/spec/2-0-2/")
+    assert done["job"]["name"] == "small"
+    assert done["job"]["facets"]["jobType"]["jobType"] == "RUN"
+    started_by = done["run"]["facets"]["parent"]["job"]
+    assert (started_by["namespace"], started_by["name"]) == ("airflow", "nightly.curate")
+    assert done["run"]["facets"]["processing_engine"]["name"] == "rowsieve"
+    (source,), (version,) = done["inputs"], done["outputs"]
+    assert (source["namespace"], source["name"]) == ("file", str(tmp_path / "data"))
+    assert (version["namespace"], version["name"]) == ("file", str(tmp_path / "out"))
+    facets = version["facets"]
+    assert facets["version"]["datasetVersion"] == result.version
+    assert [field["name"] for field in facets["schema"]["fields"]][-1] == "split"
+    assert facets["dataQualityMetrics"]["rowCount"] == 240
+    assert version["outputFacets"]["outputStatistics"]["rowCount"] == 240
+    lineage = facets["columnLineage"]["fields"]
+    label = [one["field"] for one in lineage["label"]["inputFields"]]
+    assert label == ["label"]
+    read = {one["field"] for one in lineage["group"]["inputFields"]}
+    assert read == {*result.manifest["source"]["features"], "label"}
+
+    copied = child[-1]
+    assert copied["job"]["name"] == "small.export.parquet"
+    assert copied["run"]["facets"]["parent"]["run"]["runId"] == done["run"]["runId"]
+    assert copied["run"]["facets"]["parent"]["root"]["job"]["namespace"] == "airflow"
+    assert copied["inputs"][0]["inputFacets"]["dataQualityMetrics"]["rowCount"] == 240
+    assert copied["outputs"][0]["name"] == str(tmp_path / "table")
+
+
+def _recipe(folder: Path, output: dict[str, Any]) -> Any:
+    recipe = small_recipe(folder)
+    return type(recipe).parse({**recipe.model_dump(mode="json", exclude_unset=True), "output": output})
+
+
+def test_an_error_is_reported_without_secrets(
+    endpoint: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2-hunter2")
+    with (
+        pytest.raises(InputError),
+        recorded_job(tmp_path, "small.train.erm", "TRAINING", lambda _: Datasets()),
+    ):
+        raise InputError("cannot read postgres://me:pass-word@host/x, hunter2-hunter2")
+    first, last = endpoint.events
+    assert (first["eventType"], last["eventType"]) == ("START", "FAIL")
+    text = last["run"]["facets"]["errorMessage"]["message"]
+    assert "host/x" in text
+    assert "pass-word" not in json.dumps(endpoint.events)
+    assert "hunter2" not in json.dumps(endpoint.events)
+
+
+def test_a_signal_is_an_abort(endpoint: Any, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
+        raise KeyboardInterrupt
+    assert [event["eventType"] for event in endpoint.events] == ["START", "ABORT"]
+
+
+def test_events_wait_for_an_endpoint_that_is_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _configure(monkeypatch, free_port())
+    with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
+        pass
+    assert [place.name[-11:-5] for place in waiting(tmp_path)] == ["000001", "999999"]
+    with pytest.raises(InputError, match="does not take events"):
+        sync_records(None, tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        server.events, server.headers = [], []  # type: ignore[attr-defined]
+        _configure(monkeypatch, server.server_address[1])
+        assert sync_records(None, tmp_path).endswith("2 events delivered to OpenLineage.")
+        server.shutdown()
+        assert [event["eventType"] for event in server.events] == ["START", "COMPLETE"]  # type: ignore[attr-defined]
+    assert not waiting(tmp_path)
+
+
+def test_a_slow_endpoint_does_not_delay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _configure(monkeypatch, free_port())
+    monkeypatch.setattr(lineage_outbox, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(lineage_outbox, "deliver", lambda *_: time.sleep(3))
+    started = time.perf_counter()
+    with recorded_job(tmp_path, "x", "RUN", lambda _: Datasets()):
+        pass
+    assert time.perf_counter() - started < 1.5
+    assert len(waiting(tmp_path)) == 2
+
+
+def test_a_killed_run_is_reported_as_aborted(endpoint: Any, tmp_path: Path) -> None:
+    script = (
+        "import os; from pathlib import Path\n"
+        "from engine.publish.lineage_events import Datasets, begin\n"
+        f"run = begin(Path({str(tmp_path)!r}), 'x', 'RUN'); run.start(Datasets()); run._sender.close()\n"
+        "os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    abort_killed(tmp_path)
+    sync_records(None, tmp_path)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "ABORT"]
+    assert len(_of_run(endpoint.events)) == 1
+
+
+def test_a_run_that_goes_on_is_not_aborted(endpoint: Any, tmp_path: Path) -> None:
+    found = begin(tmp_path, "x", "RUN")
+    assert found is not None
+    found.start(Datasets())
+    abort_killed(tmp_path)
+    finish(found, None, None)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "COMPLETE"]
+
+
+def test_a_forged_file_is_not_delivered(endpoint: Any, tmp_path: Path) -> None:
+    run_id = "01890a5d-ac96-774b-bcce-b302099a8057"
+    event = {"producer": "https://example.org", "run": {"runId": run_id}, "eventType": "COMPLETE"}
+    keep(tmp_path, event, 1)
+    sync_records(None, tmp_path)
+    assert not endpoint.events
+    assert len(waiting(tmp_path)) == 1
+
+
+def test_nothing_is_imported_without_an_endpoint(tmp_path: Path) -> None:
+    script = (
+        "import sys; from engine.publish.lineage_events import begin; from pathlib import Path\n"
+        "assert begin(Path('.'), 'x', 'RUN') is None\n"
+        "assert not [name for name in sys.modules if name.startswith('openlineage')]"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_file_in_the_working_directory_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = "transport: {type: http, url: 'http://evil.example'}"
+    (tmp_path / "openlineage.yml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert not is_configured()
+    _configure(monkeypatch, 9)
+    assert lineage_outbox.open_client().transport.url == "http://127.0.0.1:9"
+    monkeypatch.delenv("OPENLINEAGE__TRANSPORT__TYPE")
+    monkeypatch.delenv("OPENLINEAGE__TRANSPORT__URL")
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(tmp_path / "openlineage.yml"))
+    assert is_configured()
+    assert lineage_outbox.open_client().transport.url == "http://evil.example"
+    monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
+    assert not is_configured()
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "expected"),
+    [
+        ("/data/a b", "", ("file", "/data/a b")),
+        ("file:///data/x", "", ("file", "/data/x")),
+        ("s3://KEY:SECRET@bucket/x/y?region=eu", "", ("s3://bucket", "x/y")),
+        ("gs://bucket/x", "", ("gs://bucket", "x")),
+        ("abfss://box@acc.dfs.core.windows.net/x", "", ("abfss://box@acc.dfs.core.windows.net", "x")),
+        ("az://box/x", "", ("az://box", "x")),
+        ("postgresql://u:p@db:5433/shop", "public.t", ("postgres://db:5433", "shop.public.t")),
+        ("duckdb:///data/x.db", "t", ("file", "/data/x.db.t")),
+    ],
+)
+def test_datasets_have_names_of_the_convention(path: str, table: str, expected: tuple[str, str]) -> None:
+    assert dataset_name(path, table) == expected
+
+
+def test_a_table_of_a_catalog_is_named_by_it() -> None:
+    assert catalog_name("ns.t", {"uri": "https://u:p@host:8181/x"}) == ("iceberg://host:8181", "ns.t")
+    assert catalog_name("ns.t", "prod") == ("iceberg://prod", "ns.t")
+
+
+def test_checks_are_tests() -> None:
+    figures = [{"name": "x", "over": True, "threshold": 0.1, "excess": 0.2}, {"name": "g", "over": False}]
+    found = drift_tests({"incremental": {"drift": figures}})
+    assert [(one.name, one.status) for one in found] == [("drift.x", "fail"), ("drift.g", "pass")]
+    assert found[0].actual == "excess 0.2"
+    (check,) = promotion_tests({"promoted": False, "reason": "worse"}, "accuracy > champion")
+    assert (check.name, check.status, check.expected) == ("promotion", "fail", "accuracy > champion")
+    assert promotion_tests(None, "") == []
+
+
+def test_an_export_by_command_fails_with_its_error(endpoint: Any, tmp_path: Path) -> None:
+    result = run(small_recipe(tmp_path))
+    endpoint.events.clear()
+    (tmp_path / "file").write_text("x")
+    table = open_export("delta", str(tmp_path / "file"), "create", None, str(tmp_path))
+    with pytest.raises(InputError):
+        export(result.path, result.manifest, table, LocalExecutor)
+    assert [event["eventType"] for event in endpoint.events] == ["START", "FAIL"]
+    assert "parent" not in endpoint.events[0]["run"]["facets"]
