@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c deploy/constraints.txt
 PINNED := pyproject.toml deploy/constraints.txt
 
-.PHONY: demo drift-demo test test-all faults lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
+.PHONY: demo drift-demo test test-cluster test-unit test-all faults lint format bench mutants paper gpu fuzz hashes digests licences audit sbom release clean help
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -40,8 +40,12 @@ drift-demo: $(VENV)/.run  ## Curate a dataset that grows for three nights and dr
 	done
 	$(BIN)/rowsieve versions demo/drift-out
 
-test: $(VENV)/.dev  ## Run all tests except the slow ones
-	$(BIN)/python -m pytest tests/cluster
+test: test-cluster test-unit  ## Run all tests except the slow ones; with --jobs 2 those on a cluster beside the others
+
+test-cluster: $(VENV)/.dev
+	$(BIN)/python -m pytest -p no:cacheprovider tests/cluster
+
+test-unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
 
 test-all: $(VENV)/.dev  ## Run every test, including the slow ones and `make faults`
