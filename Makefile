@@ -43,7 +43,7 @@ drift-demo: $(VENV)/.run  ## Curate a dataset that grows for three nights and dr
 test: test-cluster test-unit  ## Run all tests except the slow ones; with --jobs 2 those on a cluster beside the others
 
 test-cluster: $(VENV)/.dev
-	$(BIN)/python -m pytest -p no:cacheprovider tests/cluster
+	$(BIN)/python -m pytest -p no:cacheprovider --timeout 900 tests/cluster
 
 test-unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n logical --dist loadfile --ignore tests/cluster
