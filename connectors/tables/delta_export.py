@@ -19,6 +19,7 @@ from connectors.tables.export import (
     Export,
     ParquetWriter,
     PendingExport,
+    VersionContent,
     VersionTag,
     storable,
 )
@@ -51,7 +52,9 @@ class DeltaExport(Export):
         known = any(table.transaction_version(name) is not None for name in names)
         return "a version that is no longer in the log" if known and self.mode != "overwrite" else ""
 
-    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         wanted = self._fit(self._table(), storable(schema))
         return PendingExport(ParquetWriter(self.path, wanted, tag), partial(self._commit, wanted, tag))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Literal
@@ -19,13 +19,14 @@ from connectors.storage import Place, make_folder, place_of
 from connectors.tables.common import library, location
 from connectors.tables.legacy import CONTENT, VERSION
 
-Format = Literal["delta", "iceberg", "lance", "parquet"]
+Format = Literal["delta", "hf", "iceberg", "lance", "parquet"]
 Mode = Literal["create", "append", "overwrite"]
 TRIES = 20
 """Attempts to commit while other writers change the table."""
 
 KINDS = {
     "delta": ("deltalake", "DeltaExport"),
+    "hf": ("pyarrow", "HfExport"),
     "iceberg": ("pyiceberg", "IcebergExport"),
     "lance": ("lance", "LanceExport"),
     "parquet": ("pyarrow", "ParquetExport"),
@@ -52,6 +53,16 @@ class VersionTag:
     def file(self, number: int) -> str:
         """Return the name of a data file: the same in another attempt, which then replaces it."""
         return f"{self.stem}{number:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class VersionContent:
+    """What a folder that is read without a manifest needs to know of a version."""
+
+    split: str | None
+    """The column with the split of each row."""
+    card: Callable[[Mapping[str, str]], bytes]
+    """Makes the dataset card from a pattern of data files for each split."""
 
 
 class CommitConflictError(Exception):
@@ -108,8 +119,13 @@ class Export(ABC):
         """
 
     @abstractmethod
-    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
-        """Start an export of rows with this schema. Raises ConnectorError if the table cannot take them."""
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
+        """Start an export of rows with this schema. Raises ConnectorError if the table cannot take them.
+
+        ``content`` is for formats without metadata of their own; tables do not need it.
+        """
 
     def check_absent(self, exists: bool) -> None:
         """Raise ConnectorError if the table exists and ``mode`` is to create it."""

@@ -17,6 +17,7 @@ from connectors.tables.export import (
     Export,
     ParquetWriter,
     PendingExport,
+    VersionContent,
     VersionTag,
     storable,
 )
@@ -45,7 +46,9 @@ class IcebergExport(Export):
                 return ""
         return ""
 
-    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
         """Check the table and prepare the writer. Raises ConnectorError for a partitioned table too."""
         with reading_iceberg(self.path):
             table = self._table()

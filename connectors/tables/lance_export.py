@@ -18,6 +18,7 @@ from connectors.tables.export import (
     CommitResult,
     Export,
     PendingExport,
+    VersionContent,
     VersionTag,
     fitted,
 )
@@ -62,7 +63,9 @@ class LanceExport(Export):
                 return ""
         return ""
 
-    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
         """Prepare the writer of fragments and their single commit, after checking mode and columns."""
         dataset = self._dataset()
         self.check_absent(dataset is not None)

@@ -14,7 +14,14 @@ import pyarrow as pa
 
 from connectors.base import ConnectorError
 from connectors.storage import ObjectPath, Place, place_of, remove_tree, write_whole
-from connectors.tables.export import CommitResult, Export, ParquetWriter, PendingExport, VersionTag
+from connectors.tables.export import (
+    CommitResult,
+    Export,
+    ParquetWriter,
+    PendingExport,
+    VersionContent,
+    VersionTag,
+)
 from connectors.tables.legacy import LEGACY_RECORD, content_of, version_of
 
 RECORD = "_rowsieve.json"
@@ -42,7 +49,9 @@ class ParquetExport(Export):
             return f"folder {tag.version}" if same else ""
         return ""
 
-    def start_export(self, schema: pa.Schema, tag: VersionTag) -> PendingExport:
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
         """Check the folder and prepare the writer. Raises ConnectorError, also for mode ``overwrite``."""
         if self.mode == "overwrite":
             raise ConnectorError(

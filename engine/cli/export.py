@@ -14,7 +14,8 @@ from engine.core.errors import InputError
 def export(
     version: Annotated[str, typer.Argument(help="A version's name or its folder")],
     to: Annotated[
-        str, typer.Option(metavar="FORMAT:PATH", help="delta:, iceberg:, lance: or parquet: and the table")
+        str,
+        typer.Option(metavar="FORMAT:PATH", help="delta:, hf:, iceberg:, lance: or parquet:, and the table"),
     ],
     mode: Annotated[str, typer.Option(help="create, append or overwrite")] = "create",
     catalog: Annotated[

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from connectors.base import ConnectorError
 from connectors.storage import Place, read_columns
-from connectors.tables.export import Export, VersionTag
+from connectors.tables.export import Export, VersionContent, VersionTag
 from engine.core.errors import InputError
+from engine.publish.dataset_card import write_card
 from engine.publish.lineage_events import Datasets, recorded_job
 from engine.publish.lineage_facets import (
     catalog_name,
@@ -111,7 +112,7 @@ def _export(
         known = table.committed_state(tag)
         if known:
             return ExportResult(table.format, table.path, known, written=False)
-        pending = table.start_export(_schema(folder, manifest), tag)
+        pending = table.start_export(_schema(folder, manifest), tag, _content(manifest))
         parts = [folder / part["path"] for part in manifest["parts"]]
         jobs = [_PartJob(pending.write, part, number) for number, part in enumerate(parts)]
         try:
@@ -131,6 +132,13 @@ def _export(
             f"Export to {table.format}: {table.path} cannot be written: {reason}. Correct the path or its "
             "permissions."
         ) from error
+
+
+def _content(manifest: Mapping[str, Any]) -> VersionContent:
+    """Return the split's column and the card, for formats without metadata. Old manifests name no outputs."""
+    outputs = manifest.get("outputs", ())
+    split = next((str(output["name"]) for output in outputs if output["operator"] == "split"), None)
+    return VersionContent(split, lambda files: write_card(manifest, files).encode())
 
 
 def _schema(folder: Place, manifest: Mapping[str, Any]) -> pa.Schema:

@@ -18,19 +18,22 @@ from engine.core.software_versions import package_versions
 from engine.plan.chain import CONTRACT
 from engine.plan.model import Plan
 from engine.plan.source_columns import recorded_columns
+from engine.publish.croissant import describe_version
+from engine.publish.dataset_card import write_card
 from engine.publish.parts import DATA, PartJob, ReusablePart, write_part
 from engine.storage.lease import Lease
 from engine.storage.manifest import NUMBER, next_number
 from engine.storage.reader import StoreReader
 from operators.base import ROW_ID, Executor
 
+CARD, CROISSANT = "README.md", "croissant.json"
 PartDigests = Mapping[str, Mapping[int, str]]
 MAX_UNREAD_FILES = 100
 """Most files that a manifest names for columns that were not read."""
 
 
 def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) -> Iterator[dict[str, Any]]:
-    """Write every part, make the folder visible, and write its manifest last.
+    """Write every part, card and description, make the folder visible, and write its manifest last.
 
     Readers never see a partially written version, since a folder without a manifest is not a version. A part
     that is made from the same bytes as one of the base version is reused from it.
@@ -66,8 +69,10 @@ def publish(plan: Plan, executor: Executor, lease: Lease, digests: PartDigests) 
     for part in executor.map(write_part, jobs):
         parts.append(part)
         yield part
-    record = build_manifest(plan, parts) | {NUMBER: next_number(plan.output)}
-    lease.publish(final, to_json(record))
+    record = build_manifest(plan, parts)
+    lease.put_file(folder / CROISSANT, to_json(describe_version(record)).encode())
+    lease.put_file(folder / CARD, write_card(record).encode())
+    lease.publish(final, to_json(record | {NUMBER: next_number(plan.output)}))
 
 
 def _made_from(plan: Plan, reader: StoreReader, shard: int, digests: PartDigests) -> str:

@@ -159,9 +159,10 @@ class TruthSection(Section):
 class ExportSection(Section):
     """A table to which every version is exported after it is published."""
 
-    format: Literal["delta", "iceberg", "lance", "parquet"] = Field(description="Format of the table")
+    format: Literal["delta", "hf", "iceberg", "lance", "parquet"] = Field(description="Format of the table")
     path: PathText = Field(
-        description="Folder or URI; iceberg: `namespace.table`; parquet: each version is a folder inside it"
+        description="Folder or URI; iceberg: `namespace.table`; parquet: each version is a folder inside "
+        "it; hf: a local folder for Hugging Face's hub"
     )
     mode: Literal["create", "append", "overwrite"] = Field(
         default="create",

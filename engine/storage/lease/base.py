@@ -90,6 +90,10 @@ class Lease:
         """Write ``table`` as the part ``place`` and return its size and digest."""
         return write_parquet(table, place, root=self.folder)
 
+    def put_file(self, place: Place, data: bytes) -> None:
+        """Write a small file beside the parts: the same bytes whoever writes it."""
+        write_whole(place, data, root=self.folder)
+
     def reuse_part(self, source: Place, place: Place) -> None:
         """Link or copy a published part of another version to ``place``, byte for byte."""
         link(source, place, root=self.folder)

@@ -71,11 +71,15 @@ class FolderLease(Lease):
     def _write_staged(self, name: str, text: str) -> Path:
         """Write a file in the staging folder. Raises LockedError when the lease is lost, however late."""
         staged = self.stage(name)
+        self.put_file(staged, text.encode())
+        return staged
+
+    def put_file(self, place: Path, data: bytes) -> None:  # type: ignore[override]
+        """Write a file in the staging folder. Raises LockedError when the lease is lost, however late."""
         try:
-            write_whole(staged, text.encode(), root=self.folder)
+            write_whole(place, data, root=self.folder)
         except FileNotFoundError:
             raise LockedError(self.lost_message()) from None
-        return staged
 
     def replace_folder(self, new: Path, final: Path) -> None:
         """Replace a folder by renames through the staging folder.

@@ -30,7 +30,8 @@ class Target:
         return open_export(self.format, self.path, mode, self.options.get("catalog"))
 
     def ids(self) -> list[int]:
-        source = open_source(self.path, self.format, options=self.options)
+        folder, kind = (f"{self.path}/data", "parquet") if self.format == "hf" else (self.path, self.format)
+        source = open_source(folder, kind, options=self.options)
         listing = source.list()
         found = [source.read(shard, ["row_id"], listing.schema) for shard in listing.shards]
         return sorted(pa.concat_tables(found)["row_id"].to_pylist())
@@ -48,6 +49,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
 
 
 def start_export(target: Target, mode: Mode, tag: VersionTag) -> PendingExport:
+    if target.format == "hf" and mode == "append":
+        pytest.skip("a dataset folder holds one version: mode append is refused")
     return target.open(mode).start_export(PARTS[0].schema, tag)
 
 

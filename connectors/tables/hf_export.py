@@ -1,0 +1,142 @@
+"""A dataset folder of the Hugging Face hub to write to: one file for each part and split, and the card."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from glob import escape
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectors.base import ConnectorError
+from connectors.sink import write_parquet
+from connectors.storage import make_folder, place_of, remove_tree, write_whole
+from connectors.tables.export import (
+    CommitConflictError,
+    CommitResult,
+    Export,
+    PendingExport,
+    VersionContent,
+    VersionTag,
+    fitted,
+    storable,
+)
+from connectors.tables.legacy import content_of, version_of
+
+RECORD, CARD, DATA = "_rowsieve.json", "README.md", "data"
+ALL = "all"
+"""The split of versions that have no column for it."""
+
+
+@dataclass(frozen=True)
+class HfExport(Export):
+    """Exports a version to a local folder that ``datasets.load_dataset`` opens and ``hf upload`` pushes.
+
+    The folder holds one version: ``data/<split>-<part>.parquet``, the card ``README.md`` and the tag in
+    ``_rowsieve.json``. It is written beside its place and renamed as a whole.
+    """
+
+    format = "hf"
+
+    def committed_state(self, tag: VersionTag) -> str:
+        """Return the folder if it holds ``tag`` with the same content, or an empty text."""
+        try:
+            found = json.loads((Path(self.path) / RECORD).read_text("utf-8"))
+        except (OSError, ValueError):
+            return ""
+        same = (version_of(found), content_of(found)) == (tag.version, tag.content)
+        return f"folder {tag.version}" if same else ""
+
+    def start_export(
+        self, schema: pa.Schema, tag: VersionTag, content: VersionContent | None = None
+    ) -> PendingExport:
+        """Check the folder and prepare the writer.
+
+        Raises ConnectorError for a place that is no local folder, for mode ``append``, for a folder that
+        holds other files, and for columns that ``datasets`` cannot read.
+        """
+        folder = place_of(self.path)
+        if not isinstance(folder, Path):
+            raise ConnectorError(f"{self.path}: a dataset folder is local. Export to a folder and push it.")
+        if self.mode == "append":
+            raise ConnectorError(
+                f"{self.path}: a dataset folder holds one version. Export with mode create or overwrite."
+            )
+        _check_readable(schema)
+        entries = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+        self.check_absent(bool(entries))
+        if strange := sorted(entries - {RECORD, CARD, DATA}):
+            raise ConnectorError(
+                f"{self.path} holds files that are not of an export: {', '.join(strange[:5])}. Export to a "
+                "folder of its own."
+            )
+        staged = folder.with_name(f"_{folder.name}.{tag.version}.{uuid.uuid4().hex}")
+        split = content.split if content else None
+        writer = SplitWriter(staged, storable(schema), split)
+        return PendingExport(writer, partial(self._commit, staged, tag, content))
+
+    def _commit(
+        self, staged: Path, tag: VersionTag, content: VersionContent | None, parts: Sequence[Counter[str]]
+    ) -> CommitResult:
+        """Write the card and the tag, then put the folder in place."""
+        known, folder = self.committed_state(tag), Path(self.path)
+        if not known:
+            splits = sum(parts, Counter[str]())
+            if content:
+                write_whole(
+                    staged / CARD, content.card({name: f"{DATA}/{name}-*.parquet" for name in splits})
+                )
+            write_whole(staged / RECORD, json.dumps(tag.properties).encode())
+            self._put(staged, folder)
+        for rest in folder.parent.glob(f"_{escape(folder.name)}.{tag.version}.*"):
+            remove_tree(rest)  # of this export, or of one that died
+        return CommitResult(known or f"folder {tag.version}", written=not known)
+
+    def _put(self, staged: Path, folder: Path) -> None:
+        """Rename the staged folder, and one that is there out of the way for mode ``overwrite``.
+
+        Raises CommitConflictError where another export has put its folder there meanwhile.
+        """
+        old = staged.with_name(f"{staged.name}.old")
+        try:
+            if self.mode == "overwrite" and folder.exists():
+                folder.rename(old)
+            staged.rename(folder)
+        except OSError as error:
+            self.check_absent(folder.exists())
+            raise CommitConflictError(f"{folder}: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class SplitWriter:
+    """Writes the rows of each split of a part into a Parquet file of their own."""
+
+    folder: Path
+    schema: pa.Schema
+    split: str | None
+
+    def __call__(self, table: pa.Table, number: int) -> Counter[str]:
+        """Return the number of rows of each split."""
+        make_folder(self.folder / DATA)
+        rows = fitted(table, self.schema)
+        counts = Counter(rows[self.split].to_pylist()) if self.split else Counter({ALL: len(rows)})
+        for name in sorted(counts):
+            part = rows.filter(pc.equal(rows[self.split], name)) if self.split else rows
+            write_parquet(part, self.folder / DATA / f"{name}-{number:05d}.parquet")
+        return counts
+
+
+def _check_readable(schema: pa.Schema) -> None:
+    """Raise ConnectorError for a column that ``datasets`` has no feature for."""
+    for field in schema:
+        if "map<" in str(field.type):
+            raise ConnectorError(
+                f"column {field.name!r} has type {field.type}, which Hugging Face's datasets cannot "
+                "read. Leave it out with source.exclude, or export to parquet."
+            )

@@ -1,0 +1,121 @@
+"""The dataset card of a version: ``README.md`` with the front matter of Hugging Face's hub."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+MAX_ROWS = 50
+"""Most groups and columns of the source that the card lists."""
+SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
+"""The hub's classes of size, from 1,000 rows upwards by powers of ten."""
+
+
+def write_card(manifest: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
+    """Return the card of a version as Markdown.
+
+    Parameters
+    ----------
+    manifest : the manifest of a version.
+    files : a pattern of data files for each split of the hub; by default the parts of the version, which hold
+        the rows of all splits, as one split named ``all``.
+    """
+    found = {"all": "data/*.parquet"} if files is None else dict(files)
+    front = {
+        "pretty_name": manifest["recipe"],
+        "size_categories": [size_category(manifest["rows"])],
+        "tags": ["rowsieve", "croissant"],
+        "configs": [
+            {
+                "config_name": "default",
+                "data_files": [{"split": name, "path": path} for name, path in found.items()],
+            }
+        ],
+    }
+    sections = (_introduction(manifest), _columns(manifest), _counts(manifest["summary"]), _origin(manifest))
+    return f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n" + "\n".join(sections)
+
+
+def size_category(rows: int) -> str:
+    """Return the hub's class of size.
+
+    Examples
+    --------
+    >>> size_category(999), size_category(1000), size_category(2_500_000)
+    ('n<1K', '1K<n<10K', '1M<n<10M')
+
+    """
+    return SIZES[min(max(len(str(rows)) - 3, 0), len(SIZES) - 1)]
+
+
+def column_of(manifest: Mapping[str, Any], operator: str) -> str:
+    """Return the name of the first column that an operator adds to a version: ``split``, with any prefix."""
+    return str(next(output["name"] for output in manifest["outputs"] if output["operator"] == operator))
+
+
+def _introduction(manifest: Mapping[str, Any]) -> str:
+    source, summary = manifest["source"], manifest["summary"]
+    split, weight, group = (_code(column_of(manifest, name)) for name in ("split", "weights", "groups"))
+    return (
+        f"# {_text(manifest['recipe'])}\n\n"
+        f"Version `{manifest['version']}`: {manifest['rows']:,} rows of {_code(source['path'])}, label "
+        f"{_code(source['label'])}. Rowsieve inferred a group, an outlier mark, a sample weight and a split "
+        f"for every row, without group labels. {summary['quarantined']:,} further rows could not be read and "
+        "are in quarantine.\n\n"
+        f"Train on the rows whose {split} is `train`, with {weight} as sample weight. Rows that are "
+        f"`dropped` have the weight 0. {group} is a guess from the data: it is no attribute of a person.\n"
+    )
+
+
+def _columns(manifest: Mapping[str, Any]) -> str:
+    outputs = {output["name"]: output["description"] for output in manifest["outputs"]}
+    ours = [c for c in manifest["schema"] if c["name"] in outputs]
+    others = [c for c in manifest["schema"] if c["name"] not in outputs]
+    label = manifest["source"]["label"]
+    rows = [(c, "The label." if c["name"] == label else "A column of the source.") for c in others[:MAX_ROWS]]
+    rows += [(c, outputs[c["name"]]) for c in ours]
+    lines = (f"| {_code(c['name'])} | {_code(c['type'])} | {_text(text)} |" for c, text in rows)
+    more = len(others) - MAX_ROWS
+    rest = f"\n{more:,} more columns of the source.\n" if more > 0 else ""
+    return f"## Columns\n\n| column | type | content |\n|---|---|---|\n{_block(lines)}{rest}"
+
+
+def _counts(summary: Mapping[str, Any]) -> str:
+    groups = sorted(summary["groups"].items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"| group {_text(name)} | {count:,} |" for name, count in groups[:MAX_ROWS]]
+    if len(groups) > MAX_ROWS:
+        lines.append(f"| {len(groups) - MAX_ROWS:,} more groups | {sum(n for _, n in groups[MAX_ROWS:]):,} |")
+    lines += [f"| split {_text(name)} | {count:,} |" for name, count in sorted(summary["splits"].items())]
+    lines.append(f"| probable outliers | {summary['outliers']:,} |")
+    lines.append(f"| effective sample size of the weights | {summary['effective_sample_size']:,.0f} |")
+    return f"## Counts\n\n| rows | count |\n|---|---|\n{_block(lines)}"
+
+
+def _origin(manifest: Mapping[str, Any]) -> str:
+    used = ", ".join(f"{_code(op['name'])} {op['version']}" for op in manifest["operators"])
+    return (
+        f"## Origin\n\nOperators: {used}. Seed: {manifest['seed']}. The version's `manifest.json` names "
+        "every file of the source with its digest, every parameter and every package; its `croissant.json` "
+        "describes the files for loaders and catalogues.\n"
+    )
+
+
+def _block(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _text(value: object) -> str:
+    """Return a value as Markdown text on one line that is neither HTML nor a new cell or link."""
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    for mark in "\\|[]`*_#":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _code(value: object) -> str:
+    """Return a value as code on one line, also within a table."""
+    text = html.escape(" ".join(str(value).split()), quote=False).replace("|", "&#124;").replace("`", "&#96;")
+    return f"<code>{text}</code>" if text != str(value) else f"`{text}`"

@@ -1,0 +1,114 @@
+"""A dataset folder for Hugging Face's hub, opened by ``datasets`` as its users do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from datasets import load_dataset
+from typer.testing import CliRunner
+
+from connectors.base import ConnectorError
+from connectors.tables.export import CommitConflictError, Mode, PendingExport, VersionTag, open_export
+from engine.cli.app import app
+from engine.runs.runner import run
+from tests.data import small_recipe
+
+SPLITS = ("train", "validation", "test")
+OLD, NEW = VersionTag("v1", "c0ffee01"), VersionTag("v2", "c0ffee02")
+ROWS = pa.table({"row_id": [0, 1]})
+
+
+def started(path: Path | str, mode: Mode = "create", tag: VersionTag = OLD) -> PendingExport:
+    return open_export("hf", str(path), mode).start_export(ROWS.schema, tag)
+
+
+def done(pending: PendingExport) -> bool:
+    return pending.commit([pending.write(ROWS, 0)]).written
+
+
+def test_datasets_opens_the_splits_with_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operators = {"groups": {"method": "none"}, "weights": {}, "split": {"test": 0.2}}
+    version = run(small_recipe(tmp_path, shards=3, operators=operators))
+    folder = tmp_path / "hub/people"
+    folder.parent.mkdir()
+    to = ["export", str(version.path), "--to", f"hf:{folder}", "--executor", "local"]
+    shown = CliRunner().invoke(app, to)
+    assert shown.exit_code == 0, shown.output
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["people"]
+    loaded = load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert set(loaded) == set(SPLITS)
+    table = pa.concat_tables(pq.read_table(part) for part in sorted((version.path / "data").iterdir()))
+    for split, rows in loaded.items():
+        wanted = table.filter(pa.compute.equal(table["split"], split))
+        assert rows["row_id"][:] == wanted["row_id"].to_pylist()
+        assert rows["weight"][:] == wanted["weight"].to_pylist()
+        assert rows["label"][:] == wanted["label"].to_pylist()
+    features = loaded["train"].features
+    assert {name: features[name].dtype for name in ("label", "group", "split", "is_outlier")} == {
+        "label": "string",
+        "group": "int32",
+        "split": "string",
+        "is_outlier": "bool",
+    }
+    front = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    patterns = {item["split"]: item["path"] for item in front["configs"][0]["data_files"]}
+    assert patterns == {split: f"data/{split}-*.parquet" for split in SPLITS}
+    again = CliRunner().invoke(app, to)
+    assert "was already" in again.output
+
+
+def test_overwrite_replaces_the_version(tmp_path: Path) -> None:
+    assert done(started(tmp_path / "d"))
+    with pytest.raises(ConnectorError, match="is there already"):
+        started(tmp_path / "d", tag=NEW)
+    assert done(started(tmp_path / "d", "overwrite", NEW))
+    assert not open_export("hf", str(tmp_path / "d"), "create").committed_state(OLD)
+    assert open_export("hf", str(tmp_path / "d"), "create").committed_state(NEW) == "folder v2"
+    assert os.listdir(tmp_path) == ["d"]
+
+
+def test_two_rivals_who_create_keep_the_first(tmp_path: Path) -> None:
+    one, other = started(tmp_path / "d"), started(tmp_path / "d", tag=NEW)
+    assert done(one)
+    with pytest.raises(ConnectorError, match="is there already"):
+        done(other)
+    assert open_export("hf", str(tmp_path / "d"), "create").committed_state(OLD)
+
+
+def test_an_export_that_is_beaten_by_another_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, beaten = Path.rename, []
+
+    def late(self: Path, target: Path) -> Path:
+        if target == tmp_path / "d" and not beaten:
+            beaten.append(target)
+            (target / "data").mkdir(parents=True)
+            (target / "data/x.parquet").touch()
+        return rename(self, target)
+
+    pending = started(tmp_path / "d", "overwrite")
+    monkeypatch.setattr(Path, "rename", late)
+    with pytest.raises(CommitConflictError):
+        pending.attempt([pending.write(ROWS, 0)])
+    assert done(pending)
+    assert sorted(os.listdir(tmp_path / "d/data")) == ["all-00000.parquet"]
+
+
+def test_what_is_not_an_export_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(ConnectorError, match=r"holds files that are not of an export: \.git"):
+        started(tmp_path, "overwrite")
+    with pytest.raises(ConnectorError, match="holds one version"):
+        started(tmp_path / "d", "append")
+    with pytest.raises(ConnectorError, match="is local"):
+        started("s3://bucket/d")
+    maps = pa.schema([("m", pa.map_(pa.string(), pa.int8()))])
+    with pytest.raises(ConnectorError, match="'m' has type map<"):
+        open_export("hf", str(tmp_path / "d"), "create").start_export(maps, OLD)
+    assert os.listdir(tmp_path) == [".git"]

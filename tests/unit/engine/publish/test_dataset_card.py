@@ -1,0 +1,123 @@
+"""The dataset card and the Croissant description of a version, read by the libraries that users have."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import mlcroissant
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from engine.publish.croissant import describe_version, field_id
+from engine.publish.dataset_card import write_card
+from engine.recipe.recipe import Recipe
+from engine.runs.runner import run
+from engine.storage.manifest import read_manifest
+from tests.data import recipe_for, spurious_table, write_shards
+
+ODD = 'a b/ü<x>"#?%'
+HOSTILE = "</td><script>alert(1)</script> | [x](javascript:1) `y`\n# title"
+PLAIN = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A version of two shards with columns of many types and an odd name."""
+    folder = tmp_path_factory.mktemp("card")
+    table = spurious_table().slice(0, 120)
+    n = table.num_rows
+    extra = {
+        ODD: pa.array(range(n), pa.int16()),
+        "when": pa.array([datetime.datetime(2026, 1, 1)] * n, pa.timestamp("us")),
+        "nothing": pa.array([None] * (n - 1) + [1.5]),
+        "place": pa.array([{"x": 1}] * n),
+    }
+    for name, values in extra.items():
+        table = table.append_column(name, values)
+    write_shards(folder / "data", table, 2)
+    recipe = recipe_for(folder / "data", folder / "out", operators=PLAIN)
+    recipe["source"]["features"] = ["a", "b"]
+    recipe["output"]["prefix"] = "rs_"
+    return run(Recipe.parse(recipe)).path
+
+
+def test_croissant_loads_every_row(version: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        dataset = mlcroissant.Dataset(str(version / "croissant.json"))
+    warnings = [line for line in caplog.text.splitlines() if line.startswith("  -")]
+    assert [
+        line for line in warnings if "is recommended, but" not in line and "MAJOR.MINOR" not in line
+    ] == []
+    assert len(warnings) == 4  # a licence, a date, a citation and a number of three parts: not ours to give
+    assert dataset.metadata.version == read_manifest(version)["version"]
+    loaded = list(dataset.records("rows"))
+    table = pa.concat_tables(pq.read_table(part) for part in sorted((version / "data").iterdir()))
+    assert len(loaded) == table.num_rows == 120
+    for name in ("rs_row_id", "rs_weight", ODD):
+        assert [row[field_id(name)] for row in loaded] == table[name].to_pylist()
+    assert [row[field_id("rs_split")].decode() for row in loaded] == table["rs_split"].to_pylist()
+    assert field_id("place") not in loaded[0]
+    assert set(loaded[0]) == {field_id(name) for name in table.column_names if name != "place"}
+
+
+def test_croissant_names_splits_and_digests(version: Path) -> None:
+    described = json.loads((version / "croissant.json").read_text())
+    files = [item for item in described["distribution"] if item["@type"] == "cr:FileObject"]
+    assert [item["contentUrl"] for item in files] == ["data/part-00000.parquet", "data/part-00001.parquet"]
+    for item in files:
+        data = (version / item["contentUrl"]).read_bytes()
+        assert item["sha256"] == hashlib.sha256(data).hexdigest()
+        assert item["contentSize"] == f"{len(data)} B"
+    splits = mlcroissant.Dataset(str(version / "croissant.json")).records("splits")
+    assert [row["splits/name"] for row in splits] == ["train", "validation", "test", "dropped"]
+    sources = described["prov:wasDerivedFrom"]
+    assert [item["@id"].rsplit("/", 1)[1] for item in sources] == ["s0.parquet", "s1.parquet"]
+
+
+def test_the_card_has_the_hubs_front_matter(version: Path) -> None:
+    text = (version / "README.md").read_text()
+    _, front, body = text.split("---\n", 2)
+    found = yaml.safe_load(front)
+    assert found["size_categories"] == ["n<1K"]
+    assert found["configs"][0]["data_files"] == [{"split": "all", "path": "data/*.parquet"}]
+    assert f"Version `{read_manifest(version)['version']}`: 120 rows" in body
+    assert "| `rs_weight` | `float` |" in body
+    assert "rows whose `rs_split` is `train`, with `rs_weight` as sample weight" in body
+
+
+def test_names_of_strangers_are_escaped(version: Path) -> None:
+    manifest: dict[str, Any] = dict(read_manifest(version)) | {"recipe": HOSTILE}
+    manifest["source"] = manifest["source"] | {"path": HOSTILE, "label": HOSTILE}
+    manifest["schema"] = [{"name": HOSTILE, "type": "string"}, *manifest["schema"]]
+    manifest["summary"] = manifest["summary"] | {"groups": {HOSTILE: 7}}
+    front, body = write_card(manifest).split("---\n", 2)[1:]
+    assert yaml.safe_load(front)["pretty_name"] == HOSTILE
+    assert "<script" not in body
+    assert not re.search(r"(?<!\\)\]\(", re.sub(r"<code>.*?</code>", "", body))
+    rows = [line for line in body.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) in (3, 4) for line in rows)
+    assert [line for line in body.splitlines() if line.startswith("# ")] == [body.splitlines()[0]]
+    described = json.loads(json.dumps(describe_version(manifest)))
+    assert {"rows/" + mlcroissant_safe(HOSTILE)} <= {f["@id"] for f in described["recordSet"][0]["field"]}
+
+
+def mlcroissant_safe(name: str) -> str:
+    """Return the identifier without its beginning, checked to have no character that ends a path or query."""
+    escaped = field_id(name).removeprefix("rows/")
+    assert not set(escaped) & set('/?#<>"| \n')
+    return escaped
+
+
+def test_a_source_of_many_files_is_named_alone(version: Path) -> None:
+    manifest: dict[str, Any] = dict(read_manifest(version))
+    files = {f"/data/s{i}.parquet": "sha256:00" for i in range(101)}
+    manifest["source"] = manifest["source"] | {"path": "/da ta", "files": files}
+    assert describe_version(manifest)["prov:wasDerivedFrom"] == [{"@id": "file:///da%20ta"}]
