@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, LogFormat, Overrides, RecipeFile, Verbose, load, print_errors
@@ -37,10 +36,10 @@ def show_comparison(found: Comparison) -> None:
         table.add_row(
             entry.method, *cells, str(len(scores.sizes)), sizes_text(scores), f"{entry.seconds:.2f}"
         )
-    console = SafeConsole(highlight=False)
+    console = SafeConsole()
     console.print(table)
     for path in (found.figure, found.record):
-        console.print(f"  {escape(short_path(path))}", soft_wrap=True)
+        console.print(f"  {short_path(path)}", soft_wrap=True)
 
 
 def sizes_text(scores: Scores) -> str:

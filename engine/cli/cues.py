@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.training.version import Version
 
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 MAX_CLASSES = 6
 """Classes whose accuracies stand in a cell."""
 MIN_SLICE_WIDTH = 12
@@ -77,13 +76,13 @@ def read_cues(version: Version) -> dict[str, Any]:
 def _show(found: dict[str, Any]) -> None:
     from operators.cues.report import importance_sentences, verdict
 
-    console.print(f"[bold]{found['version']}[/]: {verdict(found)}", soft_wrap=True)
+    console.print(bold(found["version"]) + f": {verdict(found)}", soft_wrap=True)
     if found["suspects"]:
         _show_suspects(found)
     else:
         console.print("No feature separates the rows on which a model is right from the others.")
     if found.get("importance"):
-        console.print(escape(" ".join(importance_sentences(found["importance"]))), soft_wrap=True)
+        console.print(" ".join(importance_sentences(found["importance"])), soft_wrap=True)
     if found.get("trade_off"):
         _show_curve(found["trade_off"])
 
@@ -103,7 +102,7 @@ def _show_suspects(found: dict[str, Any]) -> None:
         )
     for suspect in found["suspects"]:
         table.add_row(
-            escape(suspect["slice"]),
+            suspect["slice"],
             f"{suspect['share']:.1%}",
             *(accuracies(suspect[key]) for key in ("accuracy_inside", "accuracy_outside")),
             f"{suspect['gain']:+.3f}",
@@ -114,14 +113,14 @@ def _show_suspects(found: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"accuracy: of a class-balanced model on rows that it has not seen, for the classes "
-        f"{escape(_class_names(found['suspects'][0]['accuracy_inside']))}. gain: rise of the "
+        f"{_class_names(found['suspects'][0]['accuracy_inside'])}. gain: rise of the "
         "worst class and side over the better of no weights and class balance, cost: loss of balanced "
         "accuracy against class balance, if label and slice are balanced. strength: "
         "from 0 to 1. A suspect can be honest signal: only you can tell. Put your answers into the recipe "
         "and run it again, for example:",
         soft_wrap=True,
     )
-    console.print(escape(example_section(found)), soft_wrap=True)
+    console.print(example_section(found), soft_wrap=True)
 
 
 def _show_curve(record: Mapping[str, Any]) -> None:
@@ -133,8 +132,8 @@ def _show_curve(record: Mapping[str, Any]) -> None:
         left = name == COLUMNS[-1]
         table.add_column(name, justify="left" if left else "right", no_wrap=not left, overflow="fold")
     for row in table_rows(record):
-        table.add_row(*(escape(cell) for cell in row))
-    console.print(escape(summary_sentence(record)), soft_wrap=True)
+        table.add_row(*row)
+    console.print(summary_sentence(record), soft_wrap=True)
     console.print(table)
     console.print(
         f"strength: 0 weighs all rows alike, 1 balances the classes, 2 is robust in full. {RULE}\n",

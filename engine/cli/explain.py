@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
 from engine.cli.groups import VersionName
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 
 if TYPE_CHECKING:
     from engine.runs.explain import Explanation
 
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 
 
 def explain(
@@ -42,8 +42,8 @@ def _show(found: Explanation) -> None:
     from operators.explanations import shown
 
     console.print(
-        f"[bold]row {found.row_id}[/] of version [bold]{found.version}[/]: row {found.row} of shard "
-        f"{found.shard}, which is read from {escape(found.path)}",
+        bold(f"row {found.row_id}") + " of version " + bold(found.version) + f": row {found.row} of shard "
+        f"{found.shard}, which is read from {found.path}",
         soft_wrap=True,
     )
     _print("source", [(name, shown(value), "") for name, value in found.source.items()])
@@ -53,13 +53,13 @@ def _show(found: Explanation) -> None:
 
 
 def _print(title: str, facts: list[tuple[str, Any, str]]) -> None:
-    console.print(f"\n[bold]{escape(title)}[/]")
+    console.print(Text("\n") + bold(title))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     table.add_column(style="dim", overflow="fold")
     for name, value, note in facts:
-        table.add_row(escape(name), escape(_text(value)), escape(note))
+        table.add_row(name, _text(value), note)
     console.print(table)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 VersionName = Annotated[
     str | None, typer.Option("--version", metavar="V", help="Version; default: the current one")
 ]
@@ -36,17 +36,18 @@ def groups(
 
 
 def _show(found: dict[str, Any]) -> None:
-    console.print(f"[bold]{found['version']}[/]: the groups in words", soft_wrap=True)
+    console.print(bold(found["version"]) + ": the groups in words", soft_wrap=True)
     for entry in found["groups"]:
         _show_group(entry)
     for one in found["slices"]:
-        also = f" (also {escape(', '.join(one['also']))})" if one["also"] else ""
-        console.print(f"\n[bold]suspected shortcut[/] {escape(one['slice'])}{also}", soft_wrap=True)
-        console.print(f"  {escape(one['description'])}", soft_wrap=True)
+        also = f" (also {', '.join(one['also'])})" if one["also"] else ""
+        console.print(Text("\n") + bold("suspected shortcut") + f" {one['slice']}{also}", soft_wrap=True)
+        console.print(f"  {one['description']}", soft_wrap=True)
     if any(entry["rule"] for entry in found["groups"]):
         console.print(
-            "[dim]The figures are those of drawn rows that the words were not fitted to. The lift is how "
+            "The figures are those of drawn rows that the words were not fitted to. The lift is how "
             "many times the group's share of its class the share among these rows is. --json has everything.",
+            style="dim",
             soft_wrap=True,
         )
 
@@ -58,19 +59,20 @@ def _show_group(entry: dict[str, Any]) -> None:
     name = "noise" if entry["group"] < 0 else f"group {entry['group']}"
     accuracy = "" if entry["accuracy"] is None else f", accuracy {percent(entry['accuracy'])}"
     console.print(
-        f"\n[bold]{name}[/] of class {escape(entry['class'])}: {count(entry['rows'], 'row')} "
+        Text("\n") + bold(name) + f" of class {entry['class']}: {count(entry['rows'], 'row')} "
         f"({percent(entry['share'])}){accuracy}",
         soft_wrap=True,
     )
-    console.print(f"  {escape(entry['description'])}", soft_wrap=True)
+    console.print(f"  {entry['description']}", soft_wrap=True)
     if rule := entry["rule"]:
         console.print(
-            f"  [dim]holds for {percent(rule['coverage'])} of the group; of the rows of the class for which "
+            f"  holds for {percent(rule['coverage'])} of the group; of the rows of the class for which "
             f"it holds, {percent(rule['purity'])} are in the group (lift {rule['lift']:.1f})",
+            style="dim",
             soft_wrap=True,
         )
     for line in term_lines(entry["terms"]):
-        console.print(f"  [dim]{escape(line)}", soft_wrap=True)
+        console.print(f"  {line}", style="dim", soft_wrap=True)
     if entry["central_rows"]:
         nearest = ", ".join(map(str, entry["central_rows"]))
-        console.print(f"  [dim]rows nearest to the centre: {nearest}", soft_wrap=True)
+        console.print(f"  rows nearest to the centre: {nearest}", style="dim", soft_wrap=True)

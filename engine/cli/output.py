@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from rich.tree import Tree
 
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 from engine.core.redaction import redact
 from engine.core.terminal import json_text, when
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from operators.base import Operator
 
 MAX_SHARDS = 20
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 
 
 def show_json(value: Any) -> None:
@@ -39,8 +39,9 @@ def show_plan(plan: Plan) -> None:
 
     size = sum(shard.n_bytes for shard in plan.listing.shards)
     console.print(
-        f"[bold]{escape(plan.recipe.name)}[/]: {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in "
-        f"{len(plan.shards)} shards -> version [bold]{plan.version}[/]"
+        bold(plan.recipe.name)
+        + f": {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB in {len(plan.shards)} shards -> version "
+        + bold(plan.version)
     )
     shards = plain_table("shard", "rows", "row_id", "file", "range")
     for source, info in list(zip(plan.listing.shards, plan.shards, strict=True))[:MAX_SHARDS]:
@@ -50,16 +51,16 @@ def show_plan(plan: Plan) -> None:
             str(info.index),
             f"{info.n_rows:,}",
             f"{info.first_row}..{last}",
-            escape(redact(source.path)),
+            redact(source.path),
             place,
         )
     console.print(shards)
     choice = choose_executor(plan)
     where = "in this process" if choice.kind == "local" else "on Ray"
-    console.print(f"  runs {where}: {escape(choice.reason)}", soft_wrap=True)
-    console.print(f"  {escape(plan.learnt_from)}", soft_wrap=True)
+    console.print(f"  runs {where}: {choice.reason}", soft_wrap=True)
+    console.print(f"  {plan.learnt_from}", soft_wrap=True)
     if len(plan.shards) > MAX_SHARDS:
-        console.print(f"[dim]... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)")
+        console.print(f"... and {len(plan.shards) - MAX_SHARDS} more (--json shows all)", style="dim")
     if plan.increment:
         show_increment(plan.increment.record(), undecided=plan.increment.undecided)
     chain = plain_table("operator", "reads", "adds", "committed", "fingerprint")
@@ -68,13 +69,11 @@ def show_plan(plan: Plan) -> None:
         reads += tuple(f"{column} (oracle)" for column in planned.operator.oracle_columns)
         adds = ", ".join(f"{field.name}: {type_name(field.type)}" for field in planned.operator.adds)
         done = f"{len(plan.store.committed(planned.fingerprint))}/{len(plan.shards)}"
-        chain.add_row(
-            planned.name, escape(", ".join(dict.fromkeys(reads))), adds, done, planned.fingerprint[:12]
-        )
+        chain.add_row(planned.name, ", ".join(dict.fromkeys(reads)), adds, done, planned.fingerprint[:12])
     console.print(chain)
     columns = plain_table("published column", "type")
     for field in plan.published_schema:
-        columns.add_row(escape(field.name), escape(type_name(field.type)))
+        columns.add_row(field.name, type_name(field.type))
     console.print(columns)
 
 
@@ -83,8 +82,8 @@ def show_increment(record: Mapping[str, Any], *, undecided: bool = False) -> Non
     from engine.plan.decisions import describe, describe_base
 
     decision = "decided once the new rows are placed" if undecided else describe(record)
-    console.print(f"  {escape(describe_base(record))}", soft_wrap=True)
-    console.print(f"  {escape(decision)}", soft_wrap=True)
+    console.print(f"  {describe_base(record)}", soft_wrap=True)
+    console.print(f"  {decision}", soft_wrap=True)
 
 
 def show_status(found: dict[str, Any]) -> None:
@@ -92,29 +91,27 @@ def show_status(found: dict[str, Any]) -> None:
     state = (
         "published, current" if found["current"] else "published" if found["published"] else "not published"
     )
-    console.print(f"version [bold]{found['version']}[/]: {state}")
+    console.print(Text("version ") + bold(found["version"]) + f": {state}")
     if found["running"]:
         step = found["step"] or {"operator": "starting", "kind": ""}
-        console.print(
-            f"running: {escape(found['writer'])}; {step['operator']} {_step_text(step)}", soft_wrap=True
-        )
+        console.print(f"running: {found['writer']}; {step['operator']} {_step_text(step)}", soft_wrap=True)
     elif found["died"]:
         silent = found["silent_seconds"]
         console.print(
-            f"[bold]not running[/]: the last run sent no heartbeat for {silent:.0f} s; run it again"
+            bold("not running") + f": the last run sent no heartbeat for {silent:.0f} s; run it again"
         )
     if found["last_error"]:
         error = found["last_error"]
-        console.print(f"last error ({when(error['at'])}): {escape(error['error'])}", soft_wrap=True)
+        console.print(f"last error ({when(error['at'])}): {error['error']}", soft_wrap=True)
     for step in found["unfinished_steps"]:
         what = f"failed: {step['error']}" if step["status"] == "failed" else "was interrupted."
         console.print(
-            f"[bold]{step['name']} {escape(what)}[/] Run the same command again to repeat it.", soft_wrap=True
+            bold(f"{step['name']} {what}") + " Run the same command again to repeat it.", soft_wrap=True
         )
     for export in found["dropped_exports"]:
         console.print(
-            f"[bold]an earlier export failed[/] and the recipe no longer names its table: "
-            f"{escape(export['error'])}",
+            bold("an earlier export failed") + " and the recipe no longer names its table: "
+            f"{export['error']}",
             soft_wrap=True,
         )
     table = plain_table(
@@ -163,7 +160,7 @@ def _add_operator(table: Table, name: str, kind: type[Operator[Any]]) -> None:
     fields = kind.Params.model_fields.items()
     chosen = name.strip().partition(": ")[0]
     params = [f"{key}={default_text(field)}" for key, field in fields if key != chosen]
-    table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], escape(", ".join(params)))
+    table.add_row(name, (kind.__doc__ or "").strip().split("\n")[0], ", ".join(params))
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -185,31 +182,31 @@ def show_quarantine(rows: pa.Table) -> None:
     table = plain_table("row_id", "file", "row", "column", "value", "error")
     for row in rows.to_pylist():
         cells = (row["row_id"], row["file"], row["row"], row["column"], row["value"], row["error"])
-        table.add_row(*(escape(str(cell)) for cell in cells))
+        table.add_row(*map(str, cells))
     console.print(table)
 
 
 def show_lineage(found: dict[str, Any]) -> None:
     """Print a version with its MLflow runs, models and source files as a tree."""
-    shown = f"{escape(found['folder'])} ({found['rows']:,} rows)"
-    tree = Tree(f"version [bold]{escape(found['version'])}[/] {shown}")
+    shown = f"{found['folder']} ({found['rows']:,} rows)"
+    tree = Tree(Text("version ") + bold(found["version"]) + f" {shown}")
     if not found["runs"]:
         tree.add("no MLflow run is recorded for it")
     for run in found["runs"]:
         described = f"{run['status']} {when(run['started_ms'] / 1000)}"
-        branch = tree.add(f"run [bold]{escape(run['run_id'])}[/] {escape(described)}")
+        branch = tree.add(Text("run ") + bold(run["run_id"]) + f" {described}")
         for entry in run["inputs"]:
-            branch.add(escape(f"input {entry['name']} digest {entry['digest']}"))
+            branch.add(f"input {entry['name']} digest {entry['digest']}")
     for model in found["models"]:
         rest = f"{', champion' if model['champion'] else ''} run {model['run_id']}"
-        tree.add(f"model [bold]{escape(model['name'])} {escape(model['version'])}[/]{escape(rest)}")
+        tree.add(Text("model ") + bold(f"{model['name']} {model['version']}") + rest)
     if found["base"]:
-        tree.add(escape(f"continues from version {found['base']}"))
-    source = tree.add(f"source {escape(found['source']['path'])}")
+        tree.add(f"continues from version {found['base']}")
+    source = tree.add(f"source {found['source']['path']}")
     for path, identity in found["source"]["files"].items():
-        source.add(escape(f"{path} {identity[:19]}"))
+        source.add(f"{path} {identity[:19]}")
     console.print(tree)
-    console.print(f"[dim]MLflow: {escape(found['tracking_uri'])}")
+    console.print(f"MLflow: {found['tracking_uri']}", style="dim")
 
 
 def show_result(result: RunResult, *, as_json: bool) -> None:
@@ -247,7 +244,8 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     )
     if result.parts_taken_over:
         how += f", {result.parts_taken_over} of {len(result.manifest['parts'])} parts as they were"
-    console.print(f"[bold green]{result.version}[/] {how}, {result.seconds:.1f} s", soft_wrap=True)
+    shown = Text.assemble((result.version, "bold green"), f" {how}, {result.seconds:.1f} s")
+    console.print(shown, soft_wrap=True)
     groups_word = "groups (oracle: the truth, not inferred)" if summary["oracle"] else "groups"
     console.print(
         f"  {summary['rows']:,} rows, {summary['groups']} {groups_word}, {summary['outliers']:,} outliers"
@@ -255,18 +253,18 @@ def show_result(result: RunResult, *, as_json: bool) -> None:
     )
     for export in result.exports:
         verb = "is" if export.written else "was already"
-        console.print(f"  {verb} {export.state} of {escape(export.path)} ({export.format})", soft_wrap=True)
+        console.print(f"  {verb} {export.state} of {export.path} ({export.format})", soft_wrap=True)
     if increment := result.manifest.get("incremental"):
         show_increment(increment)
     for line in unread_columns(result.manifest):
-        console.print(f"  [yellow]warning[/] {escape(line)}", soft_wrap=True)
-    console.print(f"  data    {escape(short_path(result.path))}", soft_wrap=True)
+        console.print(Text.assemble("  ", ("warning", "yellow"), f" {line}"), soft_wrap=True)
+    console.print(f"  data    {short_path(result.path)}", soft_wrap=True)
     if result.training:
         from engine.runs.plugins.training import describe
 
-        console.print(f"  train   {escape(describe(result.training))}", soft_wrap=True)
+        console.print(f"  train   {describe(result.training)}", soft_wrap=True)
     if result.report:
-        console.print(f"  report  {escape(short_path(result.report))}", soft_wrap=True)
+        console.print(f"  report  {short_path(result.report)}", soft_wrap=True)
     if result.mlflow_run_id:
         console.print(f"  mlflow  run {result.mlflow_run_id}", soft_wrap=True)
 

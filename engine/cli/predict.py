@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
-from rich.markup import escape
 
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
 from engine.cli.safe_output import SafeConsole
@@ -16,7 +15,7 @@ from engine.core.errors import InputError
 if TYPE_CHECKING:
     from engine.training.prediction import PredictionResult
 
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 FormatOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -93,7 +92,7 @@ def _show(found: PredictionResult, source: str, output: str, *, as_json: bool) -
         show_json(asdict(found))
         return
     console.print(
-        f"{found.rows:,} rows predicted into {escape(output)}, {len(found.parts)} files"
+        f"{found.rows:,} rows predicted into {output}, {len(found.parts)} files"
         + (f", {found.kept} of them by an earlier call; " if found.kept else "; ")
         + f"{found.failed:,} rows have no prediction"
         + (": see the column reason." if found.failed else "."),
@@ -101,8 +100,7 @@ def _show(found: PredictionResult, source: str, output: str, *, as_json: bool) -
     )
     if found.filled:
         console.print(
-            f"Not in {escape(source)}, so that all values are taken as missing: "
-            f"{escape(', '.join(found.filled))}.",
+            f"Not in {source}, so that all values are taken as missing: {', '.join(found.filled)}.",
             soft_wrap=True,
         )
 

@@ -116,12 +116,12 @@ class _Bars:
     def __init__(self) -> None:
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
-            TextColumn("{task.description:<10}"),
+            TextColumn("{task.description:<10}", markup=False),
             BarColumn(bar_width=20),
             _Rows(),
             TimeElapsedColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("[dim]{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
             # A copy of the stream, since Ray redirects standard error for a moment when it starts.
             console=SafeConsole(file=os.fdopen(os.dup(sys.stderr.fileno()), "w")),
         )

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.common import AsJson, Verbose, print_errors, run_section
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 
 if TYPE_CHECKING:
     from engine.training.evaluation import Evaluation, GroupTable
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from engine.training.running import TrainSpec
 
 MAX_GROUPS = 30
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,14 @@ def show_retrained(found: RetrainResult) -> None:
     result = found.result
     verb = "found again" if result.reused else "trained"
     console.print(
-        f"[bold]{escape(str(result.model.about['trainer']))}[/] on {result.version.name}: {verb}, "
+        bold(result.model.about["trainer"]) + f" on {result.version.name}: {verb}, "
         f"{result.record['train_rows']:,} rows, {len(result.model.models)} base models",
         soft_wrap=True,
     )
     if found.selection:
         best = found.selection.candidates[found.selection.best]
         chosen = ", ".join(f"{key}={value}" for key, value in best.values.items())
-        console.print(f"  best of {len(found.selection.candidates)} cells: {escape(chosen)}")
+        console.print(f"  best of {len(found.selection.candidates)} cells: {chosen}")
         if "test" not in result.evaluations:
             console.print(
                 "  chosen on the validation rows, so their scores are those of the best of several; give the "
@@ -112,7 +111,7 @@ def show_retrained(found: RetrainResult) -> None:
     _show_importance(result.importance)
     for split, evaluation in result.evaluations.items():
         for name, table in evaluation.groupings.items():
-            console.print(f"[bold]{split}[/], {name} groups; accuracy {_number(evaluation.accuracy)}")
+            console.print(bold(split) + f", {name} groups; accuracy {_number(evaluation.accuracy)}")
             console.print(group_table(table))
             if any(group.pooled for group in table.groups):
                 console.print("  few rows: such groups are compared as one, not each by itself")
@@ -120,12 +119,12 @@ def show_retrained(found: RetrainResult) -> None:
             console.print(_tails(evaluation))
     if found.registered:
         model = found.registered
-        console.print(f"  registered {escape(model.name)} version {model.version} as challenger")
+        console.print(f"  registered {model.name} version {model.version} as challenger")
     if found.verdict:
         verb = "is champion now" if found.verdict.promoted else "is not champion"
-        console.print(f"  {verb}: {escape(found.verdict.reason)}", soft_wrap=True)
-    console.print(f"  {escape(str(result.folder))}", soft_wrap=True)
-    console.print(f"  report: {escape(str(result.folder / PAGE))}", soft_wrap=True)
+        console.print(f"  {verb}: {found.verdict.reason}", soft_wrap=True)
+    console.print(f"  {result.folder}", soft_wrap=True)
+    console.print(f"  report: {result.folder / PAGE}", soft_wrap=True)
 
 
 def _show_importance(found: Mapping[str, Any] | None) -> None:
@@ -134,7 +133,7 @@ def _show_importance(found: Mapping[str, Any] | None) -> None:
 
     if found is not None and "columns" in found:
         text = " ".join(summary_sentences(found))
-        console.print(f"[bold]columns[/], {found['split']} rows: {escape(text)}", soft_wrap=True)
+        console.print(bold("columns") + f", {found['split']} rows: {text}", soft_wrap=True)
 
 
 def group_table(table: GroupTable) -> Table:
@@ -145,7 +144,7 @@ def group_table(table: GroupTable) -> Table:
         shown.add_column(name, justify="right")
     for group in table.groups[:MAX_GROUPS]:
         interval = f"{group.low:.3f}-{group.high:.3f}" if group.rows else ""
-        label = escape(group.group) + (" (worst)" if group.group == table.worst_group else "")
+        label = group.group + (" (worst)" if group.group == table.worst_group else "")
         label += " (few rows)" if group.pooled and group.rows else ""
         accuracy = _number(group.accuracy) if group.rows else "no rows"
         shown.add_row(label, f"{group.rows:,}", accuracy, interval, f"{group.train_rows:,}")

@@ -8,17 +8,30 @@ from typing import Any
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from engine.core.terminal import printable
 
 
 class SafeConsole(Console):
-    """A console of rich that writes control characters of the text as escapes; its own styles stay."""
+    """A console of rich that prints every text as it stands, and its control characters as escapes.
+
+    Texts come from recipes, files and rows, so that none is read as rich's markup or as the name of an emoji.
+    Styles are set by :meth:`rich.text.Text.assemble` or by the argument ``style``.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render an object to segments whose text has no control characters."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def bold(text: object) -> Text:
+    """Return a text in bold, to which plain text can be added with ``+``."""
+    return Text.assemble((str(text), "bold"))
 
 
 def echo(text: str, **settings: Any) -> None:

@@ -45,8 +45,6 @@ def _record(found: Any) -> dict[str, Any]:
 
 
 def _show_all(found: list[Any]) -> None:
-    from rich.markup import escape
-
     from engine.cli.output import console, plain_table
     from engine.recipe.reference import default_text
 
@@ -58,22 +56,19 @@ def _show_all(found: list[Any]) -> None:
             *(f"a folder with {name}" for name in one.markers),
             *(f"{s}://" for s in one.schemes),
         ]
-        table.add_row(
-            one.name, *(escape(text) for text in (one.summary, " ".join(signs), ", ".join(options)))
-        )
+        table.add_row(one.name, one.summary, " ".join(signs), ", ".join(options))
     console.print(table)
 
 
 def _show_one(found: Any) -> None:
-    from rich.markup import escape
-
     from engine.cli.output import console, plain_table
+    from engine.cli.safe_output import bold
     from engine.recipe.reference import default_text, type_text
 
-    console.print(f"[bold]{found.name}[/]: {escape(found.summary)}", soft_wrap=True)
+    console.print(bold(found.name) + f": {found.summary}", soft_wrap=True)
     shapes = found.Options.model_json_schema().get("properties", {})
     table = plain_table("source.options", "type", "default", "meaning")
     for key, field in found.Options.model_fields.items():
         cells = (key, type_text(shapes[key]), default_text(field), field.description or "")
-        table.add_row(*(escape(cell) for cell in cells))
+        table.add_row(*cells)
     console.print(table if shapes else "It has no options of its own.")

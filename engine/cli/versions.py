@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from engine.cli.common import AsJson, Verbose, print_errors
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 from engine.core.errors import InputError
 
 if TYPE_CHECKING:
     from engine.runs.history import PruneResult
 
-console = SafeConsole(highlight=False)
+console = SafeConsole()
 
 
 def versions(
@@ -70,9 +70,9 @@ def _show_versions(entries: list[dict[str, Any]]) -> None:
 
     table = _table("version", "published", "rows", "groups", "base", "outcome", "models")
     for entry in entries:
-        name = f"[bold]{entry['version']}[/] (current)" if entry["current"] else entry["version"]
-        outcome = entry["outcome"] + (f": {escape(entry['why'])}" if entry["why"] else "")
-        models = escape(", ".join(entry["models"]))
+        name = bold(entry["version"]) + " (current)" if entry["current"] else Text(entry["version"])
+        outcome = entry["outcome"] + (f": {entry['why']}" if entry["why"] else "")
+        models = ", ".join(entry["models"])
         at, rows = when(entry["published_at"]), f"{entry['rows']:,}"
         table.add_row(name, at, rows, str(entry["groups"]), entry["base"] or "", outcome, models)
     console.print(table)
@@ -86,13 +86,13 @@ def _show_pruned(done: PruneResult, *, dry_run: bool) -> None:
         soft_wrap=True,
     )
     for name, why in done.kept_for.items():
-        console.print(f"  {name} stays: {escape(why)}", soft_wrap=True)
+        console.print(f"  {name} stays: {why}", soft_wrap=True)
 
 
 def _show_diff(found: dict[str, Any]) -> None:
     rows = found["rows"]
     console.print(
-        f"[bold]{found['before']}[/] -> [bold]{found['after']}[/]: {rows['before']:,} -> {rows['after']:,} "
+        bold(found["before"]) + " -> " + bold(found["after"]) + f": {rows['before']:,} -> {rows['after']:,} "
         f"rows, {rows['common']:,} in common, {rows['gone']:,} gone, {rows['new']:,} new",
         soft_wrap=True,
     )
@@ -106,7 +106,7 @@ def _show_diff(found: dict[str, Any]) -> None:
     console.print(groups)
     changed = _table("rows with another", "rows", "for example")
     for kind, entry in found["changed"].items():
-        changed.add_row(kind, f"{entry['rows']:,}", escape("; ".join(map(_example, entry["examples"][:2]))))
+        changed.add_row(kind, f"{entry['rows']:,}", "; ".join(map(_example, entry["examples"][:2])))
     console.print(changed)
     console.print(
         f"largest change of a weight: {found['largest_weight_change']:.4g} (tolerance {found['tolerance']:g})"

@@ -11,6 +11,7 @@ from operators.cues.params import CuesParams, names_of
 from operators.encode.column_forms import Form, form_of
 from operators.ingest.labels import class_indices, count_labels
 from operators.leaks import Leak, find_leaks
+from operators.yaml_text import inline_yaml
 
 MAX_CLASSES = 100
 """A label of more classes is more likely a quantity or an identifier."""
@@ -55,11 +56,12 @@ def likely_leaks(plan: Plan, sample: SourceSample | None = None) -> tuple[Leak, 
 
 def leak_text(leak: Leak) -> str:
     """Return a leak as a sentence, with what to do about it."""
+    column = inline_yaml([leak.name])
     return (
         f"likely leak: {leak.name!r} alone is right on {leak.score:.1%} of unseen rows (classes balanced; "
         f"{leak.chance:.0%} by chance). Unless it is known before the label is, exclude it: "
-        f"source.exclude: [{leak.name}]; if it is honest, say so: operators.cues.legitimate: [{leak.name}]; "
-        f"if it goes with the label in these rows and not elsewhere: operators.cues.spurious: [{leak.name}]."
+        f"source.exclude: {column}; if it is honest, say so: operators.cues.legitimate: {column}; "
+        f"if it goes with the label in these rows and not elsewhere: operators.cues.spurious: {column}."
     )
 
 

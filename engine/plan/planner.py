@@ -44,6 +44,7 @@ from operators.base import FEATURES, ROW_ID, Operator, OperatorError
 from operators.factories import check_allowed
 from operators.parts.adaptor import NAME as PARTS
 from operators.registry import operator_class, operator_names
+from operators.yaml_text import inline_yaml
 
 
 def make_plan(recipe: Recipe, probe: DecisionProbe | None = None) -> Plan:
@@ -191,8 +192,9 @@ def check_internal_names(chain: Sequence[Operator[Any]]) -> None:
             name = sorted(taken)[0]
             raise InputError(
                 f"operators.{operator.name}: the source column {name!r} has the name of a column that "
-                f"Rowsieve hands to this operator. Give it another name in the recipe, source: {{rename: "
-                f"{{{name}: source_{name}}}}}, or leave it out with source: {{exclude: [{name}]}}."
+                f"Rowsieve hands to this operator. Give it another name in the recipe, "
+                f"{inline_yaml({'source': {'rename': {name: f'source_{name}'}}})}, or leave it out with "
+                f"{inline_yaml({'source': {'exclude': [name]}})}."
             )
 
 

@@ -18,6 +18,7 @@ from engine.plan.sample import count_label, draw_sample, sample_note, unmatched_
 from engine.plan.source_columns import SourceColumn, account_for_columns, faults, share_text
 from operators.ingest.label_checks import LabelCounts, LabelFinding, check_labels
 from operators.leaks import Leak
+from operators.yaml_text import inline_yaml
 
 UNBALANCED = ("uniform", "group_balanced")
 """Methods of ``weights`` that do not give every class the same sum."""
@@ -132,7 +133,7 @@ def _faulty(plan: Plan, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
                 f"column {column.name!r}: {'; '.join(faults(summary))}, {share_text(share)} of the rows, and "
                 f"the run would stop. Set them aside with source.on_error: quarantine and "
                 f"source.max_error_rate: {min(1.0, round(share * 1.1 + 0.005, 2))}, or leave the column out "
-                f"with source.exclude: [{column.name}]."
+                f"with source.exclude: {inline_yaml([column.name])}."
             )
     return tuple(found)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from engine.plan.first_recipe import Draft
 from engine.plan.source_columns import SourceColumn, share_text
+from operators.yaml_text import inline_yaml
 
 COMMENT_AT = 34
 """Column at which comments begin, where the value before is shorter."""
@@ -22,18 +21,6 @@ OPERATORS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("split", {"validation": 0.2}, "share of rows for validation"),
 )
 """The standard chain, with what each operator is for."""
-
-
-class _OneLine(yaml.SafeDumper):
-    """Writes texts with line ends or control characters in double quotes, which escape them."""
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        """Represent a text as YAML."""
-        style = None if data.isprintable() else '"'
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
-
-
-_OneLine.add_representer(str, _OneLine.represent_str)
 
 
 def recipe_yaml(draft: Draft, command: str, file: str) -> str:
@@ -50,14 +37,6 @@ def recipe_yaml(draft: Draft, command: str, file: str) -> str:
     )
 
 
-def inline(value: Any) -> str:
-    """Return a value as YAML on one line."""
-    text = yaml.dump(
-        value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
-    )
-    return str(text).removesuffix("\n").removesuffix("\n...")
-
-
 def _head(draft: Draft, command: str, file: str) -> Iterator[str]:
     yield from _wrapped(
         f"Written by `{command}`. It is a beginning: read the comments, change what you know better, and then"
@@ -67,7 +46,7 @@ def _head(draft: Draft, command: str, file: str) -> Iterator[str]:
     yield f"# A run is expected to take {draft.estimate.text}."
     for finding in draft.preview.findings:
         yield from _wrapped(f"Warning: {finding.text}")
-    yield f"name: {inline(draft.name)}"
+    yield f"name: {inline_yaml(draft.name)}"
     yield _with("seed: 0", "of every random draw: the same seed gives the same result")
     yield ""
 
@@ -78,23 +57,23 @@ def _source(draft: Draft) -> Iterator[str]:
     shards = f"{len(plan.shards)} shard{'s' * (len(plan.shards) != 1)}"
     yield "source:"
     about = f"{draft.format}, {plan.n_rows:,} rows, {size / 2**20:,.1f} MiB, {shards}"
-    yield _with(f"  path: {inline(plan.recipe.source.path)}", about)
+    yield _with(f"  path: {inline_yaml(plan.recipe.source.path)}", about)
     rows = max(sum(label.counts.values()), 1)
     shown = ", ".join(f"{value} ({share_text(n / rows)})" for value, n in label.sorted[:4])
     more = ", ..." if len(label.counts) > 4 else ""
     where = "" if label.is_exact else " in a sample"
-    yield _with(f"  label: {inline(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")
+    yield _with(f"  label: {inline_yaml(label.name)}", f"{len(label.counts)} classes{where}: {shown}{more}")
     for key, choice in draft.source.items():
         if key == "exclude":
             yield from _wrapped(choice.why, "  ")
             yield "  exclude:"
             for name in choice.value:
-                yield _with(f"    - {inline(name)}", draft.excluded[name])
+                yield _with(f"    - {inline_yaml(name)}", draft.excluded[name])
             continue
         if len(choice.why) > LONGEST:
             yield from _wrapped(f"{key}: {choice.why}", "  ")
         yield _with(
-            f"  {key}: {inline(choice.value)}", choice.why if len(choice.why) <= LONGEST else "see above"
+            f"  {key}: {inline_yaml(choice.value)}", choice.why if len(choice.why) <= LONGEST else "see above"
         )
     yield ""
 
@@ -113,9 +92,9 @@ def _operators(draft: Draft) -> Iterator[str]:
         yield _one_line(f"#   {name}  {kind}  {column.about}").rstrip()
     yield "operators:"
     for name, params in draft.operators.items():
-        yield _with(f"  {name}: {inline(params)}", NETWORKS[name])
+        yield _with(f"  {name}: {inline_yaml(params)}", NETWORKS[name])
     for name, params, why in OPERATORS:
-        yield _with(f"  {name}: {inline(params)}", why)
+        yield _with(f"  {name}: {inline_yaml(params)}", why)
     yield ""
 
 
@@ -128,10 +107,10 @@ NETWORKS: Mapping[str, str] = {
 def _tail(draft: Draft) -> Iterator[str]:
     yield "output:"
     path = draft.plan.recipe.output.path
-    yield _with(f"  path: {inline(path)}", "versions, reports and what later runs reuse")
+    yield _with(f"  path: {inline_yaml(path)}", "versions, reports and what later runs reuse")
     if prefix := draft.plan.recipe.output.prefix:
         about = f"of the columns that Rowsieve adds: the source has one of their names ({prefix}group, ...)"
-        yield _with(f"  prefix: {inline(prefix)}", about)
+        yield _with(f"  prefix: {inline_yaml(prefix)}", about)
 
 
 def _cells(column: SourceColumn) -> tuple[str, str]:

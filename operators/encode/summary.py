@@ -31,6 +31,7 @@ from operators.encode.tags import count_tags
 from operators.encode.texts import DATES, MISSING_TEXTS, dates, is_missing, numbers, tidy
 from operators.hashing import Hashes
 from operators.ingest.kernel import FLOAT32_MAX
+from operators.yaml_text import inline_yaml
 
 NUMBER = "number"
 """Key of :attr:`ColumnSummary.parsed` for texts that are numbers; the other keys are formats of dates."""
@@ -373,7 +374,7 @@ def _joined_form(mine: ColumnSummary, other: ColumnSummary) -> Form:
     raise OperatorError(
         f"The column {mine.name!r} changes its type between shards: {', '.join(mine.types)} and then "
         f"{', '.join(other.types)}. Write it with one type at the source, read it as text "
-        f"(source.text_columns, for CSV), or exclude it: source.exclude: [{mine.name}]."
+        f"(source.text_columns, for CSV), or exclude it: source.exclude: {inline_yaml([mine.name])}."
     )
 
 

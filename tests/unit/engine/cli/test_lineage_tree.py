@@ -12,7 +12,7 @@ MARKUP = "[/][link=https://example.org]x[/link]"
 
 
 def test_names_in_mlflow_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = output.SafeConsole(width=400, force_terminal=True, highlight=False)
+    console = output.SafeConsole(width=400, force_terminal=True)
     monkeypatch.setattr(output, "console", console)
     found: dict[str, Any] = {
         "version": MARKUP,

@@ -1,0 +1,34 @@
+"""Values as they are written in a recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+
+class _OneLine(yaml.SafeDumper):
+    """Writes texts with line ends or control characters in double quotes, which escape them."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Represent a text as YAML."""
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_OneLine.add_representer(str, _OneLine.represent_str)
+
+
+def inline_yaml(value: Any) -> str:
+    """Return a value as YAML on one line.
+
+    Examples
+    --------
+    >>> inline_yaml(["age", "[x], y", "no"])
+    "[age, '[x], y', 'no']"
+
+    """
+    text = yaml.dump(
+        value, Dumper=_OneLine, default_flow_style=True, allow_unicode=True, width=10**6, sort_keys=False
+    )
+    return str(text).removesuffix("\n").removesuffix("\n...")
