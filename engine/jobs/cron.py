@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,31 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from engine.core.errors import InputError
 
 CatchUp = Literal["none", "last", "all"]
+
+
+FIELDS = {"minute": 60, "hour": 24, "day": 31, "month": 12, "weekday": 7}
+"""The fields of a cron expression in order, and how many values each has."""
+FIELD = re.compile(r"[\w*,/?#-]+", re.ASCII)
+
+
+def check_fields(expression: str, option: str) -> None:
+    """Raise InputError unless an expression has five fields with steps that fit them.
+
+    cron itself takes ``*/999`` for the first value alone, and some kinds of cron a sixth field of seconds.
+    """
+    fields, wrong = expression.split(), ""
+    if len(fields) != len(FIELDS) or not all(FIELD.fullmatch(field) for field in fields):
+        wrong = f"it has {len(fields)} fields, or signs that cron does not know"
+    for (name, values), field in zip(FIELDS.items(), fields, strict=False):
+        for step in map(int, re.findall(r"/(\d+)", field)):
+            if not 1 <= step <= values:
+                wrong = wrong or f"the step {step} of the {name} is not between 1 and {values}"
+    if wrong:
+        raise InputError(
+            f"{option} {expression!r} is no cron expression: {wrong}. Write five fields "
+            f"({', '.join(FIELDS)}), "
+            'such as "0 2 * * *" for every night at two.'
+        )
 
 
 @dataclass(frozen=True)
@@ -37,6 +63,7 @@ class Cron:
             from cronsim import CronSim, CronSimError
         except ImportError:
             raise InputError("rowsieve schedule needs cronsim: pip install 'rowsieve[schedule]'.") from None
+        check_fields(expression, "--cron")
         try:
             CronSim(expression, datetime.now(UTC))
         except CronSimError as error:

@@ -68,9 +68,17 @@ def recorded_models(output: Place, *, strict: bool = False) -> dict[str, list[st
             if strict:
                 raise InputError(
                     f"{place}: this record of a registered model cannot be read, so that no version may be "
-                    f"removed: {' '.join(str(error).split())[:200]}. Repair or remove the file."
+                    f"removed: {_reason(error)}. Repair or remove the file."
                 ) from None
             continue
         number = record.number or "(registration was interrupted)"
         found.setdefault(record.dataset_version, []).append(f"{record.model} {number}")
     return found
+
+
+def _reason(error: Exception) -> str:
+    """Return why a record cannot be read in a few words."""
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())[:200]
+    faults = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'it'}: {fault['msg']}" for fault in faults[:3])

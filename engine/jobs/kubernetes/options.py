@@ -10,11 +10,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.core.errors import InputError
+from engine.jobs.cron import check_fields
 from engine.jobs.paths import replace_paths
 from engine.recipe.recipe import Recipe
 
 Kind = Literal["rayjob", "raycronjob", "cronjob", "raycluster"]
-_FIELD = re.compile(r"[0-9A-Za-z*/,?-]+")
 _MAX_NAME_LENGTH = 40  # Kubernetes' 63 less what KubeRay and CronJobs append
 
 
@@ -54,7 +54,7 @@ class Options(BaseModel):
         if self.schedule and not scheduled:
             raise InputError(f"--kind {self.kind} runs once; --schedule is for raycronjob and cronjob.")
         if self.schedule:
-            _check_schedule(self.schedule)
+            check_fields(self.schedule, "--schedule")
         if self.address and self.kind != "cronjob":
             raise InputError("--submit-to is for --kind cronjob: the other kinds bring their own cluster.")
         if self.address and not self.token_secret:
@@ -62,15 +62,6 @@ class Options(BaseModel):
         if not PurePosixPath(self.mount).is_absolute():
             raise InputError(f"--mount {self.mount} is no absolute path. Give one, such as /data.")
         return self
-
-
-def _check_schedule(text: str) -> None:
-    fields = text.split()
-    if len(fields) != 5 or not all(_FIELD.fullmatch(field) for field in fields):
-        raise InputError(
-            f'--schedule "{text}" is no cron expression. Give five fields: minute, hour, day, month, '
-            'weekday; "0 2 * * *" is 2 o\'clock.'
-        )
 
 
 def kubernetes_name(name: str) -> str:

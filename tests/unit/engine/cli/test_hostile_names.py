@@ -1,4 +1,4 @@
-"""Names from recipes, files and rows are printed as they stand: neither markup nor control of the terminal."""
+"""Names from recipes, files and rows are printed as they stand: no markup, no control of the terminal."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from connectors.errors import redact_uris
 from engine.cli.app import app
-from engine.cli.safe_output import SafeConsole
+from engine.cli.safe_output import SafeConsole, bold
 from engine.core.errors import InputError
 from engine.core.redaction import redact_all
 from engine.core.terminal import SAFE_MESSAGES, json_text, printable
@@ -38,11 +38,11 @@ def test_json_holds_none() -> None:
 
 def test_the_console_keeps_its_own_styles_only() -> None:
     file = io.StringIO()
-    console = SafeConsole(file=file, force_terminal=True, highlight=False, width=200)
+    console = SafeConsole(file=file, force_terminal=True, width=200)
     table = Table("name")
     table.add_row(EVIL)
     console.print(table)
-    console.print(f"[bold]{EVIL}[/]")
+    console.print(bold(EVIL))
     found = file.getvalue()
     assert "\x1b[1m" in found
     for part in ("\x1b]0;", "\x1b[2J", "\x07", "\u202e", "\x9b"):

@@ -199,6 +199,7 @@ def test_the_command_of_a_pod_runs(tmp_path: Path) -> None:
         ({"kind": "cronjob"}, "needs --schedule"),
         ({"kind": "rayjob", "schedule": "0 2 * * *"}, "runs once"),
         ({"kind": "cronjob", "schedule": "tonight"}, "five fields"),
+        ({"kind": "cronjob", "schedule": "0 */999 * * *"}, "step 999 of the hour"),
         ({"kind": "cronjob", "schedule": "0 2 * * ;ls"}, "five fields"),
         ({"kind": "rayjob", "address": "http://a"}, "--submit-to is for"),
         ({"kind": "cronjob", "schedule": "0 2 * * *", "address": "http://a"}, "needs --token-secret"),
