@@ -423,6 +423,11 @@ class Operator(ABC, Generic[P]):
         return ()
 
     @property
+    def fit_columns(self) -> tuple[str, ...]:
+        """Raw source columns that ``fit`` alone reads, by ``ShardReader.read_source``."""
+        return ()
+
+    @property
     def files(self) -> tuple[str, ...]:
         """Absolute paths of files read beside the source; the fingerprint covers their content.
 

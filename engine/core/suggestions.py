@@ -13,13 +13,16 @@ from operators.suggestions import nearest
 
 __all__ = ["explain", "nearest"]
 
+TAG = re.compile(r"<(\w+)>")
+"""Tag of one kind of value among several, which pydantic puts among the keys: a model's name, or a word."""
+
 
 def explain(error: ValidationError, model: type[BaseModel], place: str, prefix: str = "") -> str:
     """Return one line for each fault of a recipe, or of an operator's parameters under ``prefix``."""
     lines = []
     for fault in error.errors(include_url=False):
         keys = [str(key) for key in fault["loc"]]
-        dotted = prefix + ".".join(keys)
+        dotted = prefix + ".".join(key for key in keys if not TAG.fullmatch(key))
         if fault["type"] == "extra_forbidden":
             siblings = list(_model_at(model, keys[:-1]).model_fields)
             text = "unknown key." + (nearest(keys[-1], siblings) or f" Known keys: {', '.join(siblings)}.")
@@ -45,17 +48,26 @@ def _short(value: Any) -> str:
 
 
 def _model_at(model: type[BaseModel], keys: list[str]) -> type[BaseModel]:
+    tagged: dict[str, type[BaseModel]] = {}
     for key in keys:
         field = model.model_fields.get(key)
-        inner = _model_in(field.annotation) if field else None
-        if inner is not None:
-            model = inner
+        if field:
+            tagged = {found.__name__: found for found in _models_in(field.annotation)}
+            model = next(iter(tagged.values()), model) if _is_model(field.annotation) else model
+        elif tag := TAG.fullmatch(key):
+            model = tagged.get(tag[1], model)
     return model
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
+def _is_model(annotation: Any) -> bool:
+    """Return whether the value is a model, or None or another value."""
     if get_origin(annotation) in (Union, types.UnionType):
-        return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
-    return None
+        return any(map(_is_model, get_args(annotation)))
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models within an annotation, also those of items of a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _models_in(part)]

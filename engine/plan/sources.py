@@ -149,8 +149,9 @@ def check_source_columns(chain: Sequence[Operator[Any]], recipe: Recipe, schema:
     """Raise InputError if an operator reads a source column that is missing or a truth column."""
     for operator in chain:
         key = f"operators.{operator.name}"
-        check_columns(key, operator.source_columns, schema)
-        hidden = sorted(set(recipe.truth.columns).intersection(operator.source_columns))
+        names = (*operator.source_columns, *operator.fit_columns)
+        check_columns(key, names, schema)
+        hidden = sorted(set(recipe.truth.columns).intersection(names))
         if hidden:
             raise InputError(f"{key}: {hidden[0]!r} is named under `truth`, for scoring only.")
 

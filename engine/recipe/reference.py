@@ -43,8 +43,8 @@ def type_text(shape: dict[str, Any]) -> str:
         return json.dumps(shape["const"])
     if "$ref" in shape:
         return str(shape["$ref"]).rpartition("/")[2]
-    if "anyOf" in shape:
-        return " or ".join(dict.fromkeys(type_text(part) for part in shape["anyOf"]))
+    if kinds := shape.get("anyOf", shape.get("oneOf")):
+        return " or ".join(dict.fromkeys(map(type_text, kinds)))
     if shape.get("type") == "array" and "items" in shape:
         return f"list of {type_text(shape['items'])}"
     return str(shape.get("type", "any"))
@@ -117,9 +117,9 @@ def _of_operator(kind: type[Operator[Any]]) -> list[str]:
     keys = key_table(kind.Params)
     lines = ["", *keys] if keys else ["", "No parameters."]
     for name, field in kind.Params.model_fields.items():
-        section = _section(field)
-        if section is not None and section is not Resources:
-            lines += ["", f"`{name}`: {paragraph(section)}", "", *key_table(section)]
+        for section in _sections(field):
+            if section is not Resources:
+                lines += ["", f"`{name}`: {paragraph(section)}", "", *key_table(section)]
     return lines
 
 
@@ -165,13 +165,18 @@ def _meaning(field: FieldInfo, described: str = "") -> str:
 
 def _section(field: FieldInfo) -> type[BaseModel] | None:
     """Return the model of a field, also of an optional one or of a list; None for plain values."""
-    kinds = [field.annotation]
+    return next(iter(_sections(field)), None)
+
+
+def _sections(field: FieldInfo) -> list[type[BaseModel]]:
+    """Return the models that the value of a field may have, or the values in it."""
+    kinds, found = [field.annotation], list[type[BaseModel]]()
     while kinds:
-        kind = kinds.pop()
+        kind = kinds.pop(0)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
-            return kind
-        kinds += get_args(kind)
-    return None
+            found.append(kind)
+        kinds[:0] = get_args(kind)
+    return list(dict.fromkeys(found))
 
 
 def _kind(field: FieldInfo) -> str:

@@ -31,12 +31,15 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams
+from operators.cues.mentions import named_words, unclear
+from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams, CueWords
 from operators.cues.references import FeatureColumns, check_answers, check_references
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
+    from operators.cues.gather import SampledRows
+    from operators.cues.mentions import Directions
     from operators.cues.named import Named
     from operators.cues.state import CueSettings, CueState
     from operators.cues.suspects import Suspect
@@ -97,6 +100,15 @@ class Cues(Operator[CuesParams]):
         return (pa.field(WEIGHT_COLUMN, pa.float32()),)
 
     @property
+    def fit_columns(self) -> tuple[str, ...]:
+        """The columns of texts of which the recipe names words."""
+        return tuple(dict.fromkeys(one.column for one in self._words))
+
+    @property
+    def _words(self) -> tuple[CueWords, ...]:
+        return named_words((*self.params.spurious, *self.params.legitimate))
+
+    @property
     def can_predict(self) -> bool:
         """Return True: models, slices and counts are kept."""
         return True
@@ -123,17 +135,16 @@ class Cues(Operator[CuesParams]):
 
         ingest = read_json(context.states["ingest"] / "classes.json")
         classes = [str(value) for value in ingest["classes"]]
-        columns = self._feature_columns(context, ingest["widths"])
+        columns = replace(self._feature_columns(context, ingest["widths"]), mentions=self._words)
         counts = count_rows(context, executor, len(classes))
-        n_features = sum(columns.widths)
-        max_rows = rows_that_fit(n_features, self.params.max_rows)
+        max_rows = rows_that_fit(columns.n_features, self.params.max_rows)
         settings = _settings(self.params, columns, max_rows, context.seed)
-        with drawn_sample(context, executor, counts, max_rows) as paths:
+        with drawn_sample(context, executor, counts, max_rows, self._words) as paths:
             task = FitTask(
                 paths, context.state, self.params, columns, tuple(classes), tuple(counts), settings
             )
             (metrics,) = executor.map(_run, [task])
-        _log_outcome(metrics, self.params, read_suspects(context.state)["undivided"])
+        _log_outcome(metrics, self.params, read_suspects(context.state))
         return metrics
 
     def partial_fit(self, context: Context, delta: DatasetDelta, executor: Executor) -> dict[str, float]:
@@ -225,12 +236,15 @@ def _run(task: FitTask) -> dict[str, float]:
     from operators.cues.serialise import save_state
     from operators.report.importances import importance_metrics
 
-    sample = read_sample(task.paths, sum(task.columns.widths))
-    _check_categories(task.settings.spurious, sample.X, task.columns)
-    X, y, ids = sample.X, sample.y, sample.ids
+    sample = read_sample(task.paths, task.columns.n_features)
+    y, ids = sample.y, sample.ids
     settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
     with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+        X, directions = _extended(sample, task)
+        _check_categories(task.settings.spurious, X, task.columns)
         state = _fit(X, y, ids, task, settings)
+        if directions is not None:
+            state = replace(state, scaler=replace(state.scaler, directions=directions.coefficients))
         suspects = [] if state.reason else _suspects(X, y, ids, task, settings)
         curve = None
         if not state.reason:
@@ -249,6 +263,7 @@ def _run(task: FitTask) -> dict[str, float]:
         sample_rows=len(y),
         binary={feature: values for feature, values in binary.items() if values},
         undivided=_undivided(state, X, task),
+        unclear=[] if directions is None else [*unclear(task.columns.mentions, directions)],
         trade_off=curve,
     )
     return (
@@ -257,6 +272,17 @@ def _run(task: FitTask) -> dict[str, float]:
         | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
         | importance_metrics(importance)
     )
+
+
+def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
+    """Return the features with those that named words add, and the directions that give these, if any."""
+    from operators.cues.linear import with_directions
+    from operators.cues.mentions import fit_directions
+
+    if not task.columns.mentions or not len(sample.y):
+        return sample.X, None
+    found = fit_directions(sample.X, sample.mentions, sample.ids, task.settings.seed, task.settings.l2)
+    return with_directions(sample.X, found.coefficients), found
 
 
 def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
@@ -379,8 +405,11 @@ def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     return pa.array(found)
 
 
-def _log_outcome(metrics: Mapping[str, float], params: CuesParams, undivided: Sequence[str]) -> None:
+def _log_outcome(metrics: Mapping[str, float], params: CuesParams, found: Mapping[str, Any]) -> None:
     """Log what the weights are, as the effect of the operator cannot be seen in its column."""
+    undivided = found["undivided"]
+    for sentence in found["unclear"]:
+        _log.warning("cues: %s", sentence)
     if undivided:
         _log.warning(
             "cues: operators.cues.spurious names %s, but no usable cut divides the sampled rows there, so "

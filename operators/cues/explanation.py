@@ -35,6 +35,7 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
         Fact("class_balance", float(state.class_factor[y[0]]), "the weight without any suspicion"),
         Fact("evidence", state.blend, "share of the robust weight in use; the rest is class balance"),
     ]
+    X = state.scaler.extend(X)
     if state.blend > 0:
         broken = bool(breaks(state, X, y, np.array([row.row_id], np.int64))[0])
         facts.append(Fact("breaks_the_shortcut", broken))

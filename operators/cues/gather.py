@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -20,6 +20,8 @@ import numpy.typing as npt
 from operators.base import FEATURES, LABEL, ROW_ID, Context, Executor, OperatorError, ShardReader
 from operators.columns import vectors_to_numpy
 from operators.cues.draws import candidate_limits, exact_limits, sample_hashes, sample_quotas
+from operators.cues.mentions import Mentions, read_mentions
+from operators.cues.params import CueWords
 from operators.hashing import END, Hashes
 
 SLACK = 1.2
@@ -31,11 +33,15 @@ Limits = Sequence[int]
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows of the sample in the order of their ids: features (n, d) float32, labels (n,), ids (n,)."""
+    """Rows of the sample in the order of their ids: features (n, d) float32, labels (n,), ids (n,).
+
+    ``mentions`` (n, k) says which rows contain each set of words that the recipe names.
+    """
 
     X: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
     ids: npt.NDArray[np.int64]
+    mentions: Mentions = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
 
 
 def count_rows(context: Context, executor: Executor, n_classes: int) -> list[int]:
@@ -54,7 +60,11 @@ def rows_that_fit(n_features: int, max_rows: int) -> int:
 
 @contextmanager
 def drawn_sample(
-    context: Context, executor: Executor, counts: Sequence[int], max_rows: int
+    context: Context,
+    executor: Executor,
+    counts: Sequence[int],
+    max_rows: int,
+    words: Sequence[CueWords] = (),
 ) -> Iterator[tuple[Path, ...]]:
     """Draw the sample and yield the files with its rows, in the order of the rows; they are removed at the
     end."""
@@ -63,7 +73,7 @@ def drawn_sample(
     folder = context.state / "sample"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        put = partial(_put_down, context.shards, context.seed, limits, folder)
+        put = partial(_put_down, context.shards, context.seed, limits, folder, tuple(words))
         shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
         order = [shard.index for shard in shards]
         paths = [folder / f"{s}.npz" for s, n in zip(order, executor.map(put, order), strict=True) if n]
@@ -82,18 +92,21 @@ def read_sample(paths: Sequence[Path], n_features: int) -> SampledRows:
 
     """
     X, y, ids = [np.empty((0, n_features), np.float32)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    mentions: list[Mentions] = []
     for path in paths:
         with np.load(path, allow_pickle=False) as stored:
             X.append(stored["X"])
             y.append(stored["y"])
             ids.append(stored["ids"])
+            mentions.append(stored["mentions"])
     widths = sorted({part.shape[1] for part in X[1:]})
     if len(widths) > 1:
         raise OperatorError(
             f"operators.cues: the feature vectors of some shards have {widths[0]} entries, those of others "
             f"{widths[1]}. Run the operator that makes the features again."
         )
-    return SampledRows(np.concatenate(X[1:] or X), np.concatenate(y), np.concatenate(ids))
+    rows = np.concatenate(X[1:] or X), np.concatenate(y), np.concatenate(ids)
+    return SampledRows(*rows, np.concatenate(mentions)) if mentions else SampledRows(*rows)
 
 
 def _limits(context: Context, executor: Executor, counts: Sequence[int], quotas: Sequence[int]) -> Limits:
@@ -135,7 +148,9 @@ def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[
     return {int(index): hashes[drawn & (y == index)] for index in np.unique(y[drawn])}
 
 
-def _put_down(reader: ShardReader, seed: int, limits: Limits, folder: Path, shard: int) -> int:
+def _put_down(
+    reader: ShardReader, seed: int, limits: Limits, folder: Path, words: tuple[CueWords, ...], shard: int
+) -> int:
     """Write the drawn rows of a shard; return how many they are."""
     table = reader.read(shard, [FEATURES, LABEL])
     y, ids = table[LABEL].to_numpy().astype(np.int64), table[ROW_ID].to_numpy()
@@ -143,5 +158,6 @@ def _put_down(reader: ShardReader, seed: int, limits: Limits, folder: Path, shar
     if len(drawn):
         X = vectors_to_numpy(table.take(drawn)[FEATURES]).astype(np.float32)
         folder.mkdir(parents=True, exist_ok=True)  # hosts without a common disk exchange files alone
-        np.savez(folder / f"{shard}.npz", X=X, y=y[drawn], ids=ids[drawn])
+        mentions = read_mentions(reader, shard, ids[drawn], words)
+        np.savez(folder / f"{shard}.npz", X=X, y=y[drawn], ids=ids[drawn], mentions=mentions)
     return len(drawn)

@@ -26,11 +26,15 @@ class Scaler:
     ----------
     mean, scale
         Float32 vectors, shape (d,).
+    directions
+        Linear functions of the first d - k features, which give the last k where rows come without these
+        (``mentions``), float64 of shape (d - k + 1, k) with the offsets in the last row.
 
     """
 
     mean: Floats
     scale: Floats
+    directions: Floats | None = None
 
     @classmethod
     def from_rows(cls, X: Floats) -> Scaler:
@@ -41,11 +45,24 @@ class Scaler:
         scale[~(scale > 1e-6 * (np.abs(mean) + 1e-12))] = 1.0
         return cls(mean.astype(np.float32), scale.astype(np.float32))
 
+    def extend(self, X: Floats) -> Floats:
+        """Return rows (n, d) with the features that ``directions`` give, where they come without these."""
+        if self.directions is None or X.shape[1] == len(self.mean):
+            return X
+        return with_directions(X, self.directions)
+
     def apply(self, X: Floats) -> Floats:
         """Return the standardised rows as float32, shape (n, d), clipped to [-10,000, 10,000]."""
+        X = self.extend(X)
         with np.errstate(over="ignore"):
             Z = (X.astype(np.float32) - self.mean) / self.scale
         return np.asarray(np.clip(Z, -MAX_STANDARDISED, MAX_STANDARDISED, out=Z), np.float32)
+
+
+def with_directions(X: Floats, directions: Floats) -> Floats:
+    """Return rows (n, d) with k linear functions of them, whose coefficients have the shape (d + 1, k)."""
+    made = X.astype(np.float64) @ directions[:-1] + directions[-1]
+    return np.hstack([X, made.astype(np.float32)])
 
 
 def class_balance(y: Integers, n_classes: int) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from operators.bounded_json import read_json
-from operators.cues.params import CueSlice, CuesParams, Reference, names_of
+from operators.cues.params import CueSlice, CuesParams, CueWords, Reference
 from operators.cues.references import FeatureColumns
 from operators.cues.state import CueState, summary
 from operators.cues.suspects import Suspect
@@ -46,8 +46,7 @@ class Answers:
 
 
 def _positions(references: Sequence[Reference], columns: FeatureColumns) -> frozenset[int]:
-    names = (name for reference in references for name in names_of(reference))
-    return frozenset(position for name in names for position in columns.positions(name))
+    return frozenset(position for reference in references for position in columns.answered(reference))
 
 
 def write_suspects(
@@ -72,8 +71,9 @@ def write_suspects(
         Answers of the recipe, and the names of the features.
     more
         Further entries: ``classes`` (names in the order of their index), ``sample_rows``, ``binary``
-        (features that have two values, by position), ``undivided`` (named shortcuts without two sides) and
-        ``trade_off`` (``curve.measured_curve``; None without a search).
+        (features that have two values, by position), ``undivided`` (named shortcuts without two sides),
+        ``unclear`` (sentences on words that the features hardly tell) and ``trade_off``
+        (``curve.measured_curve``; None without a search).
 
     """
     answers = Answers.of(params, columns)
@@ -136,7 +136,7 @@ def _record(
         "feature_cut": suspect.gap.middle,
         "slice": inside,
         "answer": answers.answer(suspect.feature),
-        "reference": inside if isinstance(words, PartWords | YearWords) else name,
+        "reference": _reference(suspect.feature, columns, inside),
         "share": suspect.share,
         "share_by_class": _by_class(suspect.share_by_class, classes),
         "accuracy_inside": _by_class(suspect.accuracy_inside, classes),
@@ -145,6 +145,13 @@ def _record(
         "cost": suspect.cost,
         "strength": suspect.strength,
     }
+
+
+def _reference(position: int, columns: FeatureColumns, inside: str) -> Any:
+    """Return how the recipe names a suspect."""
+    if position >= columns.n_features:
+        return columns.mentions[position - columns.n_features].model_dump(mode="json")
+    return inside if isinstance(columns.words_of(position), PartWords | YearWords) else columns.name(position)
 
 
 def _by_class(values: npt.NDArray[np.floating[Any]], classes: Sequence[str]) -> dict[str, float]:
@@ -167,8 +174,10 @@ def _flow(references: Sequence[Any]) -> str:
 def _one(reference: Any) -> str:
     """Return a reference as YAML's flow style, which JSON is a part of: texts are quoted if they are not
     words."""
-    if isinstance(reference, CueSlice):
-        reference = {"column": reference.column, "cut": reference.cut}
+    if isinstance(reference, CueSlice | CueWords):
+        reference = reference.model_dump(mode="json")
+    if isinstance(reference, Mapping) and "words" in reference:
+        return f"{{column: {_one(reference['column'])}, words: {_flow(reference['words'])}}}"
     if isinstance(reference, Mapping):
         cut = "" if reference.get("cut") is None else f", cut: {reference['cut']!r}"
         return f"{{column: {_one(reference['column'])}{cut}}}"

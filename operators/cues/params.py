@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from operators.base import OperatorParams
 
@@ -26,7 +27,36 @@ class CueSlice(OperatorParams):
     """Rows above it are one side, in the column's own unit. Default: found."""
 
 
-Reference: TypeAlias = Name | CueSlice | Annotated[tuple[Name, ...], Field(min_length=1)]
+class CueWords(OperatorParams):
+    """The rows of which a text contains one of some words."""
+
+    column: Name
+    """Source column of texts; it need not be a feature."""
+    words: Annotated[tuple[Annotated[str, Field(pattern=r"\S")], ...], Field(min_length=1)]
+    """Whole words or phrases, whatever the case."""
+
+    @property
+    def label(self) -> str:
+        """The condition in words."""
+        return f"{self.column} contains {' or '.join(self.words)}"
+
+
+def _kind_of(value: Any) -> str:
+    """Return the tag of a reference, so that the message on a wrong one speaks of one kind alone."""
+    if isinstance(value, Mapping):
+        return "<CueSlice>" if "cut" in value or set(value) <= {"column"} else "<CueWords>"
+    if isinstance(value, CueSlice | CueWords):
+        return f"<{type(value).__name__}>"
+    return "<list>" if isinstance(value, list | tuple) else "<name>"
+
+
+Reference: TypeAlias = Annotated[
+    Annotated[Name, Tag("<name>")]
+    | Annotated[CueSlice, Tag("<CueSlice>")]
+    | Annotated[CueWords, Tag("<CueWords>")]
+    | Annotated[tuple[Name, ...], Field(min_length=1), Tag("<list>")],
+    Discriminator(_kind_of),
+]
 
 
 class CuesParams(OperatorParams):
@@ -43,8 +73,9 @@ class CuesParams(OperatorParams):
         description="Known shortcuts, which are balanced against the label in place of a search: source "
         "columns; `image[48]` for an entry of a vector column; a list, or a pattern such as `race_*`, for "
         "the one-hot columns of one category; `{column: PAY_0, cut: 1.5}` for a slice, or the slice as "
-        "`rowsieve cues` prints it, such as `hired in Nov-Feb`. A column of dates means whichever of elapsed "
-        "time and its parts the models lean on most",
+        "`rowsieve cues` prints it, such as `hired in Nov-Feb`; "
+        "`{column: review, words: [nordwind, alvora]}` for the rows of which a text contains one of the "
+        "words. A column of dates means whichever of elapsed time and its parts the models lean on most",
     )
     legitimate: tuple[Reference, ...] = Field(
         default=(),
@@ -78,11 +109,14 @@ class CuesParams(OperatorParams):
 
 
 def _names(references: tuple[Reference, ...]) -> set[str]:
-    return {name for reference in references for name in names_of(reference)}
+    words = {reference.label for reference in references if isinstance(reference, CueWords)}
+    return words | {name for reference in references for name in names_of(reference)}
 
 
 def names_of(reference: Reference) -> tuple[str, ...]:
-    """Return the column names of a reference as written: several for a list."""
+    """Return the names of features of a reference as written: several for a list, none for words."""
+    if isinstance(reference, CueWords):
+        return ()
     if isinstance(reference, CueSlice):
         return (reference.column,)
     return (reference,) if isinstance(reference, str) else reference

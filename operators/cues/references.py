@@ -16,9 +16,9 @@ from itertools import product
 
 from operators.base import FEATURES, OperatorError
 from operators.cues.named import Named
-from operators.cues.params import CueSlice, Reference, names_of
+from operators.cues.params import CueSlice, CueWords, Reference, names_of
 from operators.encode.outputs import Output
-from operators.encode.words import NumberWords, Words, condition_of
+from operators.encode.words import LevelWords, NumberWords, Words, condition_of
 from operators.suggestions import nearest
 
 ENTRY = re.compile(r"(?P<column>.+)\[(?P<entry>\d+)\]")
@@ -45,6 +45,8 @@ class FeatureColumns:
         The features where ``encode`` makes them; else empty.
     words
         How cuts are told in words of the columns, by position; none for a feature in the column's own unit.
+    mentions
+        Words of texts, each of which is one more feature after the others (``mentions``).
 
     """
 
@@ -52,6 +54,12 @@ class FeatureColumns:
     widths: tuple[int, ...]
     outputs: tuple[Output, ...] = ()
     words: Mapping[int, Words] = field(default_factory=dict)
+    mentions: tuple[CueWords, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        """The features of a row, without those that words of texts add."""
+        return sum(self.widths)
 
     def positions(self, name: str, *, main: bool = False) -> tuple[int, ...]:
         """Return the positions of a column, an entry of one, or the columns of a pattern.
@@ -115,6 +123,8 @@ class FeatureColumns:
 
     def name(self, position: int) -> str:
         """Return the name of a feature: its column, with the entry where the column is a vector."""
+        if position >= self.n_features:
+            return self.mentions[position - self.n_features].label
         if self.outputs:
             return self.outputs[position].label
         start = 0
@@ -126,6 +136,8 @@ class FeatureColumns:
 
     def words_of(self, position: int) -> Words:
         """Return how cuts of a feature are told."""
+        if position >= self.n_features:
+            return LevelWords(self.mentions[position - self.n_features].column, self.name(position))
         return self.words.get(position) or NumberWords(self.name(position))
 
     def named(self, reference: Reference) -> Named:
@@ -133,6 +145,8 @@ class FeatureColumns:
 
         A column of dates means whichever of its features the models lean on most: elapsed time or a part.
         """
+        if isinstance(reference, CueWords):
+            return Named((self.n_features + self.mentions.index(reference),), 0.0)
         if isinstance(reference, str) and (condition := self._slice(reference)):
             return Named(condition[:1], condition[1])
         positions = tuple(p for name in names_of(reference) for p in self.positions(name, main=True))
@@ -150,6 +164,12 @@ class FeatureColumns:
         if cut is not None:
             cut = self.words_of(positions[0]).cut(cut)
         return Named(positions, cut)
+
+    def answered(self, reference: Reference) -> tuple[int, ...]:
+        """Return the positions of the features that a reference answers for."""
+        if isinstance(reference, CueWords):
+            return self.named(reference).columns
+        return tuple(place for name in names_of(reference) for place in self.positions(name))
 
     def _slice(self, text: str) -> tuple[int, float] | None:
         """Return position and cut of a slice in words, such as ``hired in Nov-Feb``; None for a name."""

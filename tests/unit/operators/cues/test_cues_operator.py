@@ -83,7 +83,7 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
 def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, _, _ = cue_problem
     reader = MemoryReader([as_table(X, label)])
-    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", 0) == len(label)
+    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", (), 0) == len(label)
     assert len(read_sample([tmp_path / "a" / "sample" / "0.npz"], 8).y) == len(label)
 
 

@@ -1,0 +1,164 @@
+"""Words of a text as a named shortcut: which rows contain them, and the direction that tells.
+
+Weights are made from features alone, and a text is usually a vector by then. So each set of words becomes one
+further feature, a linear function of the others that is fitted on the sample to tell the rows that contain
+one of the words. What the features do not tell linearly, a linear probe on them cannot rely on either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from operators.arrays import Floats, Integers
+from operators.base import ROW_ID, OperatorError, ShardReader
+from operators.cues.draws import halves
+from operators.cues.linear import Scaler, fit_softmax
+from operators.cues.params import CueWords, Reference
+
+HALVES = 4
+"""Number of the halves; others serve the twins, the trade-off and the importances."""
+CLEAR = 0.9
+"""Held-out balanced accuracy of a direction below which the user is warned."""
+Mentions = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The further features of a sample.
+
+    Attributes
+    ----------
+    coefficients
+        Weights of the raw features, and the offset in the last row, float64 of shape (d + 1, k). Rows that
+        contain the words are above 0. A column of zeros where the sample holds too few rows of one kind.
+    accuracy
+        Balanced accuracy on held-out rows, shape (k,); NaN for such a column.
+
+    """
+
+    coefficients: Floats
+    accuracy: Floats
+
+
+def named_words(references: Sequence[Reference]) -> tuple[CueWords, ...]:
+    """Return the sets of words among references, each once, in their order."""
+    return tuple(dict.fromkeys(one for one in references if isinstance(one, CueWords)))
+
+
+def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:
+    """Return which texts contain one of the words or phrases, whatever the case, shape (n,).
+
+    Examples
+    --------
+    >>> contains(["A Kestrel lamp", "kestrels", None, "every  penny"], ["KESTREL", "every penny"]).tolist()
+    [True, False, False, True]
+
+    """
+    phrases = (r"\s+".join(map(re.escape, word.casefold().split())) for word in words)
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(phrases)})(?!\w)")
+    return np.array(
+        [text is not None and pattern.search(text.casefold()) is not None for text in texts], bool
+    )
+
+
+def read_mentions(reader: ShardReader, shard: int, ids: Integers, sets: Sequence[CueWords]) -> Mentions:
+    """Return which of the rows ``ids`` of a shard contain each set of words, shape (n, k).
+
+    Raises
+    ------
+    OperatorError
+        A column does not hold texts.
+
+    """
+    found = np.zeros((len(ids), len(sets)), bool)
+    for column in dict.fromkeys(one.column for one in sets):
+        texts = texts_of(reader, shard, column, ids)
+        for k, one in enumerate(sets):
+            if one.column == column:
+                found[:, k] = contains(texts, one.words)
+    return found
+
+
+def texts_of(reader: ShardReader, shard: int, column: str, ids: Integers) -> list[str | None]:
+    """Return the texts of some rows of a shard. Raises OperatorError for a column of another type."""
+    table = reader.read_source(shard, [column])
+    values = table[column]
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise OperatorError(
+            f"operators.cues: {column!r} has the type {values.type}; words are looked for in texts. Name the "
+            "column itself to balance it, or a column of texts."
+        )
+    if ROW_ID in table.column_names:
+        rows = pa.array(np.searchsorted(table[ROW_ID].to_numpy(), ids))
+    else:
+        rows = pa.array(ids - reader.shards[shard].first_row)
+    found: list[str | None] = values.take(rows).to_pylist()
+    return found
+
+
+def fit_directions(X: Floats, mentions: Mentions, ids: Integers, seed: int, l2: float) -> Directions:
+    """Fit a direction for each set of words on one half of the rows each, and take the mean of the two.
+
+    The cut is where as many held-out rows lie above it as contain the words.
+
+    Parameters
+    ----------
+    X
+        Raw features (n, d).
+    mentions
+        Which rows contain each set of words, shape (n, k).
+    ids
+        Row ids (n,); they decide the halves.
+    seed, l2
+        As in ``CueSettings``.
+
+    """
+    scaler = Scaler.from_rows(X)
+    Z, half = scaler.apply(X), halves(ids, seed, HALVES)
+    coefficients, accuracy = np.zeros((X.shape[1] + 1, mentions.shape[1])), np.full(mentions.shape[1], np.nan)
+    for k, inside in enumerate(mentions.T):
+        if min(len(np.unique(inside[half == h])) for h in (0, 1)) < 2:
+            continue
+        fits = [_direction(Z[half == h], inside[half == h], l2) for h in (0, 1)]
+        scores = np.where(half == 0, _scores(fits[1], Z), _scores(fits[0], Z))
+        cut = _cut(scores, int(inside.sum()))
+        above = scores > cut
+        accuracy[k] = float(np.mean([(above == inside)[inside == side].mean() for side in (False, True)]))
+        mean = (fits[0] + fits[1]) / 2
+        raw = mean[:-1] / scaler.scale.astype(float)
+        coefficients[:-1, k] = raw
+        coefficients[-1, k] = mean[-1] - cut - scaler.mean.astype(float) @ raw
+    return Directions(coefficients, accuracy)
+
+
+def unclear(sets: Sequence[CueWords], directions: Directions) -> Iterator[str]:
+    """Yield a sentence for each set of words that the features hardly tell."""
+    for one, accuracy in zip(sets, directions.accuracy.tolist(), strict=True):
+        if accuracy < CLEAR:
+            yield (
+                f"the features tell the rows of which {one.label} from the others in only {accuracy:.0%} of "
+                "held-out rows (50% by chance), and the weights balance no more than that."
+            )
+
+
+def _direction(Z: Floats, inside: Mentions, l2: float) -> Floats:
+    """Return the log-odds of the words as a linear function of standardised features, shape (d + 1,)."""
+    coef = fit_softmax(Z, inside.astype(np.int64), np.ones(len(Z)), 2, l2=l2)
+    return np.asarray(coef[:, 1] - coef[:, 0], np.float64)
+
+
+def _scores(direction: Floats, Z: Floats) -> Floats:
+    return np.asarray(Z.astype(np.float64) @ direction[:-1] + direction[-1])
+
+
+def _cut(scores: Floats, inside: int) -> float:
+    """Return a number that is exceeded by as many scores as rows are inside."""
+    ordered = np.sort(scores)
+    return float((ordered[-inside - 1] + ordered[-inside]) / 2)
