@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,22 +31,19 @@ from operators.base import (
 )
 from operators.bounded_json import read_json
 from operators.columns import vectors_to_numpy
-from operators.cues.mentions import named_words, unclear
-from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams, CueWords
+from operators.cues.params import DEAR, DEAR_IF_HONEST, CuesParams, CueWords, named_words
 from operators.cues.references import FeatureColumns, check_answers, check_references
+from operators.encode.column_use import Kind
 from operators.explanations import ExplainedRow, Fact, added_facts
 from operators.report import ReportSection
 
 if TYPE_CHECKING:
-    from operators.cues.gather import SampledRows
-    from operators.cues.mentions import Directions
-    from operators.cues.named import Named
-    from operators.cues.state import CueSettings, CueState
-    from operators.cues.suspects import Suspect
+    from operators.cues.state import CueState
 
 NAME = "cues"
 WEIGHT_COLUMN = NAME + FACTOR
-CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
+TEXT_NETWORK = "minilm"
+"""The model of ``embed`` that takes texts."""
 BLOCK_VALUES = 4_000_000
 """Feature values that are weighed at once, which bounds the memory of ``open``."""
 _log = logging.getLogger("rowsieve")
@@ -60,15 +57,17 @@ class Cues(Operator[CuesParams]):
     """
 
     name = NAME
-    version = 8
+    version = 9
     cost = Cost(116, 78.0, 125)
     Params = CuesParams
     uses: tuple[str, ...] = ("ingest",)
     state_needs_row_ids = True
 
-    def __init__(self, params: CuesParams, columns: Sequence[str] = (FEATURES,)) -> None:
+    def __init__(
+        self, params: CuesParams, columns: Sequence[str] = (FEATURES,), texts: Sequence[str] = ()
+    ) -> None:
         super().__init__(params)
-        self._columns = tuple(columns)
+        self._columns, self._texts = tuple(columns), tuple(texts)
 
     def in_chain(self, chain: Sequence[Operator[Any]]) -> Cues:
         """Return the operator with the names of the columns that ``encode`` or ``ingest`` reads.
@@ -85,7 +84,8 @@ class Cues(Operator[CuesParams]):
         check_references(self.params.spurious, columns, "spurious")
         check_references(self.params.legitimate, columns, "legitimate")
         check_answers(self.params.spurious, self.params.legitimate, columns)
-        found = Cues(self.params, columns)
+        texts = [o.params.column for o in chain if o.name == "embed" and o.params.model == TEXT_NETWORK]
+        found = Cues(self.params, columns, texts)
         found.uses = tuple(name for name in ("ingest", "encode") if name == "ingest" or name in makers)
         return found
 
@@ -130,6 +130,7 @@ class Cues(Operator[CuesParams]):
             A feature is not finite, or a named column cannot be used.
 
         """
+        from operators.cues.fit_task import FitTask, run_fit, settings_of
         from operators.cues.gather import count_rows, drawn_sample, rows_that_fit
         from operators.cues.listing import read_suspects
 
@@ -138,12 +139,20 @@ class Cues(Operator[CuesParams]):
         columns = replace(self._feature_columns(context, ingest["widths"]), mentions=self._words)
         counts = count_rows(context, executor, len(classes))
         max_rows = rows_that_fit(columns.n_features, self.params.max_rows)
-        settings = _settings(self.params, columns, max_rows, context.seed)
-        with drawn_sample(context, executor, counts, max_rows, self._words) as paths:
+        settings = settings_of(self.params, columns, max_rows, context.seed)
+        texts = self._text_columns(columns)
+        with drawn_sample(context, executor, counts, max_rows, self._words, texts) as paths:
             task = FitTask(
-                paths, context.state, self.params, columns, tuple(classes), tuple(counts), settings
+                paths,
+                context.state,
+                self.params,
+                columns,
+                tuple(classes),
+                tuple(counts),
+                settings,
+                bool(texts),
             )
-            (metrics,) = executor.map(_run, [task])
+            (metrics,) = executor.map(run_fit, [task])
         _log_outcome(metrics, self.params, read_suspects(context.state))
         return metrics
 
@@ -184,6 +193,11 @@ class Cues(Operator[CuesParams]):
 
         return cue_section(read_suspects(context.state), read_importance(context.state))
 
+    def _text_columns(self, columns: FeatureColumns) -> tuple[str, ...]:
+        """Return the columns of texts that a network turns into features."""
+        encoded = (output.source for output in columns.outputs if output.kind == Kind.TEXT)
+        return tuple(dict.fromkeys((*self._texts, *encoded)))
+
     def _feature_columns(self, context: Context, widths: Sequence[int]) -> FeatureColumns:
         """Return the features' names and widths; the width of made features is that of the first row."""
         if "encode" in context.states:
@@ -212,185 +226,9 @@ def _encoded_columns(names: tuple[str, ...], state: Path) -> FeatureColumns:
     return FeatureColumns(names, tuple(widths[name] for name in names), outputs, encoding.words(missing))
 
 
-@dataclass(frozen=True)
-class FitTask:
-    """Everything that the task that fits needs. Picklable."""
-
-    paths: tuple[Path, ...]
-    state: Path
-    params: CuesParams
-    columns: FeatureColumns
-    classes: tuple[str, ...]
-    counts: tuple[int, ...]
-    settings: CueSettings
-
-
-def _run(task: FitTask) -> dict[str, float]:
-    """Fit, list suspects, write the state; return the metrics."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    from operators.cues.curve import measured_curve
-    from operators.cues.gather import read_sample
-    from operators.cues.importance import measured_importance, write_importance
-    from operators.cues.listing import write_suspects
-    from operators.cues.serialise import save_state
-    from operators.report.importances import importance_metrics
-
-    sample = read_sample(task.paths, task.columns.n_features)
-    y, ids = sample.y, sample.ids
-    settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
-    with threadpool_limits(limits=1):  # the same bytes, however many cores there are
-        X, directions = _extended(sample, task)
-        _check_categories(task.settings.spurious, X, task.columns)
-        state = _fit(X, y, ids, task, settings)
-        if directions is not None:
-            state = replace(state, scaler=replace(state.scaler, directions=directions.coefficients))
-        suspects = [] if state.reason else _suspects(X, y, ids, task, settings)
-        curve = None
-        if not state.reason:
-            curve = measured_curve(state, sample, task.classes)
-        importance = measured_importance(state, sample, task.columns, len(task.classes), settings.seed)
-    save_state(state, task.state)
-    write_importance(task.state, importance)
-    binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects}
-    write_suspects(
-        task.state,
-        state,
-        suspects,
-        task.params,
-        task.columns,
-        classes=task.classes,
-        sample_rows=len(y),
-        binary={feature: values for feature, values in binary.items() if values},
-        undivided=_undivided(state, X, task),
-        unclear=[] if directions is None else [*unclear(task.columns.mentions, directions)],
-        trade_off=curve,
-    )
-    return (
-        _metrics(state)
-        | _baseline_metrics(curve)
-        | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
-        | importance_metrics(importance)
-    )
-
-
-def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
-    """Return the features with those that named words add, and the directions that give these, if any."""
-    from operators.cues.linear import with_directions
-    from operators.cues.mentions import fit_directions
-
-    if not task.columns.mentions or not len(sample.y):
-        return sample.X, None
-    found = fit_directions(sample.X, sample.mentions, sample.ids, task.settings.seed, task.settings.l2)
-    return with_directions(sample.X, found.coefficients), found
-
-
-def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
-    from operators.cues.robust_weights import fit
-
-    counts = np.array(task.counts)
-    try:
-        return fit(X, y, ids, settings, class_counts=counts, n_classes=len(counts))
-    except ValueError as error:
-        raise OperatorError(f"operators.cues: {error}") from None
-
-
-def _suspects(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> list[Suspect]:
-    from operators.cues.listing import Answers
-    from operators.cues.suspects import list_suspects
-
-    answers = Answers.of(task.params, task.columns)
-    always = answers.spurious | answers.legitimate
-    return list_suspects(X, y, ids, settings, always=always, n_classes=len(task.counts))
-
-
-def _metrics(state: CueState) -> dict[str, float]:
-    evidence = {} if state.evidence is None else dict(vars(state.evidence))
-    if evidence:
-        evidence["slice_gain"] = evidence.pop("gain")  # `gain` is that of the published weights
-    return {
-        "gate": 0.0 if state.evidence is None else state.evidence.gate(),
-        "blend": state.blend,
-        "slice_blend": state.slice_blend,
-        "named": float(len(state.named or ())),
-        "named_cost": state.named_cost,
-        **{name: float(value) for name, value in evidence.items()},
-        "class_strength": state.class_strength,
-        "effective_share": float(state.effective.min()),
-        "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
-    }
-
-
-def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return what the published weights win over the baseline: the figures of curve, report and verdict."""
-    from operators.cues.curve_report import published_point
-
-    if curve is None:
-        return {}
-    base, point = curve["baseline"], published_point(curve)
-    found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
-    if point is None:
-        return found
-    found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
-    return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
-
-
-def _settings(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> CueSettings:
-    from operators.cues.listing import Answers
-    from operators.cues.state import CueSettings
-
-    return CueSettings(
-        setting=params.robustness,
-        spurious=tuple(columns.named(reference) for reference in params.spurious),
-        legitimate=Answers.of(params, columns).legitimate,
-        max_named_cost=params.max_named_cost,
-        cap=params.cap,
-        min_effective=params.min_effective_share,
-        max_rows=max_rows,
-        seed=seed,
-    )
-
-
-def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns) -> None:
-    """Raise OperatorError where several columns are named as one category and are not one-hot."""
-    for named in spurious:
-        block = X[:, list(named.columns)]
-        if named.one_of:
-            continue
-        if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
-            first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
-            raise OperatorError(
-                f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
-                f"one category, but their values are not one-hot. Name single features, such as {first}."
-            )
-
-
-def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
-    """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
-    from operators.cues.listing import yaml_reference
-
-    divided = {sides.columns for sides in state.named or ()}
-    found = []
-    for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
-        x = X[:, named.columns[0]]
-        is_divided = (
-            any(set(one) <= set(named.columns) for one in divided)
-            if named.one_of
-            else named.columns in divided
-        )
-        if not is_divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
-            found.append(yaml_reference(reference))
-    return found
-
-
-def _two_values(x: Any) -> tuple[float, float] | None:
-    low, high = float(x.min()), float(x.max())
-    return (low, high) if bool(((x == low) | (x == high)).all()) else None
-
-
 def _weigh(state: CueState, table: pa.Table) -> pa.Array:
     """Return the weights of a shard's rows, block by block."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     from operators.cues.row_weights import weights
 

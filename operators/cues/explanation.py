@@ -39,7 +39,10 @@ def row_facts(folder: Path, row: ExplainedRow) -> list[Fact]:
     if state.blend > 0:
         broken = bool(breaks(state, X, y, np.array([row.row_id], np.int64))[0])
         facts.append(Fact("breaks_the_shortcut", broken))
-    for suspect in suspects["suspects"][:MAX_SUSPECTS]:
+    told = [
+        one for one in suspects["suspects"] if one["position"] < X.shape[1]
+    ]  # not words that no text shows
+    for suspect in told[:MAX_SUSPECTS]:
         inside = bool(X[0, suspect["position"]] > suspect.get("feature_cut", suspect["cut"]))
         note = f"suspected shortcut, strength {suspect['strength']:.2f}, answer: {suspect['answer']}"
         facts.append(Fact(suspect["slice"], inside, note))

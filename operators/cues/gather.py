@@ -22,6 +22,7 @@ from operators.columns import vectors_to_numpy
 from operators.cues.draws import candidate_limits, exact_limits, sample_hashes, sample_quotas
 from operators.cues.mentions import Mentions, read_mentions
 from operators.cues.params import CueWords
+from operators.cues.word_suspects import TEXT_ROWS, text_file, write_texts
 from operators.hashing import END, Hashes
 
 SLACK = 1.2
@@ -65,15 +66,26 @@ def drawn_sample(
     counts: Sequence[int],
     max_rows: int,
     words: Sequence[CueWords] = (),
+    texts: Sequence[str] = (),
 ) -> Iterator[tuple[Path, ...]]:
     """Draw the sample and yield the files with its rows, in the order of the rows; they are removed at the
-    end."""
+    end.
+
+    Parameters
+    ----------
+    words
+        Sets of words that the recipe names: the files say which rows contain them.
+    texts
+        Columns of texts, which are kept for some of the rows beside the files.
+
+    """
     quotas = sample_quotas(counts, max_rows)
     limits = _limits(context, executor, counts, quotas)
     folder = context.state / "sample"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        put = partial(_put_down, context.shards, context.seed, limits, folder, tuple(words))
+        wanted = _Wanted(tuple(words), tuple(texts), TEXT_ROWS / max(sum(quotas), 1))
+        put = partial(_put_down, context.shards, context.seed, limits, folder, wanted)
         shards = sorted(context.shards.shards, key=lambda shard: shard.first_row)
         order = [shard.index for shard in shards]
         paths = [folder / f"{s}.npz" for s, n in zip(order, executor.map(put, order), strict=True) if n]
@@ -148,8 +160,17 @@ def _hashes(reader: ShardReader, seed: int, limits: Limits, shard: int) -> dict[
     return {int(index): hashes[drawn & (y == index)] for index in np.unique(y[drawn])}
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What is read of texts: words to look for, columns to keep, and for which share of the sampled rows."""
+
+    words: tuple[CueWords, ...] = ()
+    texts: tuple[str, ...] = ()
+    share: float = 1.0
+
+
 def _put_down(
-    reader: ShardReader, seed: int, limits: Limits, folder: Path, words: tuple[CueWords, ...], shard: int
+    reader: ShardReader, seed: int, limits: Limits, folder: Path, wanted: _Wanted, shard: int
 ) -> int:
     """Write the drawn rows of a shard; return how many they are."""
     table = reader.read(shard, [FEATURES, LABEL])
@@ -158,6 +179,9 @@ def _put_down(
     if len(drawn):
         X = vectors_to_numpy(table.take(drawn)[FEATURES]).astype(np.float32)
         folder.mkdir(parents=True, exist_ok=True)  # hosts without a common disk exchange files alone
-        mentions = read_mentions(reader, shard, ids[drawn], words)
+        mentions = read_mentions(reader, shard, ids[drawn], wanted.words)
+        if wanted.texts:
+            file = text_file(folder / f"{shard}.npz")
+            write_texts(reader, shard, ids[drawn], wanted.texts, wanted.share, seed, file)
         np.savez(folder / f"{shard}.npz", X=X, y=y[drawn], ids=ids[drawn], mentions=mentions)
     return len(drawn)

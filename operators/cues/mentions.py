@@ -19,7 +19,7 @@ from operators.arrays import Floats, Integers
 from operators.base import ROW_ID, OperatorError, ShardReader
 from operators.cues.draws import halves
 from operators.cues.linear import Scaler, fit_softmax
-from operators.cues.params import CueWords, Reference
+from operators.cues.params import CueWords
 
 HALVES = 4
 """Number of the halves; others serve the twins, the trade-off and the importances."""
@@ -44,11 +44,6 @@ class Directions:
 
     coefficients: Floats
     accuracy: Floats
-
-
-def named_words(references: Sequence[Reference]) -> tuple[CueWords, ...]:
-    """Return the sets of words among references, each once, in their order."""
-    return tuple(dict.fromkeys(one for one in references if isinstance(one, CueWords)))
 
 
 def contains(texts: Sequence[str | None], words: Sequence[str]) -> Mentions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -120,3 +120,8 @@ def names_of(reference: Reference) -> tuple[str, ...]:
     if isinstance(reference, CueSlice):
         return (reference.column,)
     return (reference,) if isinstance(reference, str) else reference
+
+
+def named_words(references: Sequence[Reference]) -> tuple[CueWords, ...]:
+    """Return the sets of words among references, each once, in their order."""
+    return tuple(dict.fromkeys(one for one in references if isinstance(one, CueWords)))

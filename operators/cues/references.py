@@ -10,7 +10,7 @@ only name is ``x``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -120,6 +120,13 @@ class FeatureColumns:
     def used(self) -> tuple[str, ...]:
         """Return the columns that give features."""
         return tuple(name for name, width in zip(self.names, self.widths, strict=True) if width)
+
+    def entries_of(self, texts: Collection[str]) -> frozenset[int]:
+        """Return the positions of the entries of vectors that stand for columns of texts."""
+        if self.names == (FEATURES,):
+            return frozenset(range(self.n_features)) if texts else frozenset()
+        places = enumerate(self.outputs)
+        return frozenset(place for place, one in places if one.source in texts and one.role == "entry")
 
     def name(self, position: int) -> str:
         """Return the name of a feature: its column, with the entry where the column is a vector."""

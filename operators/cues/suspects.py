@@ -8,7 +8,7 @@ decide a label look like shortcuts, and only the user can tell.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +71,9 @@ class MeasuredSample:
     Attributes
     ----------
     X, Z, y, ids
-        Rows (n, d), the same standardised, labels (n,), row ids (n,).
+        Rows of the features that are cut (n, m), the same standardised, labels (n,), row ids (n,).
+    features
+        Standardised features of the models, shape (n, d): ``Z``, unless other columns than these are cut.
     before, plain
         Held-out probabilities of class-balanced models and of models without weights for split 0, shape
         (n, C).
@@ -84,10 +86,18 @@ class MeasuredSample:
     Z: Floats
     y: Integers
     ids: Integers
+    features: Floats
     before: Floats
     plain: Floats
     l2: float
     seed: int
+
+    def of_rows(self, rows: Integers) -> MeasuredSample:
+        """Return some of the rows."""
+        parts = {
+            name: getattr(self, name)[rows] for name in ("X", "Z", "y", "ids", "features", "before", "plain")
+        }
+        return replace(self, **parts)
 
 
 def list_suspects(
@@ -117,6 +127,17 @@ def list_suspects(
         C; default the largest label + 1.
 
     """
+    sample, p = measured_sample(X, y, ids, settings, n_classes)
+    return measure_suspects(find_slices(sample.Z, sample.y, p), sample, top=top, always=always)
+
+
+def measured_sample(
+    X: Floats, y: Integers, ids: Integers, settings: CueSettings | None = None, n_classes: int | None = None
+) -> tuple[MeasuredSample, Floats]:
+    """Return the rows on which suspects are measured, and held-out probabilities (n, C) that score slices.
+
+    Parameters are those of :func:`list_suspects`.
+    """
     s = settings or CueSettings()
     C = n_classes or int(y.max()) + 1
     rows = draw_sample(y, ids, s.max_rows, s.seed)
@@ -125,10 +146,8 @@ def list_suspects(
     Z = Scaler.from_rows(X).apply(X)
     twins = fit_twins(Z, y, ids, C, s.seed, l2=s.l2, rounds=0)
     before = held_out(twins.before, Z, ids, s.seed)
-    slices = find_slices(Z, y, before.mean(axis=0))
     plain = cross_fit(Z, y, ids, twins, 0, np.ones(len(y)), s.l2)
-    sample = MeasuredSample(X, Z, y, ids, before[0], plain, s.l2, s.seed)
-    return measure_suspects(slices, sample, top=top, always=always)
+    return MeasuredSample(X, Z, y, ids, Z, before[0], plain, s.l2, s.seed), before.mean(axis=0)
 
 
 def measure_suspects(
@@ -167,7 +186,7 @@ def _measure(slices: Slices, k: int, strength: float, sample: MeasuredSample) ->
 def _cross_fit(sample: MeasuredSample, w: Floats) -> Floats:
     """Return probabilities (n, C) of models trained with weights ``w`` on the half without the row."""
     half = halves(sample.ids, sample.seed, 0)
-    return cross_fit_halves(sample.Z, sample.y, half, w, sample.before.shape[1], l2=sample.l2)
+    return cross_fit_halves(sample.features, sample.y, half, w, sample.before.shape[1], l2=sample.l2)
 
 
 def _count(inside: npt.NDArray[np.bool_], y: Integers, C: int) -> npt.NDArray[np.float64]:

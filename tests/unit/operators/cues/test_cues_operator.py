@@ -19,7 +19,7 @@ from operators.columns import numpy_to_vectors
 from operators.cues import CueSettings, fit, weights
 from operators.cues.adaptor import WEIGHT_COLUMN, Cues
 from operators.cues.draws import draw_sample
-from operators.cues.gather import _put_down, read_sample, rows_that_fit
+from operators.cues.gather import _put_down, _Wanted, read_sample, rows_that_fit
 from operators.cues.params import CuesParams
 from operators.cues.references import FeatureColumns
 from operators.hashing import END
@@ -83,7 +83,7 @@ def test_the_sample_over_shards_is_that_of_the_table_in_memory(cue_problem: Any,
 def test_a_host_that_lacks_the_scratch_folder_makes_it(cue_problem: Any, tmp_path: Path) -> None:
     X, label, _, _, _ = cue_problem
     reader = MemoryReader([as_table(X, label)])
-    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", (), 0) == len(label)
+    assert _put_down(reader, 0, [END - 1] * 2, tmp_path / "a" / "sample", _Wanted(), 0) == len(label)
     assert len(read_sample([tmp_path / "a" / "sample" / "0.npz"], 8).y) == len(label)
 
 

@@ -1,0 +1,200 @@
+"""The task in which ``cues`` is fitted: weights, suspects, trade-off and importances of the drawn sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from operators.base import OperatorError
+from operators.cues.curve import measured_curve
+from operators.cues.curve_report import published_point
+from operators.cues.gather import SampledRows, read_sample
+from operators.cues.importance import measured_importance, write_importance
+from operators.cues.linear import with_directions
+from operators.cues.listing import Answers, write_suspects, yaml_reference
+from operators.cues.mentions import Directions, fit_directions, unclear
+from operators.cues.named import Named
+from operators.cues.params import CuesParams, CueWords
+from operators.cues.references import FeatureColumns
+from operators.cues.robust_weights import fit
+from operators.cues.serialise import save_state
+from operators.cues.slices import find_slices
+from operators.cues.state import CueSettings, CueState
+from operators.cues.suspects import Suspect, measure_suspects, measured_sample
+from operators.cues.word_suspects import list_word_suspects, read_texts
+from operators.report.importances import importance_metrics
+
+CURVE_METRICS = ("strength", "worst_accuracy", "mean_accuracy")
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Everything that the task that fits needs. Picklable."""
+
+    paths: tuple[Path, ...]
+    state: Path
+    params: CuesParams
+    columns: FeatureColumns
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]
+    settings: CueSettings
+    has_texts: bool = False
+
+
+def run_fit(task: FitTask) -> dict[str, float]:
+    """Fit, list suspects, write the state; return the metrics."""
+    sample = read_sample(task.paths, task.columns.n_features)
+    y, ids = sample.y, sample.ids
+    settings = replace(task.settings, max_rows=len(y))  # the sample is drawn already
+    with threadpool_limits(limits=1):  # the same bytes, however many cores there are
+        X, directions = _extended(sample, task)
+        _check_categories(task.settings.spurious, X, task.columns)
+        state = _fit(X, y, ids, task, settings)
+        if directions is not None:
+            state = replace(state, scaler=replace(state.scaler, directions=directions.coefficients))
+        suspects, words = ([], []) if state.reason else _suspects(X, y, ids, task, settings)
+        curve = None
+        if not state.reason:
+            curve = measured_curve(state, sample, task.classes)
+        importance = measured_importance(state, sample, task.columns, len(task.classes), settings.seed)
+    save_state(state, task.state)
+    write_importance(task.state, importance)
+    binary = {s.feature: _two_values(X[:, s.feature]) for s in suspects if s.feature < X.shape[1]}
+    write_suspects(
+        task.state,
+        state,
+        suspects,
+        task.params,
+        replace(task.columns, mentions=(*task.columns.mentions, *words)),
+        classes=task.classes,
+        sample_rows=len(y),
+        binary={feature: values for feature, values in binary.items() if values},
+        undivided=_undivided(state, X, task),
+        unclear=[] if directions is None else [*unclear(task.columns.mentions, directions)],
+        trade_off=curve,
+    )
+    return (
+        _metrics(state)
+        | _baseline_metrics(curve)
+        | {"suspects": float(len(suspects)), "sample_rows": float(len(y))}
+        | importance_metrics(importance)
+    )
+
+
+def _extended(sample: SampledRows, task: FitTask) -> tuple[Any, Directions | None]:
+    """Return the features with those that named words add, and the directions that give these, if any."""
+    if not task.columns.mentions or not len(sample.y):
+        return sample.X, None
+    found = fit_directions(sample.X, sample.mentions, sample.ids, task.settings.seed, task.settings.l2)
+    return with_directions(sample.X, found.coefficients), found
+
+
+def _fit(X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings) -> CueState:
+    counts = np.array(task.counts)
+    try:
+        return fit(X, y, ids, settings, class_counts=counts, n_classes=len(counts))
+    except ValueError as error:
+        raise OperatorError(f"operators.cues: {error}") from None
+
+
+def _suspects(
+    X: Any, y: Any, ids: Any, task: FitTask, settings: CueSettings
+) -> tuple[list[Suspect], list[CueWords]]:
+    """Return the suspects, the strongest first, and the words that some of them are, in their order.
+
+    The position of a word is that after the features and the words that the recipe names.
+    """
+    answers = Answers.of(task.params, task.columns)
+    always = answers.spurious | answers.legitimate
+    sample, p = measured_sample(X, y, ids, settings, len(task.counts))
+    words, found = [], measure_suspects(find_slices(sample.Z, sample.y, p), sample, always=always)
+    if task.has_texts:
+        words = list_word_suspects(read_texts(task.paths), sample, p, task.columns.mentions)
+        told = {one.column for one, _ in words}
+        entries = task.columns.entries_of(told)
+        found = [one for one in found if one.feature not in entries or one.feature in always]
+        found += [replace(one, feature=X.shape[1] + k) for k, (_, one) in enumerate(words)]
+    return sorted(found, key=lambda one: -one.strength), [one for one, _ in words]
+
+
+def _metrics(state: CueState) -> dict[str, float]:
+    evidence = {} if state.evidence is None else dict(vars(state.evidence))
+    if evidence:
+        evidence["slice_gain"] = evidence.pop("gain")  # `gain` is that of the published weights
+    return {
+        "gate": 0.0 if state.evidence is None else state.evidence.gate(),
+        "blend": state.blend,
+        "slice_blend": state.slice_blend,
+        "named": float(len(state.named or ())),
+        "named_cost": state.named_cost,
+        **{name: float(value) for name, value in evidence.items()},
+        "class_strength": state.class_strength,
+        "effective_share": float(state.effective.min()),
+        "shrinkage": float(1.0 - state.limits.trust.min()) if state.blend or state.slice_blend else 0.0,
+    }
+
+
+def _baseline_metrics(curve: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return what the published weights win over the baseline: the figures of curve, report and verdict."""
+    if curve is None:
+        return {}
+    base, point = curve["baseline"], published_point(curve)
+    found = {f"baseline_{name}": float(base[name]) for name in CURVE_METRICS}
+    if point is None:
+        return found
+    found |= {f"published_{name}": float(point[name]) for name in CURVE_METRICS}
+    return found | {"gain": float(point["worst_accuracy"] - base["worst_accuracy"])}
+
+
+def settings_of(params: CuesParams, columns: FeatureColumns, max_rows: int, seed: int) -> CueSettings:
+    """Return the settings of the weights, with the answers of the recipe as positions of features."""
+    return CueSettings(
+        setting=params.robustness,
+        spurious=tuple(columns.named(reference) for reference in params.spurious),
+        legitimate=Answers.of(params, columns).legitimate,
+        max_named_cost=params.max_named_cost,
+        cap=params.cap,
+        min_effective=params.min_effective_share,
+        max_rows=max_rows,
+        seed=seed,
+    )
+
+
+def _check_categories(spurious: Sequence[Named], X: Any, columns: FeatureColumns) -> None:
+    """Raise OperatorError where several columns are named as one category and are not one-hot."""
+    for named in spurious:
+        block = X[:, list(named.columns)]
+        if named.one_of:
+            continue
+        if len(named.columns) > 1 and not (np.isin(block, (0, 1)).all() and (block.sum(axis=1) <= 1).all()):
+            first, last = columns.name(named.columns[0]), columns.name(named.columns[-1])
+            raise OperatorError(
+                f"operators.cues.spurious: the {len(named.columns)} features {first} to {last} are named as "
+                f"one category, but their values are not one-hot. Name single features, such as {first}."
+            )
+
+
+def _undivided(state: CueState, X: Any, task: FitTask) -> list[str]:
+    """Return the shortcuts of the recipe that do not divide the sample, so that nothing can be balanced."""
+    divided = {sides.columns for sides in state.named or ()}
+    found = []
+    for reference, named in zip(task.params.spurious, task.settings.spurious, strict=True):
+        x = X[:, named.columns[0]]
+        is_divided = (
+            any(set(one) <= set(named.columns) for one in divided)
+            if named.one_of
+            else named.columns in divided
+        )
+        if not is_divided or (named.cut is not None and not x.min() <= named.cut < x.max()):
+            found.append(yaml_reference(reference))
+    return found
+
+
+def _two_values(x: Any) -> tuple[float, float] | None:
+    low, high = float(x.min()), float(x.max())
+    return (low, high) if bool(((x == low) | (x == high)).all()) else None

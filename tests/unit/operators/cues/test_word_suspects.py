@@ -1,0 +1,76 @@
+"""Words of texts as suspects: found by the mistakes of models that see no word, over shards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from operators.base import FEATURES, LABEL
+from operators.columns import numpy_to_vectors
+from operators.cues.adaptor import WEIGHT_COLUMN, Cues
+from operators.cues.params import CuesParams, CueWords
+from operators.cues.suspects import measured_sample
+from operators.cues.word_suspects import MAX_LENGTH, SampledTexts, frequent_words, list_word_suspects
+from tests.unit.in_memory import run_operator, split_table
+from tests.unit.operators.cues.test_cues_operator import ingest_state
+
+
+def sentences(cue: Any) -> list[str | None]:
+    """Texts with one of two brands by the cue, another word at random, and words that all of them have."""
+    random = np.random.default_rng(0).integers(0, 5, len(cue))
+    found: list[str | None] = [
+        f"The {('Bramax', 'Alvora')[c]} lamp is {('red', 'blue', 'old', 'new', 'big')[r]}"
+        for c, r in zip(cue, random, strict=True)
+    ]
+    found[3] = None
+    return found
+
+
+def test_the_word_of_the_cue_comes_first(cue_problem: Any) -> None:
+    X, label, _, cue, ids = cue_problem
+    sample, p = measured_sample(X, label, ids)
+    found = list_word_suspects(SampledTexts(ids[1:], {"note": sentences(cue)[1:]}), sample, p, ())
+    assert {one.words for one, _ in found[:2]} == {("alvora",), ("bramax",)}
+    assert found[0][1].gain > 0.2
+    assert not {("lamp",), ("red",), ("blue",)} & {one.words for one, _ in found}
+    known = CueWords(column="note", words=("ALVORA",))
+    others = list_word_suspects(SampledTexts(ids[1:], {"note": sentences(cue)[1:]}), sample, p, (known,))
+    assert [one.words for one, _ in others] == [("bramax",)]
+
+
+def test_texts_without_words() -> None:
+    words, occurs = frequent_words([None, "", "1", "?"])
+    assert (words, occurs.shape) == ([], (4, 0))
+    words, occurs = frequent_words(["Straße don't", None, "STRASSE"])
+    assert (words, occurs.tolist()) == (["don't", "strasse"], [[1, 1], [0, 0], [0, 1]])
+
+
+def run_cues(folder: Path, tables: list[pa.Table], params: CuesParams) -> tuple[Any, bytes]:
+    state = folder / "state"
+    state.mkdir(parents=True)
+    states = ingest_state(folder / "ingest", ["no", "yes"], [])
+    found, _ = run_operator(Cues(params, (FEATURES,), ("note",)), tables, state, 0, states)
+    assert sorted(path.name for path in state.iterdir()) == ["cues.json", "cues.npz", "suspects.json"]
+    return found[WEIGHT_COLUMN].to_numpy(), (state / "suspects.json").read_bytes()
+
+
+@pytest.mark.parametrize("max_rows", [50_000, 3000])
+def test_any_cut_into_shards_lists_the_same(cue_problem: Any, tmp_path: Path, max_rows: int) -> None:
+    X, label, _, cue, _ = cue_problem
+    notes = [None if text is None else text + " x" * MAX_LENGTH + " late" for text in sentences(cue)]
+    columns = {FEATURES: numpy_to_vectors(X[:, :7]), LABEL: pa.array(label, pa.int32()), "note": notes}
+    table, params = pa.table(columns), CuesParams(max_rows=max_rows)
+    one, listed = run_cues(tmp_path / "one", [table], params)
+    many, again = run_cues(tmp_path / "many", split_table(table, [10, 11, 4000]), params)
+    assert np.array_equal(one, many)
+    assert listed == again
+    suspects = json.loads(listed)["suspects"]
+    assert {s["slice"] for s in suspects[:2]} == {"note contains alvora", "note contains bramax"}
+    assert suspects[0]["reference"] == {"column": "note", "words": [suspects[0]["slice"].split()[-1]]}
+    assert {s["answer"] for s in suspects} == {"open"}
+    assert not [s for s in suspects if s["feature"].startswith(FEATURES)]  # entries of the text's vector
