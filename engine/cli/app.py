@@ -22,6 +22,7 @@ from engine.cli.plan import plan
 from engine.cli.policy import policy
 from engine.cli.predict import predict
 from engine.cli.quarantine import quarantine
+from engine.cli.retract import retract
 from engine.cli.retrain import retrain
 from engine.cli.run import run
 from engine.cli.schedule import schedule
@@ -65,6 +66,7 @@ app.command()(groups)
 app.command()(explain)
 app.command()(cues)
 app.command()(versions)
+app.command()(retract)
 app.command()(diff)
 app.command()(schedule)
 app.command()(policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -51,6 +52,9 @@ def diff(
     tolerance: Annotated[
         float, typer.Option(min=0, help="Change above which a weight counts as changed")
     ] = 0.01,
+    rows: Annotated[
+        Path | None, typer.Option(help="Write every row that is new, gone or changed to this Parquet file")
+    ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
@@ -58,11 +62,17 @@ def diff(
     with print_errors(verbose):
         from engine.cli.output import show_json
         from engine.runs.diff import diff as compare
+        from engine.runs.row_changes import write_row_changes
         from engine.training.version import open_version
 
         names = [name if output is None else f"{output}@{name}" for name in (before, after)]
-        found = compare(*(open_version(name) for name in names), tolerance=tolerance)
+        then, now = (open_version(name) for name in names)
+        found = compare(then, now, tolerance=tolerance)
+        if rows is not None:
+            found["rows_written"] = write_row_changes(then, now, found, rows, tolerance=tolerance)
         show_json(found) if as_json else _show_diff(found)
+        if rows is not None and not as_json:
+            console.print(f"{found['rows_written']:,} rows in {rows}", soft_wrap=True)
 
 
 def _show_versions(entries: list[dict[str, Any]]) -> None:
@@ -72,6 +82,8 @@ def _show_versions(entries: list[dict[str, Any]]) -> None:
     for entry in entries:
         name = bold(entry["version"]) + " (current)" if entry["current"] else Text(entry["version"])
         outcome = entry["outcome"] + (f": {entry['why']}" if entry["why"] else "")
+        if entry["withdrawn"] is not None:
+            outcome = f"withdrawn: {entry['withdrawn']}"
         models = ", ".join(entry["models"])
         at, rows = when(entry["published_at"]), f"{entry['rows']:,}"
         table.add_row(name, at, rows, str(entry["groups"]), entry["base"] or "", outcome, models)

@@ -25,6 +25,7 @@ FOLDERS = (
     "reports",
     "models",
     "registered",
+    "withdrawn",
 )
 """Folders of an output below which files are written and removed."""
 FOLDERS_OF_FOLDERS = ("store", "versions", "models")

@@ -17,8 +17,9 @@ from engine.core.output_layout import output_of, version_folder
 from engine.core.redaction import redact_all
 from engine.plan.shard_matching import Matching, match_shards
 from engine.recipe.recipe import Recipe
-from engine.storage.manifest import current_version, is_published, read_manifest
+from engine.storage.manifest import is_published, read_manifest
 from engine.storage.run_store import RunStore
+from engine.storage.withdrawals import check_stands, current_version
 from operators.base import Operator
 from operators.parts.adaptor import NAME as PARTS
 
@@ -112,6 +113,8 @@ def find_base(recipe: Recipe, listing: Listing) -> tuple[str, dict[str, Any], Ma
                 f"`rowsieve versions {output}`, or `current`."
             )
         return None
+    if named:
+        check_stands(output, name)
     manifest = read_manifest(version_folder(output, name))
     return name, manifest, match_shards(listing, manifest)
 

@@ -16,9 +16,10 @@ from engine.publish.tracking import VERSION_TAG, client, tracking_uri
 from engine.runs.descriptions import descriptions_file
 from engine.runs.plugins.training import read_training, training_file
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import NUMBER, current_version, is_published, read_manifest
+from engine.storage.manifest import NUMBER, is_published, read_manifest
 from engine.storage.registrations import recorded_models
 from engine.storage.stores import store_of
+from engine.storage.withdrawals import current_version, withdrawal_of
 
 FINGERPRINT = re.compile(r"[0-9a-f]{32}")
 """Names of the folders of the run store; see :func:`engine.core.digests.digest`."""
@@ -42,7 +43,7 @@ def history(output: Place) -> list[dict[str, Any]]:
     for name in _names(output):
         folder = version_folder(output, name)
         manifest = read_manifest(folder)
-        increment = manifest.get("incremental") or {}
+        increment, withdrawn = manifest.get("incremental") or {}, withdrawal_of(output, name)
         groups = [group for group in manifest["summary"]["groups"] if group != "-1"]
         found.append(
             {
@@ -57,6 +58,7 @@ def history(output: Place) -> list[dict[str, Any]]:
                 "why": increment.get("why", ""),
                 "shards": increment.get("shards"),
                 "models": models.get(name, []),
+                "withdrawn": withdrawn.why if withdrawn else None,
             }
         )
     if not found:
@@ -71,9 +73,10 @@ def history(output: Place) -> list[dict[str, Any]]:
 def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
     """Remove all but the latest ``keep`` versions, and run store folders that no remaining version needs.
 
-    The current version stays, and so do versions on which a registered model was trained, by the records of
-    the output and by MLflow. The order is that of the manifests' numbers. Commits of interrupted runs are
-    removed too. With ``dry_run`` nothing is removed or locked, and the result says what would be.
+    Withdrawn versions are removed and do not count. The current version stays, and so do versions on which a
+    registered model was trained, by the records of the output and by MLflow. The order is that of the
+    manifests' numbers. Commits of interrupted runs are removed too. With ``dry_run`` nothing is removed or
+    locked, and the result says what would be.
 
     Raises InputError if MLflow does not answer with the models or a folder of the output is a link, and
     LockedError if a run is active.
@@ -97,9 +100,14 @@ def prune(output: Place, keep: int, *, dry_run: bool = False) -> PruneResult:
 def _chosen(output: Place, keep: int) -> PruneResult:
     """Return what :func:`prune` removes and keeps."""
     entries, models = history(output), _models(output, strict=True)
-    stays, kept_for = {entry["version"] for entry in entries[:keep]}, {}
-    for entry in entries[keep:]:
+    standing = [entry["version"] for entry in entries if entry["withdrawn"] is None] or [
+        entries[0]["version"]
+    ]
+    stays, kept_for = set(standing[:keep]), {}
+    for entry in entries:
         name = entry["version"]
+        if name in stays:
+            continue
         if entry["current"]:
             kept_for[name] = "it is the current version"
         elif name in models:

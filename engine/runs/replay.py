@@ -22,8 +22,9 @@ from engine.publish.results import RunResult
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
 from engine.storage.lease import hold_lease
-from engine.storage.manifest import current_version, read_manifest
+from engine.storage.manifest import read_manifest
 from engine.storage.stores import store_of
+from engine.storage.withdrawals import current_version
 
 PLACE = ["file", "row"]
 _BLANK, _SIGN = r"[\s\x{a0}\x{3000}\x{200b}-\x{200f}\x{feff}]*", r"[=+\-@\x{ff1d}\x{ff0b}\x{ff0d}\x{ff20}]"

@@ -42,6 +42,7 @@ from engine.runs.run_record import (
 )
 from engine.storage.lease import Lease, hold_lease
 from engine.storage.manifest import is_published, read_manifest
+from engine.storage.withdrawals import check_stands
 
 _log = logging.getLogger("rowsieve")
 MOMENTS: dict[Kind, str] = {
@@ -130,6 +131,7 @@ class _Runner:
         """Plan, compute, publish, and let the plugins work on the published version."""
         self._planning.emit("start")
         plan = make_plan(self._recipe, self)
+        check_stands(plan.output, plan.version)
         context, operators = self._start(plan)
         self._call("planned")
         results = tuple(operators.run(plan, planned) for planned in plan.operators)

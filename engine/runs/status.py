@@ -9,7 +9,8 @@ from engine.plan.model import Plan, PlannedOperator
 from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import dropped_exports, read_record, unfinished_steps
 from engine.storage.lease import has_active_writer, read_holder, seconds_since_heartbeat
-from engine.storage.manifest import current_version, is_published
+from engine.storage.manifest import is_published
+from engine.storage.withdrawals import current_version
 
 
 def status_of(plan: Plan) -> dict[str, Any]:

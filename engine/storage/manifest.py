@@ -176,8 +176,8 @@ def next_number(output: Place) -> int:
     return max([0, *numbers]) + 1
 
 
-def current_version(output: Place) -> str | None:
-    """Return the name in ``CURRENT``, or None if nothing is published. Raises InputError for an invalid name.
+def pointed_version(output: Place) -> str | None:
+    """Return the name in ``CURRENT``; None if nothing is published. Raises InputError for an invalid name.
 
     On an object store the name is the first line, which is empty until a version is published.
     """

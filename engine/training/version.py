@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from connectors.storage import ObjectPath, Place, read_columns
 from engine.core.errors import InputError
 from engine.core.output_layout import POINTER, output_of, version_folder
 from engine.core.suggestions import nearest
-from engine.storage.manifest import current_version, is_published, read_manifest
+from engine.storage.manifest import is_published, pointed_version, read_manifest
 from engine.storage.stores import store_of
+from engine.storage.withdrawals import check_stands, current_version, withdrawal_of
 from operators.base import ROW_ID, SPLIT, ShardInfo
 from operators.parts.adaptor import NAME as PARTS
+
+_log = logging.getLogger("rowsieve")
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,11 @@ def open_version(dataset: str | Place) -> Version:
     folder = output_of(place)
     place = place if isinstance(folder, Path) else folder  # without the keys of the URI
     if (folder / "manifest.json").exists() and not name:
+        _warn_if_withdrawn(folder.parent.parent, folder.name)
         return Version(folder, read_manifest(folder))
-    name = name or current_version(folder) or ""
+    asked, name = bool(name), name or current_version(folder) or ""
+    if not name and (pointed := pointed_version(folder)):
+        check_stands(folder, pointed)
     if not name:
         raise InputError(
             f"{place} holds no published version: neither manifest.json nor {POINTER} is there. Name the "
@@ -80,8 +87,15 @@ def open_version(dataset: str | Place) -> Version:
         known = sorted(entry.name for entry in (folder / "versions").glob("v*"))
         hint = nearest(name, known) or f" Published are: {', '.join(known) or 'none'}."
         raise InputError(f"There is no published version {name!r} in {place}.{hint}")
+    if asked:
+        _warn_if_withdrawn(folder, name)
     found = version_folder(folder, name)
     return Version(found, read_manifest(found))
+
+
+def _warn_if_withdrawn(output: Place, name: str) -> None:
+    if withdrawn := withdrawal_of(output, name):
+        _log.warning("The version %s was withdrawn: %s", name, withdrawn.why)
 
 
 def _split(text: str) -> tuple[str, str]:

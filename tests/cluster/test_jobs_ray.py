@@ -25,7 +25,7 @@ from engine.core.errors import Exit, InputError
 from engine.jobs import list_jobs, submit
 from engine.jobs.key import JobState
 from engine.jobs.package import collect
-from engine.storage.manifest import current_version
+from engine.storage.withdrawals import current_version
 from tests.data import recipe_for, small_recipe, spurious_table, write_shards
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

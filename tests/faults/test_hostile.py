@@ -17,7 +17,8 @@ from engine.plan.planner import make_plan
 from engine.recipe.incremental import TrainSection
 from engine.recipe.recipe import Recipe, parse_yaml, read_yaml
 from engine.runs.runner import run
-from engine.storage.manifest import current_version, parse_manifest, read_manifest
+from engine.storage.manifest import parse_manifest, read_manifest
+from engine.storage.withdrawals import current_version
 from engine.training.version import open_version
 from operators.base import OperatorError
 from operators.factories import VARIABLE, check_allowed

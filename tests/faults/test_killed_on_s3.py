@@ -17,7 +17,7 @@ from connectors.storage import ObjectPath, Place
 from engine.core.output_layout import output_of, version_folder
 from engine.recipe.recipe import Recipe
 from engine.runs.runner import run
-from engine.storage.manifest import current_version
+from engine.storage.withdrawals import current_version
 from tests.faults.killing import recipe_in
 from tests.faults.processes import finish, run_recipe
 from tests.s3 import S3Server

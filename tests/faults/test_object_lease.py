@@ -20,7 +20,8 @@ from engine.core.output_layout import version_folder
 from engine.publish.publisher import make_current
 from engine.storage.lease import Lease, has_active_writer, hold_lease, newest_token, read_holder
 from engine.storage.lease.objects import CurrentPointer, ObjectLease
-from engine.storage.manifest import current_version, is_published
+from engine.storage.manifest import is_published
+from engine.storage.withdrawals import current_version
 from tests.faults.processes import finish, start, until
 from tests.faults.racing import winners
 from tests.s3 import S3Server

@@ -133,7 +133,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "r.yaml").write_text(yaml.safe_dump(value))
     out = str(folder / "demo/out")
     given = (str(folder / "r.yaml"), out, out, f"{out}/versions/{names[1]}", *names, f"delta:{folder}/table")
-    return dict(zip(STANDS_FOR, given, strict=True))
+    written = {"hf:FOLDER": f"hf:{folder}/hub", "changed.parquet": str(folder / "changed.parquet")}
+    return dict(zip(STANDS_FOR, given, strict=True)) | written | {"OUTPUT@VERSION": f"{out}@{names[0]}"}
 
 
 @pytest.mark.parametrize("command", RUN)

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from engine.cli.app import app
 from engine.runs.drift import fitted_version
 from engine.runs.runner import run
-from engine.storage.manifest import current_version, read_manifest
+from engine.storage.manifest import read_manifest
+from engine.storage.withdrawals import current_version
 from tests.data import small_recipe
 
 DEEP = "[" * 100_000 + "]" * 100_000

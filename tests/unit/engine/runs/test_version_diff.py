@@ -18,6 +18,7 @@ from engine.core.errors import InputError
 from engine.runs import history as history_module
 from engine.runs.diff import diff, match_groups
 from engine.runs.history import history, prune
+from engine.runs.row_changes import write_row_changes
 from engine.runs.row_matching import match_rows
 from engine.training.version import Version, open_version
 from tests.unit.engine.runs.test_increments import add_night, nights, recipe, run, spurious_table
@@ -97,6 +98,61 @@ def test_agrees_with_a_join_of_all_rows(tmp_path: Path) -> None:
             identity = identity or after.manifest["source"]["files"][example["file"]]
             assert then[identity, example["row"]]["row_id"] == example["row_id_before"]
             assert now[identity, example["row"]]["row_id"] == example["row_id_after"]
+
+
+def test_every_changed_row_is_written(tmp_path: Path) -> None:
+    before = write_version(tmp_path, "v1", {"a": ("A", [30, 20]), "b": ("B", [10]), "c": ("C", [5])}, 0)
+    after = write_version(tmp_path, "v2", {"b": ("B", [4, 6]), "x": ("A", [15, 35]), "d": ("D", [2, 5])}, 1)
+    entry = {"name": "weights", "params": {"cap": 20}, "version": 1, "fingerprint": "0"}
+    before.manifest["operators"] = [entry, entry | {"name": "split"}]
+    after.manifest["operators"] = [
+        entry | {"params": {"cap": 5}},
+        entry | {"name": "split", "fingerprint": "1"},
+    ]
+    then, now, found = rows_of(before), rows_of(after), diff(before, after)
+    same = {g["before"]: g["after"] for g in found["groups"] if g["before"] is not None} | {-1: -1}
+    file = tmp_path / "rows.parquet"
+    assert write_row_changes(before, after, found, file) == pq.read_metadata(file).num_rows
+    bytes_then = file.read_bytes()
+    write_row_changes(before, after, found, file)
+    assert file.read_bytes() == bytes_then
+    seen: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in pq.read_table(file).to_pylist():
+        files = after.manifest if row["change"] == "new" else before.manifest
+        key = (files["source"]["files"].get(row["file"], "A"), row["row"])
+        assert key not in seen
+        seen[key] = row
+        for side, rows in (("before", then), ("after", now)):
+            assert {name: row[f"{name}_{side}"] for name in ("row_id", *VALUES)} == {
+                name: rows[key][name] if key in rows else None for name in ("row_id", *VALUES)
+            }
+    changed = {
+        key
+        for key in then.keys() & now.keys()
+        if same[then[key]["group"]] != now[key]["group"]
+        or any(then[key][name] != now[key][name] for name in ("split", "is_outlier"))
+        or abs(then[key]["weight"] - now[key]["weight"]) > 0.01
+    }
+    by_change = {
+        kind: {key for key, row in seen.items() if row["change"] == kind}
+        for kind in ("changed", "gone", "new")
+    }
+    assert by_change == {
+        "changed": changed,
+        "gone": then.keys() - now.keys(),
+        "new": now.keys() - then.keys(),
+    }
+    reasons = {
+        part for row in seen.values() if row["change"] == "changed" for part in row["reason"].split("; ")
+    }
+    assert reasons == {
+        "weights: other cap",
+        "split: fitted on other rows, or on other results of the operators before it",
+        "groups was not in both recipes",
+        "outliers was not in both recipes",
+    }
+    with pytest.raises(InputError, match=r"--rows .* cannot be written"):
+        write_row_changes(before, after, found, tmp_path / "no/rows.parquet")
 
 
 @given(

@@ -17,8 +17,9 @@ from engine.publish.mlflow_outbox import Record
 from engine.runs import history
 from engine.runs.descriptions import read_descriptions
 from engine.storage.lease import hold_lease, newest_token
-from engine.storage.manifest import current_version, read_manifest
+from engine.storage.manifest import read_manifest
 from engine.storage.stores import store_of
+from engine.storage.withdrawals import current_version
 
 FINGERPRINT = "0" * 32
 
@@ -123,7 +124,7 @@ def test_a_lease_removes_only_what_leases_leave(tmp_path: Path) -> None:
 
 
 def test_prune_removes_no_foreign_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "history", lambda _: [{"version": "v1", "current": True}])
+    monkeypatch.setattr(history, "history", lambda _: [{"version": "v1", "current": True, "withdrawn": None}])
     monkeypatch.setattr(history, "_models", lambda *_, **__: {})
     operators = [{"fingerprint": "1" * 32}]
     monkeypatch.setattr(history, "read_manifest", lambda _: {"operators": operators})

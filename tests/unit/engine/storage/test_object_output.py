@@ -20,7 +20,7 @@ from engine.recipe.recipe import Recipe
 from engine.recipe.trainers import ErmParams
 from engine.runs.runner import run
 from engine.runs.status import status_of
-from engine.storage.manifest import current_version
+from engine.storage.withdrawals import current_version
 from engine.training.retrain import retrain
 from engine.training.running import TrainSpec, train
 from engine.training.version import open_version

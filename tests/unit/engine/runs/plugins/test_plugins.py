@@ -17,7 +17,7 @@ from engine.runs.plugins.journal import ERROR, PROGRESS, read_journal
 from engine.runs.run_record import run_values
 from engine.runs.runner import run
 from engine.runs.status import status_of
-from engine.storage.manifest import current_version
+from engine.storage.withdrawals import current_version
 from tests.data import small_recipe
 
 EVERY_PLUGIN = pytest.mark.parametrize("kind", PLUGINS, ids=lambda kind: kind.name)

@@ -9,7 +9,8 @@ from connectors.storage import Place, place_of
 from engine.core.errors import LockedError
 from engine.core.output_layout import POINTER, version_folder
 from engine.storage.lease import has_active_writer, hold_lease, read_holder
-from engine.storage.manifest import current_version, is_published
+from engine.storage.manifest import is_published
+from engine.storage.withdrawals import current_version
 from tests.s3 import S3Server
 
 

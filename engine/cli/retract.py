@@ -1,0 +1,85 @@
+"""``rowsieve retract``: withdraws a published version, so that readers get the one before."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.common import AsJson, Verbose, print_errors
+from engine.cli.safe_output import echo
+from engine.core.errors import InputError
+
+if TYPE_CHECKING:
+    from engine.publish.withdrawn_models import TrainedModel
+    from engine.runs.retraction import Retraction
+
+
+def retract(
+    version: Annotated[
+        str, typer.Argument(metavar="OUTPUT@VERSION", help="A version of an output folder, or its folder")
+    ],
+    why: Annotated[str, typer.Option(help="The reason, which every reader of the version is told")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take a withdrawal back")] = False,
+    models: Annotated[
+        bool,
+        typer.Option(
+            "--models", help="Move aliases of models trained on it back to a model of a version that stands"
+        ),
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Withdraw a published version: readers of the current one get the version before. Nothing is deleted."""
+    with print_errors(verbose):
+        from engine.cli.output import show_json
+        from engine.core.output_layout import output_of
+        from engine.runs.retraction import retract as withdraw
+        from engine.runs.retraction import undo_retraction
+        from engine.training.version import open_version
+
+        if undo and (why or models):
+            raise InputError("rowsieve retract --undo takes neither --why nor --models.")
+        if not undo and not why:
+            raise InputError(
+                'rowsieve retract OUTPUT@VERSION: give the reason, such as --why "labels of May".'
+            )
+        found = open_version(version)
+        output, name = found.output, found.name
+        if found.folder.parent.name != "versions":
+            raise InputError(f"{found.folder} is a copy. Withdraw the version in its output: OUTPUT@{name}.")
+        if output_of(version) == output:
+            raise InputError(
+                f"rowsieve retract {version}: name the version; the current one is {version}@{name}."
+            )
+        done = undo_retraction(output, name) if undo else withdraw(output, name, why, move_aliases=models)
+        show_json(asdict(done)) if as_json else _show(done)
+        if done.mlflow_error:
+            raise InputError(done.mlflow_error)
+
+
+def _show(done: Retraction) -> None:
+    echo(f"{done.version} is withdrawn: {done.why}" if done.why else f"{done.version} stands again.")
+    echo(
+        f"  readers get {done.current} from now on"
+        if done.current
+        else "  readers get an error: no version stands"
+    )
+    for table in done.exports:
+        echo(f"  it was exported to {table}, which still holds it")
+    for model in done.models:
+        echo(f"  {_model_text(model)}")
+    if done.why and any(model.aliases and not model.moved for model in done.models):
+        echo("  --models moves aliases to the newest model version that was trained on one that stands")
+
+
+def _model_text(model: TrainedModel) -> str:
+    text = f"model {model.name} {model.number} was trained on it"
+    for alias in model.aliases:
+        number = model.moved.get(alias)
+        told = f"now points to version {number}" if number else "points to it"
+        if alias in model.moved and not number:
+            told += ", as no other version was trained on one that stands"
+        text += f"; {alias} {told}"
+    return text

@@ -1,0 +1,100 @@
+"""What MLflow says of a withdrawn version: tags of its runs and models, and aliases of these models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.storage import Place
+from engine.core.errors import InputError
+from engine.core.legacy import tag_value
+from engine.publish.tracking import VERSION_TAG, client, tracking_uri
+
+WITHDRAWN_TAG = "rowsieve.withdrawn"
+"""Tag of runs and model versions; its value is the reason."""
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A registered model that was trained on a withdrawn version.
+
+    Attributes
+    ----------
+    name, number
+        Registered model, and its version there.
+    aliases
+        Aliases that point to it.
+    moved
+        Alias -> number of the version to which it was moved; None where no older one may have it.
+
+    """
+
+    name: str
+    number: str
+    aliases: tuple[str, ...] = ()
+    moved: dict[str, str | None] = field(default_factory=dict)
+
+
+def tag_runs_and_models(
+    output: Place, version: str, why: str | None, *, standing: Collection[str], move_aliases: bool
+) -> list[TrainedModel]:
+    """Tag the runs and models of a version, and return the models.
+
+    Parameters
+    ----------
+    why
+        The reason; None takes the tags away.
+    standing
+        Versions that are not withdrawn: an alias goes to the newest model version trained on one of these.
+    move_aliases
+        Move them. Otherwise they stay, whatever they point to.
+
+    Raises
+    ------
+    InputError
+        MLflow does not answer.
+
+    """
+    uri = tracking_uri(output)
+    if not uri or (uri.startswith("sqlite:///") and not (output / "mlflow.db").exists()):
+        return []
+    try:
+        mlflow = client(output)
+        _tag_runs(mlflow, version, why)
+        return list(_models(mlflow, version, why, standing if move_aliases else None))
+    except Exception as error:
+        raise InputError(
+            f"MLflow at {uri} was not told: {' '.join(str(error).split())[:300]}. Check MLFLOW_TRACKING_URI "
+            "and give the same command again."
+        ) from None
+
+
+def _tag_runs(mlflow: Any, version: str, why: str | None) -> None:
+    experiments = [found.experiment_id for found in mlflow.search_experiments()]
+    for run in mlflow.search_runs(experiments, filter_string=f"tags.`{VERSION_TAG}` = '{version}'"):
+        if why is not None:
+            mlflow.set_tag(run.info.run_id, WITHDRAWN_TAG, why)
+        elif WITHDRAWN_TAG in run.data.tags:
+            mlflow.delete_tag(run.info.run_id, WITHDRAWN_TAG)
+
+
+def _models(
+    mlflow: Any, version: str, why: str | None, standing: Collection[str] | None
+) -> Iterator[TrainedModel]:
+    known = [(model, tag_value(model.tags, VERSION_TAG)) for model in mlflow.search_model_versions()]
+    for model, trained_on in known:
+        if trained_on != version:
+            continue
+        if why is not None:
+            mlflow.set_model_version_tag(model.name, model.version, WITHDRAWN_TAG, why)
+        elif WITHDRAWN_TAG in model.tags:
+            mlflow.delete_model_version_tag(model.name, model.version, WITHDRAWN_TAG)
+        aliases = tuple(mlflow.get_model_version(model.name, model.version).aliases)
+        moved: dict[str, str | None] = {}
+        if standing is not None:
+            fit = [int(m.version) for m, of in known if m.name == model.name and of in standing]
+            moved = dict.fromkeys(aliases, str(max(fit)) if fit else None)
+        for alias in moved if any(moved.values()) else ():
+            mlflow.set_registered_model_alias(model.name, alias, moved[alias])
+        yield TrainedModel(model.name, str(model.version), aliases, moved)

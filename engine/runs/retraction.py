@@ -1,0 +1,127 @@
+"""Withdrawing a published version, and taking that back. Nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from connectors.storage import Place
+from engine.core.errors import InputError
+from engine.core.output_layout import POINTER, version_folder
+from engine.publish.lineage_events import Datasets, recorded_job
+from engine.publish.lineage_facets import manifest_facets, output_name
+from engine.publish.withdrawn_models import TrainedModel, tag_runs_and_models
+from engine.runs.run_record import read_record
+from engine.storage.lease import hold_lease
+from engine.storage.manifest import pointed_version, read_manifest
+from engine.storage.withdrawals import (
+    current_version,
+    remove_withdrawal,
+    standing_versions,
+    withdrawal_of,
+    write_withdrawal,
+)
+
+
+@dataclass(frozen=True)
+class Retraction:
+    """What readers get after a version was withdrawn or stands again, and where else it is.
+
+    Attributes
+    ----------
+    version, why
+        The version and the reason; empty if it stands.
+    current
+        The version that readers get from now on; None if no version stands.
+    models
+        Registered models trained on it.
+    exports
+        Tables that it was exported to, as "FORMAT PATH": they still hold it.
+    mlflow_error
+        Why MLflow was not told; empty if it was.
+
+    """
+
+    version: str
+    why: str
+    current: str | None
+    models: tuple[TrainedModel, ...]
+    exports: tuple[str, ...]
+    mlflow_error: str = ""
+
+
+def retract(output: Place, version: str, why: str, *, move_aliases: bool = False) -> Retraction:
+    """Withdraw a version: readers of the current one get the newest that stands.
+
+    The record is written first, so that an interruption leaves readers with the older version; the command
+    given again does the rest. A version that is withdrawn already gets the new reason.
+
+    Parameters
+    ----------
+    move_aliases
+        Move the aliases of models that were trained on it to the newest version of the model that was
+        trained on a version that stands.
+
+    Raises
+    ------
+    InputError
+        The reason is empty or too long, or a record is damaged.
+    LockedError
+        A run is active.
+
+    """
+    with hold_lease(output, "rowsieve retract") as lease:
+        reason = write_withdrawal(output, version, why).why
+        current = current_version(output)
+        if current is not None and pointed_version(output) != current:
+            lease.point(output / POINTER, current)
+    return _tell(output, version, reason, move_aliases=move_aliases)
+
+
+def undo_retraction(output: Place, version: str) -> Retraction:
+    """Take a withdrawal back: the version stands again, and is current if it is the newest that stands.
+
+    Aliases of models stay where they are.
+
+    Raises
+    ------
+    InputError
+        The version is not withdrawn.
+    LockedError
+        A run is active.
+
+    """
+    with hold_lease(output, "rowsieve retract --undo") as lease:
+        if withdrawal_of(output, version) is None:
+            raise InputError(f"The version {version} in {output} is not withdrawn, so nothing was changed.")
+        remove_withdrawal(output, version)
+        newest = standing_versions(output)[0]
+        if pointed_version(output) != newest:
+            lease.point(output / POINTER, newest)
+    return _tell(output, version, None)
+
+
+def _tell(output: Place, version: str, why: str | None, *, move_aliases: bool = False) -> Retraction:
+    """Tell MLflow and OpenLineage, and return what was done."""
+    manifest, standing = read_manifest(version_folder(output, version)), standing_versions(output)
+    exports = tuple(
+        f"{one['format']} {one['path']}" for one in read_record(output, version).get("exports", ())
+    )
+    models, failed = list[TrainedModel](), ""
+    with recorded_job(
+        output, f"{manifest['recipe']}.retract", "RETRACT", partial(_datasets, output, manifest)
+    ):
+        try:
+            models = tag_runs_and_models(output, version, why, standing=standing, move_aliases=move_aliases)
+        except InputError as error:
+            failed = str(error)
+    return Retraction(version, why or "", current_version(output), tuple(models), exports, failed)
+
+
+def _datasets(output: Place, manifest: Mapping[str, Any], _: Any) -> Datasets:
+    """Return the version as an output of the job."""
+    from openlineage.client import event_v2
+
+    return Datasets([], [event_v2.OutputDataset(*output_name(output), facets=manifest_facets(manifest))])

@@ -1,0 +1,98 @@
+"""Withdrawn versions: the records in an output, and the version that readers get instead.
+
+A version is withdrawn by one small file, ``withdrawn/<version>.json``. From then on readers that ask for the
+current version get the newest one that stands, even before ``CURRENT`` is moved; nothing is deleted. The
+records are untrusted, as everything in a shared output: one that cannot be read is an error, as the version
+may be wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from connectors.base import ConnectorError
+from connectors.storage import Place, remove_file
+from engine.core.errors import InputError
+from engine.core.json_files import DamagedFileError, read_json, write_json
+from engine.core.output_layout import version_folder
+from engine.storage.manifest import NAME, NUMBER, is_published, pointed_version, read_manifest
+
+FOLDER = "withdrawn"
+MAX_REASON = 2_000
+"""Characters of a reason."""
+
+
+class Withdrawal(BaseModel):
+    """Why and when a version was withdrawn; ``at`` in seconds since 1970."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    version: Annotated[str, Field(pattern=NAME.pattern)]
+    why: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    at: float
+
+
+def withdrawal_of(output: Place, version: str) -> Withdrawal | None:
+    """Return the withdrawal of a version; None if it stands. Raises InputError for a damaged record."""
+    place = output / FOLDER / f"{version}.json"
+    try:
+        found = Withdrawal.model_validate(read_json(place, root=output))
+    except FileNotFoundError:
+        return None
+    except (OSError, ConnectorError, DamagedFileError, ValidationError, ValueError) as error:
+        reason = "it is no such record" if isinstance(error, ValidationError) else str(error)
+        raise InputError(
+            f"{place} says that the version was withdrawn, but cannot be read: {reason}. Withdraw the "
+            "version again with `rowsieve retract`, or remove the file."
+        ) from None
+    return found
+
+
+def current_version(output: Place) -> str | None:
+    """Return the version that readers get: the one in ``CURRENT``, or the newest that stands in its place.
+
+    None if nothing is published, or nothing that stands. Raises InputError for an invalid name or record.
+    """
+    name = pointed_version(output)
+    if name is None or withdrawal_of(output, name) is None:
+        return name
+    return next(iter(standing_versions(output)), None)
+
+
+def standing_versions(output: Place) -> list[str]:
+    """Return the published versions that are not withdrawn, the latest publication first."""
+    try:
+        names = [entry.name for entry in (output / "versions").iterdir()]
+    except FileNotFoundError:
+        return []
+    standing = [name for name in names if is_published(output, name) and not withdrawal_of(output, name)]
+    numbers = {name: read_manifest(version_folder(output, name)).get(NUMBER, 0) for name in standing}
+    return sorted(standing, key=lambda name: (-numbers[name], name))
+
+
+def check_stands(output: Place, version: str) -> None:
+    """Raise InputError if a version is withdrawn: nothing may be made current, exported or trained on it."""
+    found = withdrawal_of(output, version)
+    if found is not None:
+        raise InputError(
+            f"The version {version} was withdrawn: {found.why}. Change the recipe or the data, or take the "
+            f"withdrawal back: rowsieve retract {output}@{version} --undo."
+        )
+
+
+def write_withdrawal(output: Place, version: str, why: str) -> Withdrawal:
+    """Write the record. Raises InputError for an empty or very long reason."""
+    reason = " ".join(why.split())
+    if not 0 < len(reason) <= MAX_REASON:
+        raise InputError(f"--why has {len(reason):,} characters. Give a reason of 1 to {MAX_REASON:,}.")
+    found = Withdrawal(version=version, why=reason, at=time.time())
+    write_json(output / FOLDER / f"{version}.json", found.model_dump(), root=output)
+    return found
+
+
+def remove_withdrawal(output: Place, version: str) -> None:
+    """Remove the record, so that the version stands again."""
+    remove_file(output / FOLDER / f"{version}.json", root=output)

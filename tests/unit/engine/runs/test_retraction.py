@@ -1,0 +1,185 @@
+"""Withdrawing a version: readers get the one before, nothing is deleted, and it can be taken back."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from typer.testing import CliRunner
+
+from engine.cli.app import app
+from engine.core.errors import InputError
+from engine.publish.tracking import VERSION_TAG
+from engine.publish.withdrawn_models import WITHDRAWN_TAG
+from engine.recipe.recipe import Recipe
+from engine.runs.history import history, prune
+from engine.runs.retraction import retract, undo_retraction
+from engine.runs.runner import run
+from engine.storage.manifest import NUMBER, pointed_version
+from engine.storage.withdrawals import FOLDER, MAX_REASON, current_version, write_withdrawal
+from engine.training.version import open_version
+from tests.data import small_recipe
+
+OPERATORS = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe]:
+    folder = tmp_path_factory.mktemp("published")
+    recipe = small_recipe(folder, operators=OPERATORS)
+    run(recipe)
+    return folder / "out", recipe
+
+
+@pytest.fixture
+def out(published: tuple[Path, Recipe], tmp_path: Path) -> Path:
+    """An output with the versions va, vb and the one of the recipe, the latest and current."""
+    folder = tmp_path / "out"
+    shutil.copytree(published[0], folder)
+    last = (folder / "CURRENT").read_text().strip()
+    for number, name in enumerate(("va", "vb", last), 1):
+        version = folder / "versions" / name
+        if name != last:
+            shutil.copytree(folder / "versions" / last, version)
+        manifest = json.loads((version / "manifest.json").read_text()) | {"version": name, NUMBER: number}
+        (version / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if path.is_file() and ".lease" not in path.parts}
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["retract", *arguments])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_readers_get_the_version_before(out: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before, last = files(out), str(pointed_version(out))
+    shown = command(f"{out}@{last}", "--why", "labels of\nMay")
+    assert f"{last} is withdrawn: labels of May" in shown
+    assert "readers get vb from now on" in shown
+    assert pointed_version(out) == current_version(out) == open_version(out).name == "vb"
+    assert files(out) - before == {str(out / FOLDER / f"{last}.json")}
+    with caplog.at_level(logging.WARNING, "rowsieve"):
+        assert open_version(f"{out}@{last}").name == last
+        assert open_version(out / "versions" / last).name == last
+    assert caplog.text.count(f"{last} was withdrawn: labels of May") == 2
+    assert [entry["withdrawn"] for entry in history(out)] == ["labels of May", None, None]
+    assert "withdrawn: labels" in CliRunner().invoke(app, ["versions", str(out)]).output
+    assert retract(out, last, "other reason").why == "other reason"
+    assert command(f"{out}@{last}", "--undo").startswith(f"{last} stands again")
+    assert current_version(out) == last
+    assert files(out) == before
+
+
+def test_an_older_version_changes_nothing_for_readers(out: Path) -> None:
+    last = current_version(out)
+    assert retract(out, "va", "x").current == last
+    assert retract(out, str(last), "x").current == "vb"
+    assert undo_retraction(out, "va").current == "vb"
+    assert retract(out, "vb", "x").current == "va"
+
+
+def test_an_interruption_leaves_the_older_version(out: Path) -> None:
+    last = str(current_version(out))
+    write_withdrawal(out, last, "x")
+    assert (pointed_version(out), current_version(out), open_version(out).name) == (last, "vb", "vb")
+
+
+def test_no_version_stands(out: Path) -> None:
+    for name in ("va", "vb", str(pointed_version(out))):
+        done = retract(out, name, "all wrong")
+    assert done.current is None
+    with pytest.raises(InputError, match="was withdrawn: all wrong"):
+        open_version(out)
+    assert prune(out, 1).versions != ()
+    assert len(history(out)) == 1
+
+
+def test_a_run_does_not_bring_it_back(out: Path, published: tuple[Path, Recipe]) -> None:
+    recipe = published[1].model_copy(
+        update={"output": published[1].output.model_copy(update={"path": str(out)})}
+    )
+    last = run(recipe).version
+    retract(out, last, "labels of May")
+    with pytest.raises(InputError, match=f"{last} was withdrawn: labels of May.*--undo"):
+        run(recipe)
+    assert current_version(out) == "vb"
+    increment = recipe.incremental.model_copy(update={"base": last})
+    with pytest.raises(InputError, match="was withdrawn"):
+        run(recipe.model_copy(update={"incremental": increment, "seed": 4}))
+    shown = CliRunner().invoke(app, ["export", str(out / "versions" / last), "--to", f"parquet:{out}/x"])
+    assert shown.exit_code == 2
+    assert "was withdrawn" in shown.output
+    assert run(recipe.model_copy(update={"seed": 4})).version == current_version(out) != "vb"
+
+
+def test_pruning_removes_withdrawn_versions_and_keeps_the_record(out: Path) -> None:
+    last = str(current_version(out))
+    retract(out, last, "x")
+    assert prune(out, 2).versions == (last,)
+    assert current_version(out) == "vb"
+    assert (out / FOLDER / f"{last}.json").exists()
+
+
+def test_what_is_refused(out: Path, tmp_path: Path) -> None:
+    last, before = str(current_version(out)), files(out)
+    assert "give the reason" in command(f"{out}@{last}", code=2)
+    assert f"name the version; the current one is {out}@{last}" in command(str(out), "--why", "x", code=2)
+    assert "Did you mean" in command(f"{out}@{last[:-1]}", "--why", "x", code=2)
+    assert "is not withdrawn" in command(f"{out}@{last}", "--undo", code=2)
+    assert "neither --why nor --models" in command(f"{out}@{last}", "--undo", "--why", "x", code=2)
+    assert "characters" in command(f"{out}@{last}", "--why", "x" * (MAX_REASON + 1), code=2)
+    assert "characters" in command(f"{out}@{last}", "--why", " ", code=2)
+    shutil.copytree(out / "versions" / last, tmp_path / last)
+    assert "is a copy" in command(str(tmp_path / last), "--why", "x", code=2)
+    assert files(out) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "[" * 100_000])
+def test_a_damaged_record_is_an_error(text: str, out: Path) -> None:
+    last = str(current_version(out))
+    (out / FOLDER).mkdir()
+    (out / FOLDER / f"{last}.json").write_text(text)
+    for reader in (open_version, history):
+        with pytest.raises(InputError, match=f"{last}.json says that the version was withdrawn, but cannot"):
+            reader(out)
+    (out / FOLDER / f"{last}.json").unlink()
+    (out / FOLDER / f"{last}.json").symlink_to("/etc/hostname")
+    with pytest.raises(InputError, match="cannot be read"):
+        open_version(out)
+
+
+def test_models_are_told_and_aliases_move(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last, uri = str(current_version(out)), f"sqlite:///{out}/mlflow.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    mlflow = MlflowClient(uri, uri)
+    mlflow.create_registered_model("churn")
+    ran = mlflow.create_run("0", tags={VERSION_TAG: last}).info.run_id
+    for version in ("va", "vb", last):
+        mlflow.create_model_version("churn", str(out), tags={VERSION_TAG: version})
+    mlflow.set_registered_model_alias("churn", "champion", "3")
+    retract(out, "vb", "x")
+    shown = command(f"{out}@{last}", "--why", "labels of May")
+    assert "model churn 3 was trained on it; champion points to it" in shown
+    assert "--models moves aliases" in shown
+    assert mlflow.get_model_version("churn", "3").tags[WITHDRAWN_TAG] == "labels of May"
+    assert mlflow.get_run(ran).data.tags[WITHDRAWN_TAG] == "labels of May"
+    assert str(mlflow.get_model_version_by_alias("churn", "champion").version) == "3"
+    shown = command(f"{out}@{last}", "--why", "labels of May", "--models")
+    assert "champion now points to version 1" in shown
+    assert str(mlflow.get_model_version_by_alias("churn", "champion").version) == "1"
+    undo_retraction(out, last)
+    assert WITHDRAWN_TAG not in mlflow.get_model_version("churn", "3").tags
+    assert WITHDRAWN_TAG not in mlflow.get_run(ran).data.tags
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    assert "MLflow at http://127.0.0.1:9 was not told" in command(f"{out}@{last}", "--why", "x", code=2)
+    assert current_version(out) == "va"
