@@ -51,6 +51,9 @@ class Terminated(KeyboardInterrupt):
     """Raised on SIGTERM, which a cancelled job or an evicted pod receives."""
 
 
+OWN_PACKAGES = ("connectors", "engine", "operators", "rowsieve")
+
+
 @contextmanager
 def finish_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end the block as Ctrl-C does, so that the run releases its lease; a second one kills.
@@ -86,11 +89,23 @@ def print_errors(verbose: bool) -> Iterator[None]:
         _print_error("stopped. Committed work is kept; the same command continues from there.")
         raise typer.Exit(TERMINATED if isinstance(signalled, Terminated) else INTERRUPTED) from None
     except Exception as error:
+        package = _missing_package(error)
         if verbose:
             _print_trace()
+        elif package:
+            _print_error(
+                f"the package {package!r} is not installed and needed here: pip install {package}, "
+                "or `pip install rowsieve`, which brings all that a run needs."
+            )
         else:
             _print_error(f"unexpected {type(error).__name__}: {error} (-v shows where; please report it)")
-        raise typer.Exit(Exit.CRASH) from None
+        raise typer.Exit(Exit.BAD_INPUT if package else Exit.CRASH) from None
+
+
+def _missing_package(error: Exception) -> str:
+    """Return the package whose absence is the reason of an error; empty for any other reason."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return "" if package in OWN_PACKAGES else package
 
 
 def _print_trace() -> None:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from operators.bounded_json import read_json
-from operators.cues.curve import curve_groups
-from operators.cues.draws import halves
-from operators.cues.gather import SampledRows
-from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
-from operators.cues.references import FeatureColumns
-from operators.cues.state import CueState
-from operators.metrics.importance import drawn_rows, permutation_importance, sample_rows
+
+if TYPE_CHECKING:  # readers of the importances need no scikit-learn
+    from operators.cues.gather import SampledRows
+    from operators.cues.references import FeatureColumns
+    from operators.cues.state import CueState
 
 IMPORTANCE = "importance.json"
 PURPOSE = "cues/importance"
@@ -52,6 +50,11 @@ def measured_importance(
     come from one column, or the rows are too few to fit to a half and score the other.
 
     """
+    from operators.cues.curve import curve_groups
+    from operators.cues.draws import halves
+    from operators.cues.linear import Scaler, class_balance, fit_softmax, predict
+    from operators.metrics.importance import drawn_rows, permutation_importance, sample_rows
+
     blocks = {name: columns.positions(name) for name in columns.used()}
     if len(blocks) < 2:
         return None

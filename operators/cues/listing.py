@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ import numpy.typing as npt
 from operators.bounded_json import read_json
 from operators.cues.params import CueSlice, CuesParams, CueWords, Reference
 from operators.cues.references import FeatureColumns
-from operators.cues.state import CueState, summary
-from operators.cues.suspects import Suspect
 from operators.encode.words import OR_MISSING, NumberWords, PartWords, YearWords
+
+if TYPE_CHECKING:  # readers of the list need no scikit-learn
+    from operators.cues.state import CueState
+    from operators.cues.suspects import Suspect
 
 SUSPECTS = "suspects.json"
 Answer = Literal["open", "spurious", "legitimate"]
@@ -76,6 +78,8 @@ def write_suspects(
         (``curve.measured_curve``; None without a search).
 
     """
+    from operators.cues.state import summary
+
     answers = Answers.of(params, columns)
     binary: Mapping[int, tuple[float, float]] = more.pop("binary")
     classes: Sequence[str] = more["classes"]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import hypergeom
 
 from operators.arrays import Float64, Mask
 from operators.descriptions.conditions import Condition, merge, view_key
@@ -142,6 +141,8 @@ def score_rule(rule: Mask, inside: Mask, weights: Float64, rows: Mask) -> RuleSc
         Rows to score on, shape (n,).
 
     """
+    from scipy.stats import hypergeom  # a run in which nothing changed does not need it
+
     group, other = inside & rows, ~inside & rows
     hits, misses = int((rule & group).sum()), int((rule & other).sum())
     n_group, n_other = int(group.sum()), int(other.sum())

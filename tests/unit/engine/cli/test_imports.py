@@ -1,0 +1,48 @@
+"""What a command loads: nothing that only computing needs, and a clear word on packages that are missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from engine.cli.common import print_errors
+from engine.runs.runner import run
+from tests.data import recipe_for, small_recipe
+
+HEAVY = ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "faiss", "cvxpy", "matplotlib")
+
+
+def test_a_run_in_which_nothing_changed_loads_little(tmp_path: Path) -> None:
+    small = {"groups": {"method": "none"}, "weights": {}, "split": {}}
+    run(small_recipe(tmp_path, operators=small))
+    recipe = recipe_for(tmp_path / "data", tmp_path / "out", operators=small)
+    code = (
+        "import sys\nfrom engine.recipe.recipe import Recipe\nfrom engine.runs.runner import run\n"
+        f"import engine.runs.status\nmade = Recipe.parse({recipe!r})\nassert run(made).reused\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("torch.nn", 2, "the package 'torch' is not installed"),
+        ("engine.nothing", 1, "unexpected ModuleNotFoundError"),
+        (None, 1, "unexpected ModuleNotFoundError"),
+    ],
+)
+def test_a_missing_package_is_named(
+    name: str | None, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, print_errors(verbose=False):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    assert ended.value.exit_code == code
+    assert text in capsys.readouterr().err
