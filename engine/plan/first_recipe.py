@@ -30,7 +30,7 @@ from operators.embed.params import NEEDS
 from operators.encode.column_forms import Form
 from operators.encode.column_use import Kind, KindOptions
 from operators.encode.kinds import decide_kind
-from operators.ingest.label_checks import LabelCounts, has_spaces, merging_map
+from operators.ingest.label_checks import LabelCounts, check_labels, has_spaces, merging_map
 from operators.ingest.labels import count_labels
 from operators.leaks import Leak
 
@@ -157,7 +157,9 @@ def candidates(path: str, format: str = "auto", shards: int = 8) -> list[Candida
         most = MAX_NUMBERS if summary.form == Form.INTEGER else MAX_CANDIDATES
         few = 2 <= summary.distinct <= min(most, summary.present // 5)
         if usable and few and summary.missing_share < 0.2:
-            found.append(Candidate(name, _counts(source.sample.rows[name], name, source.sample.is_whole)))
+            counts = _counts(source.sample.rows[name], name, source.sample.is_whole)
+            if not any(finding.fatal for finding in check_labels(counts)):
+                found.append(Candidate(name, counts))
     return found
 
 

@@ -90,6 +90,14 @@ def test_the_label_is_never_guessed(tmp_path: Path) -> None:
         assert f"{name} ({rows})" in lines["income"]
 
 
+def test_what_a_run_refuses_is_not_offered_as_a_label(tmp_path: Path) -> None:
+    rows = "".join(f"n{row % 47},{'yes' if row % 3 else 'no'}\n" for row in range(300))
+    (tmp_path / "m.csv").write_text(f"name,y\n{rows}")
+    lines = [line.split()[0] for line in init("m.csv").stderr.splitlines() if line.startswith("  ")]
+    assert lines == ["y"]
+    assert "47 distinct values" in init("m.csv", "--label", "name").stderr
+
+
 def test_a_wrong_label_names_the_nearest(tmp_path: Path) -> None:
     people_csv(tmp_path / "people.csv")
     done = init("people.csv", "--label", "incom")
